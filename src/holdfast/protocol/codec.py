@@ -1,0 +1,122 @@
+"""Events to bytes and back. The only module that knows how a journal is written (JSON, defaults left out)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record
+from holdfast.protocol.upcast import upcast
+
+_encoder = msgspec.json.Encoder()
+_TYPES = {cls.__name__: cls for cls in EVENT_TYPES}
+_decoders = {name: msgspec.json.Decoder(cls) for name, cls in _TYPES.items()}
+
+FIRST_LINK = bytes(32)
+"""What stands before the first record of a journal in its hash chain."""
+
+
+class UnreadableEvent(Exception):
+    """A stored event that this version cannot read: of an unknown type, a newer version, or damaged."""
+
+    def __init__(self, message: str, *, is_newer: bool) -> None:
+        super().__init__(message)
+        self.is_newer = is_newer
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record as it lies in a store: its event still encoded, its link of the hash chain beside it."""
+
+    session: str
+    seq: int
+    at_ms: int
+    epoch: int
+    cause: str
+    type: str
+    v: int
+    body: bytes
+    link: bytes
+
+
+def encode(record: Record, previous_link: bytes) -> StoredRecord:
+    """The stored form of a record that follows the record with `previous_link`."""
+    event = record.event
+    name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
+    link = chain_link(
+        previous_link, record.seq, record.at_ms, record.epoch, record.cause, name, version, body
+    )
+    return StoredRecord(
+        record.session, record.seq, record.at_ms, record.epoch, record.cause, name, version, body, link
+    )
+
+
+def chain_link(
+    previous_link: bytes, seq: int, at_ms: int, epoch: int, cause: str, type_: str, v: int, body: bytes
+) -> bytes:
+    """SHA-256 over the previous link and everything in the record: shows a flip, a cut and a reorder.
+
+    The session's id is left out, since a branch shares its parent's records.
+    """
+    digest = hashlib.sha256(previous_link)
+    digest.update(f"{seq}\0{at_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode())
+    digest.update(body)
+    return digest.digest()
+
+
+def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
+    """Whether the stored record is unchanged and follows the record with `previous_link`."""
+    return stored.link == chain_link(
+        previous_link,
+        stored.seq,
+        stored.at_ms,
+        stored.epoch,
+        stored.cause,
+        stored.type,
+        stored.v,
+        stored.body,
+    )
+
+
+def decode(stored: StoredRecord) -> Record:
+    """The record, brought up to the current version of its event.
+
+    Raises:
+        UnreadableEvent: the type is unknown, the version newer than this code, or the body damaged.
+    """
+    return Record(
+        stored.session, stored.seq, stored.at_ms, stored.epoch, stored.cause,
+        decode_event(stored.type, stored.v, stored.body),
+    )  # fmt: skip
+
+
+def decode_event(type_: str, v: int, body: bytes) -> Event:
+    """The event in a body of that type and version; raises as `decode` does."""
+    cls = _TYPES.get(type_)
+    if cls is None or v > VERSIONS[cls]:
+        raise UnreadableEvent(
+            f"this version of Holdfast does not know {type_} version {v}: upgrade to go on", is_newer=True
+        )
+    try:
+        if v == VERSIONS[cls]:
+            return _decoders[type_].decode(body)
+        return msgspec.convert(upcast(type_, v, VERSIONS[cls], msgspec.json.decode(body)), cls)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise UnreadableEvent(f"a {type_} record is damaged: {error}", is_newer=False) from None
+
+
+def encode_json(value: object) -> bytes:
+    """Any vocabulary value as JSON: inbox bodies, rows, answers for scripts."""
+    return _encoder.encode(value)
+
+
+def to_builtins(event: Event) -> dict[str, Any]:
+    """The event as plain data, for people and scripts."""
+    plain: dict[str, Any] = msgspec.to_builtins(event)
+    return plain
+
+
+def json_text(text: str) -> bytes:
+    """A text as it stands inside a JSON string, without the quotes: how `events.Piece` quotes a record."""
+    return _encoder.encode(text)[1:-1]

@@ -1,0 +1,331 @@
+"""The closed union of facts that a journal holds, grouped by subject, each in the past tense.
+
+An event carries what the fold needs and what a person at 3 am needs, and nothing that another event
+says already. Adding an optional field needs no new version; a changed meaning needs a new `v` here, an
+upcaster in `upcast` and a golden journal. Types are retired, never deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.messages import Finish, Part, Usage
+from holdfast.protocol.tools import CallResult, Decision, Effect, FileChange, OnInterrupt
+
+Piece: TypeAlias = "tuple[str | int, ...]"
+"""An encoded message: literal texts, and for each integer the JSON-escaped text of the record of that seq."""
+
+RunStatus = Literal["done", "failed", "limit", "stuck", "interrupted"]
+
+
+# --- session ------------------------------------------------------------------------------------
+
+
+class SessionOpened(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first record of a journal."""
+
+    session: str
+    key: str = ""
+    """CHANNEL:CHAT, empty for a session without one."""
+    created_by: str = ""
+
+
+class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first own record of a branch: what the parent recorded up to `at_seq` is shared, not copied."""
+
+    session: str
+    parent: str
+    at_seq: int
+
+
+class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A driver took the session; only what is started in this epoch may run."""
+
+    epoch: int
+    holder: str = ""
+
+
+# --- run ----------------------------------------------------------------------------------------
+
+
+class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Words for the agent, redacted already."""
+
+    text: str
+    sender: str = ""
+
+
+class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run opened: fresh limits, these settings."""
+
+    run: int
+    settings: Settings
+    is_continuation: bool = False
+    """No new message opened it: it goes on with what the last run left."""
+
+
+class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From here on the open run is done this way."""
+
+    settings: Settings
+
+
+class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nothing new starts until the run is resumed."""
+
+    by: str = ""
+
+
+class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pause is over."""
+
+    by: str = ""
+
+
+class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The run reached a limit: one more call without tools gives an answer, then it ends `limit`."""
+
+    reason: str
+    message: str
+    """What the model and the user are told."""
+
+
+class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The run is to end like this as soon as nothing is open any more."""
+
+    status: RunStatus
+    reason: str
+    message: str = ""
+    grace_until_ms: int = 0
+
+
+class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The one terminal record of a run."""
+
+    run: int
+    status: RunStatus
+    reason: str
+    message: str = ""
+    """For the user: why it ended, when it was not simply done."""
+
+
+class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The runtime tells the model something, and the user sees it."""
+
+    about: Literal["budget", "repeat", "empty", "continue"]
+    text: str
+
+
+# --- model --------------------------------------------------------------------------------------
+
+
+class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The intent of one attempt, with the exact request: an edit of the request before it.
+
+    The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the
+    last request, then those numbered `again` (all fragments of a session are numbered from 0 as they first
+    appear), then `add`.
+    """
+
+    key: str
+    epoch: int
+    turn: int
+    attempt: int
+    model: str
+    base: str
+    """SHA-256 of the blob that holds all before the messages: model, system text, tools."""
+    keep: int
+    tail: str
+    sha256: str
+    """Of the whole body."""
+    size_bytes: int
+    expected_tokens: int
+    """What the input is likely to be."""
+    output_cap_tokens: int
+    reserved_microusd: int
+    reserved_tokens: int
+    again: tuple[tuple[int, int], ...] = ()
+    add: tuple[Piece, ...] = ()
+    is_final: bool = False
+    """The last pass of a run that reached a limit: without tools."""
+
+
+class Responded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole response."""
+
+    key: str
+    parts: tuple[Part, ...]
+    usage: Usage
+    cost_microusd: int
+    finish: Finish
+    model: str = ""
+    request_ref: str = ""
+    duration_ms: int = 0
+    first_delta_ms: int = 0
+    is_estimated: bool = False
+
+
+class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt that brought no response."""
+
+    key: str
+    failure: Failure
+    retry_at_ms: int = 0
+    """0: it will not be tried again."""
+    usage: Usage = Usage()
+    cost_microusd: int = 0
+    """What the provider must be assumed to charge for it: only what it said it did."""
+    duration_ms: int = 0
+
+
+class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A response that was stopped while it arrived: what a person may have read is kept, calls are not."""
+
+    key: str
+    text: str
+    usage: Usage
+    cost_microusd: int
+    duration_ms: int = 0
+
+
+class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt whose driver is gone: its reservation stays held, since it may have been charged."""
+
+    key: str
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All gates let the call pass."""
+
+    call_id: str
+    name: str
+    decisions: tuple[Decision, ...] = ()
+
+
+class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The call will not run; the failure tells the model why."""
+
+    call_id: str
+    name: str
+    failure: Failure
+    decisions: tuple[Decision, ...] = ()
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The intent of one attempt of an effect."""
+
+    call_id: str
+    name: str
+    epoch: int
+    attempt: int
+    effect: Effect
+    on_interrupt: OnInterrupt
+    timeout_s: float
+    arguments: str = ""
+    """Canonical JSON; empty when it is what the model wrote."""
+    change: FileChange | None = None
+
+
+class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an attempt came to."""
+
+    call_id: str
+    result: CallResult
+
+
+class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nobody knows what the attempt came to, and it is not repeated; the text tells the model so."""
+
+    call_id: str
+    text: str
+
+
+# --- approvals ----------------------------------------------------------------------------------
+
+
+class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person has to decide (or, with a question, to answer)."""
+
+    approval_id: str
+    call_id: str
+    name: str
+    arguments: str
+    sha256: str
+    """Of the canonical arguments."""
+    deadline_ms: int
+    cwd: str = ""
+    binary: str = ""
+    reason: str = ""
+    default: Literal["deny"] = "deny"
+    question: str = ""
+    options: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody decided, or the deadline did, or the run ended first (`withdrawn`)."""
+
+    approval_id: str
+    decision: Literal["approve", "deny", "answer", "withdrawn"]
+    by: str
+    note: str = ""
+
+
+class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The permission was used for exactly one start, recorded with it."""
+
+    approval_id: str
+
+
+Event = (
+    SessionOpened
+    | SessionForked
+    | Attached
+    | MessageReceived
+    | RunStarted
+    | SettingsChanged
+    | RunPaused
+    | RunResumed
+    | RunLanding
+    | RunStopping
+    | RunStopped
+    | NoteAdded
+    | ModelCallStarted
+    | Responded
+    | ModelCallFailed
+    | ModelCallCut
+    | ModelCallAbandoned
+    | ToolCallAdmitted
+    | ToolCallRefused
+    | ToolCallStarted
+    | ToolCallFinished
+    | ToolCallAbandoned
+    | ApprovalRequested
+    | ApprovalResolved
+    | ApprovalConsumed
+)
+
+EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
+
+
+VERSIONS: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 1)
+"""The current version of each event."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The envelope of an event in its journal."""
+
+    session: str
+    seq: int
+    at_ms: int
+    epoch: int
+    cause: str
+    """What it came from: a command's id, an action's key, `attach`."""
+    event: Event

@@ -1,0 +1,111 @@
+"""Limits of a run, the facts about a model that money and windows depend on, and the settings of a run.
+
+Money is integer micro-dollars everywhere inside; decimals exist only where people read and write them.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Literal
+
+import msgspec
+
+from holdfast.protocol.messages import Usage
+
+MICROUSD = 1_000_000
+UNKNOWN_WINDOW_TOKENS = 128_000
+DEFAULT_MAX_OUTPUT_TOKENS = 16_384
+
+Autonomy = Literal["read-only", "supervised", "full"]
+ApproveBy = Literal["prompt", "wait", "deny"]
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one run may use at the most. Every value has a default; none means endless."""
+
+    turns: int = 25
+    tokens: int = 5_000_000
+    cost_microusd: int = 2_000_000
+    is_cost_set: bool = False
+    """Whether somebody set the cost limit: then a model of unknown price is refused, not guessed."""
+    wall_s: float = 7_200.0
+    """Driven time, summed over every process that drove the run; waits for people or quotas do not count."""
+    idle_s: float = 300.0
+    """The longest silence of a model or tool in one attempt."""
+
+
+class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known about a model when a run starts; recorded, so that the past never changes its price."""
+
+    provider: str
+    model: str
+    context_tokens: int = UNKNOWN_WINDOW_TOKENS
+    max_output_tokens: int = 0
+    """0: not known."""
+    input_microusd_per_mtok: int = 0
+    output_microusd_per_mtok: int = 0
+    cache_read_microusd_per_mtok: int = 0
+    cache_write_microusd_per_mtok: int = 0
+    price: Literal["known", "free", "unknown"] = "known"
+    price_source: str = ""
+    """Where the price comes from: `catalog`, `genai-prices 0.2.3`, `loopback` ..."""
+    is_window_known: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}:{self.model}"
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run is to be done; recorded with its start and with each change."""
+
+    facts: ModelFacts
+    workspace: str
+    limits: Limits = Limits()
+    autonomy: Autonomy = "supervised"
+    approve_by: ApproveBy = "wait"
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
+    instructions: str = ""
+    allow_tools: tuple[str, ...] = ()
+    """Globs; empty means all."""
+    deny_tools: tuple[str, ...] = ()
+    repeat_note: int = 3
+    repeat_stop: int = 8
+    model_attempts: int = 6
+    """Attempts of one model call before the run gives up."""
+    is_streaming: bool = True
+    approval_deadline_s: float = 604_800.0
+
+
+def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
+    """The price of a usage, rounded up to whole micro-dollars; 0 for a free or unpriced model."""
+    plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
+    total = (
+        plain * facts.input_microusd_per_mtok
+        + usage.cache_read_tokens * facts.cache_read_microusd_per_mtok
+        + usage.cache_write_tokens * facts.cache_write_microusd_per_mtok
+        + usage.output_tokens * facts.output_microusd_per_mtok
+    )
+    return -(-total // 1_000_000)
+
+
+def microusd(text: str | float | Decimal) -> int:
+    """Micro-dollars of an amount in dollars.
+
+    Raises:
+        ValueError: not a number, or not finite.
+    """
+    try:
+        amount = Decimal(str(text))
+    except ArithmeticError:
+        raise ValueError(f"{text!r} is not an amount in dollars") from None
+    if not amount.is_finite():
+        raise ValueError(f"{text!r} is not an amount in dollars")
+    return int((amount * MICROUSD).to_integral_value(ROUND_HALF_EVEN))
+
+
+def usd(amount_microusd: int) -> str:
+    """The amount in dollars, as decimal text with at least two digits: `0.50`, `0.001234`."""
+    sign, whole = ("-" if amount_microusd < 0 else ""), abs(amount_microusd)
+    digits = f"{whole % MICROUSD:06d}".rstrip("0").ljust(2, "0")
+    return f"{sign}{whole // MICROUSD}.{digits}"

@@ -1,0 +1,113 @@
+"""What is said: messages made of typed parts, the same for every provider.
+
+How a provider writes them on its wire is the provider's business (`ports.Wire`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Trust = Literal["system", "user", "assistant", "tool", "runtime"]
+"""Where a text comes from. Only `system` and `user` may instruct; everything else is data."""
+
+
+class Text(msgspec.Struct, frozen=True, tag_field="kind", tag="text"):
+    """Words."""
+
+    text: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="reasoning"):
+    """A model's thinking: shown to people, and given back to the provider that wrote it, and to no other."""
+
+    provider: str
+    text: str = ""
+    payload: str = ""
+    """What must be sent back unchanged (a signature, an encrypted block): JSON text, opaque to us."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tool_call"):
+    """A call that a model asks for."""
+
+    ref: str
+    """The provider's id of the call; may be empty or repeated, so the runtime never relies on it."""
+    name: str
+    arguments: str
+    """The arguments as the model wrote them: JSON text, possibly malformed."""
+    call_id: str = ""
+    """Our id, `t12.c3`: given by the core when the response is recorded."""
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tool_result"):
+    """What a call answered, as the model reads it."""
+
+    call_id: str
+    ref: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Part = Text | Reasoning | ToolCall | ToolResult
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn of speech: a user's words, a model's response, or the results of all calls of a turn."""
+
+    role: Literal["user", "assistant", "tool"]
+    parts: tuple[Part, ...]
+    trust: Trust = "user"
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of a model call, or of many: usages add up."""
+
+    input_tokens: int = 0
+    """Everything that was read, cached parts included."""
+    output_tokens: int = 0
+    """Everything that was written, reasoning included."""
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+Finish = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "other"]
+
+
+class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole response of a model. A half-received one never becomes a ModelReply with calls in it."""
+
+    parts: tuple[Part, ...]
+    usage: Usage
+    finish: Finish = "stop"
+    model: str = ""
+    """The model that the provider says it used."""
+    request_ref: str = ""
+    """The provider's id of the request, for its support."""
+    is_estimated: bool = False
+    """Whether the usage is our estimate, because the provider reported none."""
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """The words among the parts, joined."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def calls_of(parts: tuple[Part, ...]) -> tuple[ToolCall, ...]:
+    """The calls among the parts, in order."""
+    return tuple(part for part in parts if isinstance(part, ToolCall))

@@ -1,0 +1,63 @@
+"""What comes back to the core: what attempts came to, and what prepare steps found.
+
+The causes that carry them are the core's own (`core.causes`); what a tool's attempt came to is
+`tools.CallResult`, a whole response is `messages.ModelReply`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.protocol.events import Piece
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import ModelReply, Usage
+from holdfast.protocol.tools import CallResult
+
+
+class ModelFailure(msgspec.Struct, frozen=True):
+    """An attempt of a model call that brought no usable response."""
+
+    failure: Failure
+    usage: Usage = Usage()
+    """What the provider said that it charged before it failed."""
+
+
+class ModelCut(msgspec.Struct, frozen=True):
+    """An attempt of a model call that was cancelled: the words so far, the usage estimated."""
+
+    text: str
+    usage: Usage
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A rendered and affordable request, as an edit of the last one (see `events.ModelCallStarted`)."""
+
+    base: str
+    keep: int
+    tail: str
+    sha256: str
+    size_bytes: int
+    expected_tokens: int
+    output_cap_tokens: int
+    reserved_tokens: int
+    reserved_microusd: int
+    again: tuple[tuple[int, int], ...] = ()
+    add: tuple[Piece, ...] = ()
+
+
+class Short(msgspec.Struct, frozen=True):
+    """The next request cannot be afforded, or does not fit."""
+
+    reason: Literal["cost", "tokens", "context"]
+    message: str
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What a look at the world said about an interrupted call."""
+
+    happened: Literal["yes", "no", "unknown"]
+
+
+AttemptResult = ModelReply | ModelFailure | ModelCut | CallResult

@@ -1,0 +1,279 @@
+"""The borders: what an upper room promises to a lower one, or an edge to the engine, as Protocols.
+
+A Protocol stands here only when a second implementation exists. No behaviour, no defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.messages import Message, ModelReply, ToolCall
+from holdfast.protocol.outcomes import ModelFailure, Probed
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Commit,
+    Damage,
+    Holder,
+    InboxEntry,
+    Lease,
+    SessionRow,
+)
+from holdfast.protocol.tools import Admission, FileChange, ToolSpec
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        ...
+
+
+# --- storage ------------------------------------------------------------------------------------
+
+
+class Blobs(Protocol):
+    """Bytes by their SHA-256. What a record refers to is put before the record is committed."""
+
+    async def put(self, content: bytes) -> str:
+        """Keep the bytes, durably; returns their SHA-256 in hex. Putting twice keeps one."""
+        ...
+
+    async def get(self, sha256: str) -> bytes:
+        """The bytes.
+
+        Raises:
+            StorageCorrupt: they are missing, or do not have that hash any more.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Journals and what changes with them. Every method may raise a `StorageError`."""
+
+    blobs: Blobs
+
+    async def claim(self, session: str, key: str, now_ms: int) -> str:
+        """The session of `key`: the one that exists, else a new row with the id `session`.
+
+        An empty key always makes the new row. Returns the session's id.
+        """
+        ...
+
+    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+        """Put a command into its session's inbox, durably, unless its id was ever seen or it is full."""
+        ...
+
+    async def inbox(self, session: str) -> Sequence[InboxEntry]:
+        """The commands that no commit has acknowledged, oldest first."""
+        ...
+
+    async def lease(
+        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
+    ) -> Lease:
+        """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
+        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is ours.
+        """
+        ...
+
+    async def current_lease(self, session: str) -> Lease | None:
+        """The lease that stands in the row, lapsed or not; None when it was released."""
+        ...
+
+    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+        """Prolong a lease that is still ours, lapsed or not; None when another epoch has begun."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; nothing happens when another epoch has begun."""
+        ...
+
+    async def commit(self, commit: Commit) -> None:
+        """Write all of it or nothing.
+
+        Raises:
+            Fenced: the epoch is not the lease's, or `expected_seq` is not the last seq.
+        """
+        ...
+
+    async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
+        """Records in order, the parent's shared ones included, with their hash chain checked.
+
+        Raises:
+            StorageCorrupt: a record was changed, cut out or reordered; says which.
+        """
+        ...
+
+    async def last_seq(self, session: str) -> int:
+        """The seq of the newest record; 0 for none."""
+        ...
+
+    async def session(self, session: str) -> SessionRow | None:
+        """The row of exactly that session."""
+        ...
+
+    async def find(self, name: str) -> list[str]:
+        """Session ids for a whole id, a unique prefix, `channel:chat` or `last`: none, one, or several."""
+        ...
+
+    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
+        """The newest sessions first; `grep` is looked for in titles and messages, ignoring case."""
+        ...
+
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+        """Approvals by age, of one session or of all."""
+        ...
+
+    async def approval(self, approval_id: str) -> ApprovalRow | None:
+        """One approval, open or decided."""
+        ...
+
+    async def verify(self) -> list[Damage]:
+        """Read everything and tell all that is wrong; empty when all is well."""
+        ...
+
+    async def aclose(self) -> None:
+        """Write what is pending and let go of every file and thread."""
+        ...
+
+
+# --- providers ----------------------------------------------------------------------------------
+
+
+class Wire(Protocol):
+    """How one family of providers writes a conversation: pure, and the same bytes for ever."""
+
+    name: str
+
+    def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
+        """All of the body before the first message, up to and with the opening bracket of the list."""
+        ...
+
+    def message(self, message: Message) -> Sequence[bytes]:
+        """The message as elements of the list: one or more JSON objects, each encoded."""
+        ...
+
+    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+        """All of the body after the last message: closing bracket, output cap, streaming, the rest."""
+        ...
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A crumb of what is arriving; shown, never stored."""
+
+    kind: Literal["text", "reasoning", "tool_output"]
+    text: str
+    session: str = ""
+    key: str = ""
+
+
+OnDelta = Callable[[Delta], None]
+
+
+class Provider(Protocol):
+    """A model's server, or something that answers like one. Attempts are retried by the core, never here."""
+
+    wire: Wire
+
+    async def call(
+        self,
+        facts: ModelFacts,
+        body: bytes,
+        *,
+        is_streaming: bool,
+        idle_s: float,
+        answered: int,
+        on_delta: OnDelta,
+    ) -> ModelReply | ModelFailure:
+        """One attempt: send exactly these bytes and read the response.
+
+        `idle_s` is the longest silence before the attempt counts as failed; `answered` how many responses the
+        session's journal holds (a scripted model picks its line by it). On cancellation the connection is
+        closed; the words so far have gone to `on_delta`. Never raises for what a server does.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the pooled connections."""
+        ...
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+class CallContext(msgspec.Struct, frozen=True):
+    """What a tool is handed: typed capabilities, no globals."""
+
+    session: str
+    call_id: str
+    key: str
+    """The same for every attempt of the call: an idempotency key for the outside."""
+    workspace: str
+    timeout_s: float
+    idle_s: float
+    on_output: Callable[[str], None]
+    """Shows output while it is made."""
+
+
+class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool gives back, before it is redacted, clipped and labelled for the record."""
+
+    status: Literal["ok", "error", "timeout", "unknown"]
+    text: str
+    detail: str = ""
+    """For the journal only: the end of a traceback, a killed process's pid."""
+
+
+class Tool(Protocol):
+    """A capability."""
+
+    spec: ToolSpec
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """Do it. Arguments have passed the schema. An exception becomes a tool_execution failure."""
+        ...
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """What it would change, for tools with `on_interrupt="probe"`; None for all others."""
+        ...
+
+
+class Tools(Protocol):
+    """The tools of a runtime behind their gates: what the engine knows of them."""
+
+    def specs(self, settings: Settings) -> Sequence[ToolSpec]:
+        """What the model is offered, in a stable order."""
+        ...
+
+    async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
+        """Ask all gates about a proposed call; nothing has happened yet. `is_approved`: a person said yes to
+        exactly these arguments, so that `ask` counts as allowed while `deny` still rules."""
+        ...
+
+    async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
+        """Run an admitted call with its canonical arguments; exceptions come out as results."""
+        ...
+
+    async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:
+        """Look whether an interrupted call happened."""
+        ...
+
+    async def end_orphans(self, keys: Sequence[str]) -> None:
+        """End every process that still carries one of the call keys in its environment."""
+        ...
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        ...
+
+
+Redactor = Callable[[str], str]
+"""Masks secrets in a text; the composition root makes it, with the values that are known."""
+
+Resolver = Callable[[str], Awaitable[Provider]]
+"""The provider by its name, made once; raises `UsageError` or `ProviderUnavailable`."""

@@ -1,0 +1,124 @@
+"""What a store keeps beside the records: derived rows, leases, inbox entries, and the commit that joins them.
+
+Rows are derived from the journal and can be deleted and built again; the journal never from them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.messages import Usage
+
+SessionStatus = Literal[
+    "new", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
+]
+"""`running`: a run is open and wants to be driven, whether or not somebody drives it now."""
+
+
+class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the list of sessions: a pure `core.summary` of the state."""
+
+    session: str
+    key: str = ""
+    status: SessionStatus = "new"
+    reason: str = ""
+    due_ms: int = 0
+    """When a parked session wants to go on; 0: nothing is due."""
+    title: str = ""
+    model: str = ""
+    workspace: str = ""
+    runs: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    model_calls: int = 0
+    usage: Usage = Usage()
+    cost_microusd: int | None = 0
+    """None: a model without a known price took part."""
+    held_microusd: int = 0
+    created_ms: int = 0
+    updated_ms: int = 0
+    seq: int = 0
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An approval or a question, open or decided."""
+
+    id: str
+    session: str
+    call_id: str
+    tool: str
+    arguments: str
+    asked_ms: int
+    deadline_ms: int
+    reason: str = ""
+    question: str = ""
+    options: tuple[str, ...] = ()
+    decision: str = ""
+    """Empty while it is open; then approve, deny, answer or withdrawn."""
+    decided_by: str = ""
+    decided_ms: int = 0
+    note: str = ""
+
+
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who holds a lease, told so that another process can see whether it still lives."""
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    started: str
+    """The start time of the process as the kernel tells it: a reused pid is not taken for the holder."""
+    nonce: str
+    """Tells two holders in one process apart."""
+    doorbell: str = ""
+    """Path of the unix datagram socket that wakes it."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to write one session, until a time or until its holder is gone."""
+
+    session: str
+    epoch: int
+    holder: Holder
+    until_ms: int
+
+
+class InboxEntry(msgspec.Struct, frozen=True):
+    """An accepted command that no commit has acknowledged yet."""
+
+    command_id: str
+    session: str
+    posted_ms: int
+    body: bytes
+    """The encoded `commands.Command`."""
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """All that changes with one cause, in one transaction."""
+
+    session: str
+    epoch: int
+    expected_seq: int
+    """The seq of the last record before these."""
+    records: tuple[StoredRecord, ...]
+    row: SessionRow
+    now_ms: int
+    acknowledged: tuple[str, ...] = ()
+    """Command ids whose consequences these are."""
+    approvals: tuple[ApprovalRow, ...] = ()
+    releases_lease: bool = False
+    forked_from: str = ""
+    """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
+
+
+class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that `fsck` found wrong."""
+
+    kind: Literal["file", "changed", "missing", "reordered", "unreadable", "row", "blob"]
+    message: str
+    session: str = ""
+    seq: int = 0

@@ -1,0 +1,87 @@
+"""What a tool declares about itself, what a gate decides about a call, and what a call comes to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.protocol.failures import Failure
+
+Effect = Literal["read", "write", "exec", "network", "ask"]
+"""`ask` is a question to a person: it has no effect on the world, and a person's answer is its result."""
+
+OnInterrupt = Literal["rerun", "probe", "unknown"]
+"""What may be done when a call's outcome is unknown after a crash: run it again, look whether it happened,
+or neither (the model is told that the outcome is unknown)."""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as the model and the gates see it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema (2020-12) of the arguments object."""
+    effect: Effect = "exec"
+    on_interrupt: OnInterrupt = "unknown"
+    timeout_s: float = 120.0
+    max_output_chars: int = 24_000
+    """What the model sees of one result; the whole is kept as a blob."""
+    source: str = "builtin"
+
+
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a file call is about to do: how a probe tells afterwards whether it was done."""
+
+    path: str
+    """Relative to the workspace."""
+    before: str
+    """SHA-256 of the content in hex; empty when there is no file."""
+    after: str
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one gate said about a call."""
+
+    by: str
+    """The gate: schema, policy, hook, taint, rate, approval."""
+    verdict: Literal["allow", "ask", "deny"]
+    rule: str = ""
+    reason: str = ""
+
+
+class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What all gates together say about a proposed call, before any effect."""
+
+    verdict: Literal["allow", "ask", "refuse"]
+    decisions: tuple[Decision, ...] = ()
+    failure: Failure | None = None
+    """With `refuse`: what the model is told."""
+    arguments: str = ""
+    """The arguments that passed: canonical JSON. They are what is run, hashed and approved."""
+    effect: Effect = "exec"
+    on_interrupt: OnInterrupt = "unknown"
+    timeout_s: float = 120.0
+    change: FileChange | None = None
+    cwd: str = ""
+    binary: str = ""
+    """With exec: the resolved program, so that an approval binds to it."""
+    question: str = ""
+    """With `ask` effect: what a person is asked, and the options offered."""
+    options: tuple[str, ...] = ()
+
+
+class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a started call came to, as it is recorded: redacted, clipped and labelled already."""
+
+    status: Literal["ok", "error", "timeout", "cancelled", "unknown"]
+    """`unknown`: the attempt was given up while it may still be at work (a Python function can't be killed)."""
+    text: str
+    """What the model reads."""
+    failure: Failure | None = None
+    blob: str = ""
+    """SHA-256 of the whole output when `text` is only its head and tail."""
+    output_chars: int = 0
+    """The length of the whole output."""
+    duration_ms: int = 0
