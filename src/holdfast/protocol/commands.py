@@ -1,4 +1,7 @@
-"""What may be asked of a session. A command's words are redacted before it is made; its id makes repeats vanish."""
+"""What may be asked of a session.
+
+A command's words are redacted before it is made; its id makes repeats vanish.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ class Store(Protocol):
         self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
     ) -> Lease:
         """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
-        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is ours.
+        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is
+        ours.
         """
         ...
 

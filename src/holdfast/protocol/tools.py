@@ -76,7 +76,8 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a started call came to, as it is recorded: redacted, clipped and labelled already."""
 
     status: Literal["ok", "error", "timeout", "cancelled", "unknown"]
-    """`unknown`: the attempt was given up while it may still be at work (a Python function can't be killed)."""
+    """`unknown`: the attempt was given up while it may still be at work (a Python function can't be
+    killed)."""
     text: str
     """What the model reads."""
     failure: Failure | None = None

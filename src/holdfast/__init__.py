@@ -1,0 +1,35 @@
+"""Holdfast: an agent runtime for work that lasts. The library's face; nothing is loaded before it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent as Agent
+    from holdfast.agent import Result as Result
+    from holdfast.agent import tool as tool
+    from holdfast.protocol.limits import Limits as Limits
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "holdfast.agent",
+    "Result": "holdfast.agent",
+    "tool": "holdfast.agent",
+    "Limits": "holdfast.protocol.limits",
+    "HoldfastError": "holdfast.errors",
+}
+"""Where each public name lives. Importing `holdfast` costs next to nothing; its parts load when asked for."""
+
+__all__ = ["Agent", "HoldfastError", "Limits", "Result", "__version__", "tool"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Masks secrets in whatever is stored, logged or shown."""
