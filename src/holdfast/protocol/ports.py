@@ -150,9 +150,14 @@ class Wire(Protocol):
     """How one family of providers writes a conversation: pure, and the same bytes for ever."""
 
     name: str
+    keeps_tools: bool
+    """Whether the final pass still lists the tools (its tail then forbids calls). Where it is False, `base` is
+    given no tools for the final pass. `tail` is told `is_final` only where `base` was given tools, or where
+    this is False."""
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
-        """All of the body before the first message, up to and with the opening bracket of the list."""
+        """All of the body before the first message: up to and with the opening bracket of the list, or with
+        the comma after a system message that stands in the list. At least one message must follow."""
         ...
 
     def message(self, message: Message) -> Sequence[bytes]:

@@ -1,0 +1,213 @@
+"""What a provider's refusal means: status, headers and body to a Failure. Reads only, sends nothing.
+
+The message is a safe sentence of ours; what the server wrote stands in the detail, clipped.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.failures import Failure
+
+DETAIL_CHARS = 2_000
+OVERLOADED = 529
+"""Anthropic's status for "too busy"; also what an error without any status counts as."""
+
+_WINDOW_PHRASES = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"maximum (?:context|prompt) length (?:is|of) (?P<window>[\d,]+)",
+        r"prompt is too long: [\d,]+ tokens > (?P<window>[\d,]+) maximum",
+        r"exceed context limit: [\d,]+ \+ [\d,]+ > (?P<window>[\d,]+)",
+        r"available context size \((?P<window>[\d,]+)",
+        r"maximum number of tokens allowed \((?P<window>[\d,]+)",
+        r"too large for model with (?P<window>[\d,]+) maximum context",
+        r"context length of (?:only )?(?P<window>[\d,]+)",
+        r"inputs. tokens \+ .{0,40} must be <= (?P<window>[\d,]+)",
+        r"context[_ ]length[_ ]exceeded|exceed_context_size",
+        r"exceeds?(?: the| this)?(?: model's)?(?: maximum)?(?: available)? context (?:length|size|window)",
+        r"(?:prompt|input|request) (?:is )?too (?:long|large)",
+        r"context window .{0,40}exceed",
+    )
+)
+_NO_MONEY = re.compile(
+    r"insufficient_quota|credit balance is too low|billing_hard_limit|insufficient (?:balance|credits)", re.I
+)
+_GO_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": OVERLOADED,
+}
+
+
+class BadAnswer(Exception):
+    """What arrived is no usable response; carries the failure to the adapter's one way out."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def wrong_shape(what: str, content: str) -> Failure:
+    """The failure for an answer that is not what was agreed; it may be a proxy's, so it is transient."""
+    return Failure("provider_transient", f"The model's server sent {what}.", clip(content))
+
+
+def cut_short(detail: str = "") -> Failure:
+    """The failure for a response that ended before it was whole."""
+    return Failure("provider_transient", "The model's response broke off before it was whole.", clip(detail))
+
+
+def from_status(status: int, headers: Mapping[str, str], body: str, model: str) -> Failure:
+    """What a status other than 200 means. Header names are lower case; `model` is PROVIDER:MODEL."""
+    detail = clip(f"status {status}: {body}")
+    provider = model.partition(":")[0]
+    if status in (401, 402, 403) or (status in (400, 429) and _NO_MONEY.search(body)):
+        return Failure("provider_refused", f"{provider} {_refusal(status)}.", detail)
+    if status == 429:
+        wait_s = retry_after_s(headers, time.time())
+        return Failure("rate_limited", f"{provider} asks to be called less often.", detail, wait_s)
+    window = context_window(body) if status in (400, 413, 422, 500) else None
+    if window is not None or status == 413:
+        message = f"The conversation is longer than {model} can read."
+        return Failure("context_overflow", message, detail, tokens=window or 0)
+    if status in (408, 409, 425) or status >= 500 or "tool_use_failed" in body:
+        wait_s = retry_after_s(headers, time.time())
+        return Failure("provider_transient", f"{provider} could not answer just now.", detail, wait_s)
+    return Failure("provider_fatal", _fatal(status, model), detail)
+
+
+def from_error_object(error: object, model: str) -> Failure:
+    """What an error object inside a response means, in a stream that had begun with status 200."""
+    body = error if isinstance(error, str) else msgspec.json.encode(error).decode()
+    return from_status(_named_status(error), {}, body, model)
+
+
+def context_window(text: str) -> int | None:
+    """The window in tokens that a complaint about length names, 0 when it names none; None for any other text."""
+    for phrase in _WINDOW_PHRASES:
+        if found := phrase.search(text):
+            named = found.groupdict().get("window")
+            return int(named.replace(",", "")) if named else 0
+    return None
+
+
+def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """How long the other side asked to be left alone, in seconds; None when it did not say.
+
+    `now_s` is seconds since 1970; an HTTP date is measured against the server's own Date where there is one.
+    """
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return max(milliseconds / 1000, 0.0)
+    if after := headers.get("retry-after"):
+        if (seconds := _number(after)) is not None:
+            return max(seconds, 0.0)
+        if (at_s := _date(after)) is not None:
+            return max(at_s - (_date(headers.get("date", "")) or now_s), 0.0)
+    return _reset_s(headers, now_s)
+
+
+def clip(text: str) -> str:
+    """The beginning of a text, short enough for a failure's detail."""
+    return text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 1] + "…"
+
+
+def _refusal(status: int) -> str:
+    match status:
+        case 401:
+            return "did not accept the API key"
+        case 403:
+            return "does not allow this key to do that"
+        case _:
+            return "asks for payment: the account has no credit or quota left"
+
+
+def _fatal(status: int, model: str) -> str:
+    if 300 <= status < 400:
+        return (
+            f"The server of {model} answered with a redirect, which is not followed with a key: set its"
+            " base_url to the final address."
+        )
+    if status == 404:
+        return f"The server does not know the model {model}, or its base_url is wrong."
+    return f"The server of {model} refused the request (status {status}); its words are in the detail."
+
+
+def _named_status(error: object) -> int:
+    if not isinstance(error, dict):
+        return OVERLOADED
+    for key in ("status_code", "status", "code"):
+        if (number := _number(error.get(key))) is not None and 400 <= number < 600:
+            return int(number)
+    for key in ("code", "type"):
+        name: Any = error.get(key)
+        if isinstance(name, str) and name in _STATUS_OF_TYPE:
+            return _STATUS_OF_TYPE[name]
+    return OVERLOADED
+
+
+def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """From the rate limit headers: the longest wait among the used-up limits, else the shortest of all."""
+    used_up: list[float] = []
+    waits: list[float] = []
+    for name, value in headers.items():
+        if "ratelimit" not in name or "reset" not in name:
+            continue
+        if (wait_s := _wait(value, now_s)) is None:
+            continue
+        waits.append(wait_s)
+        if headers.get(name.replace("reset", "remaining")) == "0":
+            used_up.append(wait_s)
+    return max(used_up) if used_up else min(waits, default=None)
+
+
+def _wait(value: str, now_s: float) -> float | None:
+    """Seconds to wait: a duration (`6m0s`, `120ms`, `7.5`), a moment in s or ms since 1970, or a date."""
+    if (number := _number(value)) is not None:
+        if number > 1e11:
+            number /= 1000
+        return max(number - now_s, 0.0) if number > 1e9 else max(number, 0.0)
+    if _GO_DURATION.sub("", value) == "":
+        return sum(float(amount) * _SECONDS[unit] for amount, unit in _GO_DURATION.findall(value))
+    at_s = _date(value)
+    return None if at_s is None else max(at_s - now_s, 0.0)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _date(text: str) -> float | None:
+    """Seconds since 1970 of an HTTP date or an ISO time."""
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = parse(text)
+        except ValueError:
+            continue
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None

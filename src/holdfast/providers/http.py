@@ -1,0 +1,166 @@
+"""The one way to a provider over HTTP: exact bytes out, chunks in, every network error a Failure.
+
+One pool of connections serves all providers of a runtime. Nothing here knows a wire format or retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
+
+import msgspec
+
+from holdfast.protocol.failures import Failure
+from holdfast.providers.errors import clip
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+"""How much of a refusal is read: more than any real one, less than a page that never ends."""
+
+AFTER_END_S = 1.0
+"""How long to wait for the end of a response whose last event has come, so that its connection can be kept."""
+
+_LARGE_BODY_BYTES = 1024 * 1024
+
+Receive = Callable[[bytes], bool]
+"""Takes a chunk of a stream; True: nothing that matters comes after it."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a server answered. `body` is empty for a stream, whose chunks went to the receiver."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes = b""
+
+
+class HttpPool:
+    """Keep-alive connections to all providers of a runtime, opened when first used."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        idle_s: float,
+        receive: Receive | None = None,
+    ) -> Answer | Failure:
+        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is read
+        whole. `idle_s` is the longest silence, before the first byte and between two. Redirects are answers.
+
+        Cancelling closes the connection. Never raises for what the network or the server does.
+        """
+        import aiohttp
+
+        # aiohttp warns about larger plain bytes, since one write of them may hold the loop up.
+        data = io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+        proxy = proxy_for(url)
+        try:
+            async with (
+                asyncio.timeout(idle_s) as deadline,
+                self._open().post(
+                    url, data=data, headers=headers, allow_redirects=False, proxy=proxy
+                ) as response,
+            ):
+                return await _read(response, deadline, idle_s, receive)
+        except TimeoutError:
+            return Failure(
+                "provider_transient", f"The model's server was silent for {idle_s:g} seconds.", url
+            )
+        except aiohttp.ClientConnectorCertificateError as error:
+            message = "The certificate of the model's server is not valid for its address."
+            return Failure("provider_fatal", message, clip(f"{url}: {error}"))
+        except aiohttp.ClientConnectorError as error:
+            message = f"The model's server at {_authority(url)} cannot be reached."
+            return Failure("provider_transient", message, clip(f"{url}: {error}"))
+        except (aiohttp.ClientError, OSError) as error:
+            message = "The connection to the model's server broke."
+            return Failure("provider_transient", message, clip(f"{url}: {type(error).__name__}: {error}"))
+
+    async def aclose(self) -> None:
+        """Close every connection. The pool opens anew when it is used again."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # How many calls are in flight is the runtime's decision; a wait here would count as silence.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "holdfast", "Accept-Encoding": "identity"},
+            )
+        return self._session
+
+
+async def _read(
+    response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle_s: float, receive: Receive | None
+) -> Answer | Failure:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    is_stream = receive is not None and response.status == 200 and _is_event_stream(headers)
+    limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
+    loop, size_bytes, kept, patience_s = asyncio.get_running_loop(), 0, [], idle_s
+    while chunk := await response.content.readany():
+        size_bytes += len(chunk)
+        if is_stream and receive is not None:
+            if receive(chunk):
+                patience_s = AFTER_END_S
+        else:
+            kept.append(chunk)
+        if size_bytes > limit:
+            if response.status != 200:
+                break
+            message = f"The response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
+            return Failure("provider_fatal", message)
+        deadline.reschedule(loop.time() + patience_s)
+    return Answer(response.status, headers, b"".join(kept))
+
+
+def _is_event_stream(headers: Mapping[str, str]) -> bool:
+    """Servers that ignore `stream` answer in JSON, and gateways in HTML; some servers name no type at all."""
+    kind = headers.get("content-type", "")
+    return "json" not in kind and "html" not in kind
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address is this machine: localhost, 127.0.0.0/8 or ::1."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for the address; never one for loopback."""
+    proxies = getproxies_environment()
+    if not proxies or is_loopback(url):
+        return None
+    parts = urlsplit(url)
+    if proxy_bypass_environment(parts.hostname or "", proxies):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _authority(url: str) -> str:
+    """Host and port, without a user and password that an address may hold."""
+    return urlsplit(url).netloc.rpartition("@")[2]
