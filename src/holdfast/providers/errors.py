@@ -104,7 +104,7 @@ def from_error_object(error: object, model: str) -> Failure:
 
 
 def context_window(text: str) -> int | None:
-    """The window in tokens that a complaint about length names, 0 when it names none; None for any other text."""
+    """The window in tokens that a complaint about length names, else 0; None for any other text."""
     for phrase in _WINDOW_PHRASES:
         if found := phrase.search(text):
             named = found.groupdict().get("window")

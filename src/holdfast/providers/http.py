@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment
 
 import msgspec
 
@@ -26,7 +26,7 @@ MAX_ERROR_BYTES = 64 * 1024
 """How much of a refusal is read: more than any real one, less than a page that never ends."""
 
 AFTER_END_S = 1.0
-"""How long to wait for the end of a response whose last event has come, so that its connection can be kept."""
+"""How long to wait for the end of a response after its last event, so that its connection can be kept."""
 
 _LARGE_BODY_BYTES = 1024 * 1024
 
@@ -48,6 +48,7 @@ class HttpPool:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, str] = {}
 
     async def post(
         self,
@@ -58,8 +59,9 @@ class HttpPool:
         idle_s: float,
         receive: Receive | None = None,
     ) -> Answer | Failure:
-        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is read
-        whole. `idle_s` is the longest silence, before the first byte and between two. Redirects are answers.
+        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is
+        read whole. `idle_s` is the longest silence, before the first byte and after each chunk. A redirect
+        is an answer like any other: it is not followed.
 
         Cancelling closes the connection. Never raises for what the network or the server does.
         """
@@ -67,28 +69,26 @@ class HttpPool:
 
         # aiohttp warns about larger plain bytes, since one write of them may hold the loop up.
         data = io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
-        proxy = proxy_for(url)
+        session = self._open()
+        proxy = proxy_for(url, self._proxies) if self._proxies else None
         try:
             async with (
                 asyncio.timeout(idle_s) as deadline,
-                self._open().post(
-                    url, data=data, headers=headers, allow_redirects=False, proxy=proxy
-                ) as response,
+                session.post(url, data=data, headers=headers, allow_redirects=False, proxy=proxy) as response,
             ):
                 return await _read(response, deadline, idle_s, receive)
-        except TimeoutError:
-            return Failure(
-                "provider_transient", f"The model's server was silent for {idle_s:g} seconds.", url
-            )
         except aiohttp.ClientConnectorCertificateError as error:
             message = "The certificate of the model's server is not valid for its address."
-            return Failure("provider_fatal", message, clip(f"{url}: {error}"))
-        except aiohttp.ClientConnectorError as error:
+            return Failure("provider_fatal", message, clip(f"{_authority(url)}: {error}"))
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             message = f"The model's server at {_authority(url)} cannot be reached."
-            return Failure("provider_transient", message, clip(f"{url}: {error}"))
+            return Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
+        except TimeoutError:
+            message = f"The model's server was silent for {idle_s:g} seconds."
+            return Failure("provider_transient", message, _authority(url))
         except (aiohttp.ClientError, OSError) as error:
-            message = "The connection to the model's server broke."
-            return Failure("provider_transient", message, clip(f"{url}: {type(error).__name__}: {error}"))
+            message, kind = "The connection to the model's server broke.", type(error).__name__
+            return Failure("provider_transient", message, clip(f"{_authority(url)}: {kind}: {error}"))
 
     async def aclose(self) -> None:
         """Close every connection. The pool opens anew when it is used again."""
@@ -100,6 +100,7 @@ class HttpPool:
         import aiohttp
 
         if self._session is None:
+            self._proxies = getproxies_environment()
             self._session = aiohttp.ClientSession(
                 # How many calls are in flight is the runtime's decision; a wait here would count as silence.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
@@ -150,15 +151,18 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for the address; never one for loopback."""
-    proxies = getproxies_environment()
-    if not proxies or is_loopback(url):
-        return None
+def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
+    """The proxy for the address among those of the environment (as `urllib` reads it); none for loopback."""
     parts = urlsplit(url)
-    if proxy_bypass_environment(parts.hostname or "", proxies):
+    if is_loopback(url) or _is_direct(parts.hostname or "", proxies.get("no", "")):
         return None
     return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _is_direct(host: str, no_proxy: str) -> bool:
+    """Whether `no_proxy` names the host: `*`, the host itself, or a domain that it lies in."""
+    names = [name.strip().lstrip(".") for name in no_proxy.split(",")]
+    return any(name == "*" or host == name or host.endswith(f".{name}") for name in names if name)
 
 
 def _authority(url: str) -> str:

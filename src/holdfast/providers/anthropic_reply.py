@@ -1,0 +1,203 @@
+"""The Messages API read back, streamed or whole, into parts and usage.
+
+A response that came whole is read block by block like a stream, so there is one set of rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
+from holdfast.protocol.ports import Delta, OnDelta
+from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
+from holdfast.providers.native import count, estimated_usage, is_json, parse_object
+from holdfast.providers.sse import Event
+
+_FINISH: dict[str, Finish] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+class _Block:
+    """One content block as it grows: what it began as, and what was added to it."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.kind = _text(start.get("type"))
+        self.start = start
+        self.added: list[str] = []
+        self.signature = _text(start.get("signature"))
+
+    def text(self, key: str) -> str:
+        return _text(self.start.get(key)) + "".join(self.added)
+
+
+class MessageReader:
+    """`native.Reader` for the Messages API. Blocks of the server's own tools are passed over."""
+
+    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
+        self.usage = Usage()
+        self._model = model
+        self._sent_bytes = sent_bytes
+        self._on_delta = on_delta
+        self._counts: dict[str, Any] = {}
+        self._blocks: dict[int, _Block] = {}
+        self._stop_reason = ""
+        self._is_done = False
+        self._said_model = ""
+        self._id = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Only `message_stop` says so."""
+        return self._is_done
+
+    def take(self, event: Event) -> bool:
+        """See `native.Reader`. Kinds of events that are not known are passed over, as the API asks."""
+        data = parse_object(event.data)
+        match data.get("type") or event.type:
+            case "message_start":
+                self._take_head(_dict(data.get("message")))
+            case "content_block_start":
+                self._start(data.get("index"), _dict(data.get("content_block")))
+            case "content_block_delta":
+                self._add(data.get("index"), _dict(data.get("delta")))
+            case "message_delta":
+                self._stop_reason = _text(_dict(data.get("delta")).get("stop_reason")) or self._stop_reason
+                self._take_usage(_dict(data.get("usage")))
+            case "message_stop":
+                self._is_done = True
+            case "error":
+                raise BadAnswer(from_error_object(data.get("error"), self._model))
+        return self._is_done
+
+    def take_body(self, body: bytes) -> None:
+        """See `native.Reader`."""
+        message = parse_object(body)
+        if message.get("error"):
+            raise BadAnswer(from_error_object(message["error"], self._model))
+        content = message.get("content")
+        if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+            raise BadAnswer(wrong_shape("a message without content", body.decode("utf-8", "replace")))
+        self._on_delta = _nobody
+        self._take_head(message)
+        for index, block in enumerate(content):
+            self._start(index, block)
+        self._stop_reason = _text(message.get("stop_reason"))
+        self._is_done = True
+
+    def reply(self, request_ref: str) -> ModelReply:
+        """See `native.Reader`."""
+        if not self._is_done:
+            raise BadAnswer(cut_short())
+        finish = _FINISH.get(self._stop_reason, "other")
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        if finish == "length" and blocks and _may_be_half(blocks[-1]):
+            blocks.pop()
+        parts = [part for block in blocks if (part := self._part(block)) is not None]
+        is_estimated = self.usage == Usage()
+        if is_estimated:
+            self.usage = estimated_usage(self._sent_bytes, "".join("".join(block.added) for block in blocks))
+        return ModelReply(
+            tuple(parts), self.usage, finish, self._said_model, request_ref or self._id, is_estimated
+        )
+
+    def _take_head(self, message: dict[str, Any]) -> None:
+        self._said_model, self._id = _text(message.get("model")), _text(message.get("id"))
+        self._take_usage(_dict(message.get("usage")))
+
+    def _start(self, index: object, start: dict[str, Any]) -> None:
+        if not isinstance(index, int):
+            raise BadAnswer(wrong_shape("a content block without an index", str(start)))
+        block = self._blocks[index] = _Block(start)
+        if block.kind == "text":
+            self._show("text", _text(start.get("text")))
+        elif block.kind == "thinking":
+            self._show("reasoning", _text(start.get("thinking")))
+
+    def _add(self, index: object, delta: dict[str, Any]) -> None:
+        block = self._blocks.get(index) if isinstance(index, int) else None
+        if block is None:
+            raise BadAnswer(wrong_shape("a delta for a block that was not begun", str(delta)))
+        match delta.get("type"):
+            case "text_delta":
+                block.added.append(_text(delta.get("text")))
+                self._show("text", block.added[-1])
+            case "thinking_delta":
+                block.added.append(_text(delta.get("thinking")))
+                self._show("reasoning", block.added[-1])
+            case "input_json_delta":
+                block.added.append(_text(delta.get("partial_json")))
+            case "signature_delta":
+                block.signature += _text(delta.get("signature"))
+
+    def _take_usage(self, reported: dict[str, Any]) -> None:
+        """Later reports are running totals: a count that is named replaces the one before."""
+        self._counts |= {name: value for name, value in reported.items() if value is not None}
+        read = count(self._counts.get("cache_read_input_tokens"))
+        written = count(self._counts.get("cache_creation_input_tokens"))
+        details = _dict(self._counts.get("output_tokens_details"))
+        self.usage = Usage(
+            input_tokens=count(self._counts.get("input_tokens")) + read + written,
+            output_tokens=count(self._counts.get("output_tokens")),
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+            reasoning_tokens=count(details.get("thinking_tokens")),
+        )
+
+    def _part(self, block: _Block) -> Part | None:
+        provider = self._model.partition(":")[0]
+        match block.kind:
+            case "text":
+                text = block.text("text")
+                return Text(text) if text else None
+            case "thinking":
+                text, signature = block.text("thinking"), block.signature
+                payload = _sealed("signature", signature) if signature else ""
+                return Reasoning(provider, text, payload) if text or payload else None
+            case "redacted_thinking":
+                return Reasoning(provider, "", _sealed("data", _text(block.start.get("data"))))
+            case "tool_use":
+                return _call(block)
+            case _:
+                return None
+
+    def _show(self, kind: Literal["text", "reasoning"], text: str) -> None:
+        if text:
+            self._on_delta(Delta(kind, text))
+
+
+def _call(block: _Block) -> ToolCall:
+    name = _text(block.start.get("name"))
+    if not name:
+        raise BadAnswer(wrong_shape("a tool call without a name", str(block.start)))
+    arguments = "".join(block.added) or msgspec.json.encode(block.start.get("input") or {}).decode()
+    return ToolCall(_text(block.start.get("id")), name, arguments)
+
+
+def _may_be_half(block: _Block) -> bool:
+    """Whether the output cap may have cut this last block inside a call: streamed arguments show it, an input
+    that came as an object does not."""
+    return block.kind == "tool_use" and not is_json("".join(block.added))
+
+
+def _sealed(key: str, value: str) -> str:
+    return msgspec.json.encode({key: value}).decode()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _nobody(delta: Delta) -> None:
+    """Who watches a response that came whole."""

@@ -1,0 +1,161 @@
+"""A provider that speaks one of our own wires over HTTP: sends the body, gives what comes to a reader.
+
+The formats themselves stand in `openai`, `anthropic` and their `_reply` modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import ModelReply, Usage
+from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.ports import OnDelta, Wire
+from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
+from holdfast.providers.http import Answer, HttpPool
+from holdfast.providers.sse import Event, EventParser, EventTooLarge
+
+
+class Reader(Protocol):
+    """Gathers one response, from a stream's events or from one whole body; any step may raise `BadAnswer`."""
+
+    usage: Usage
+    """What the provider reported so far."""
+
+    def take(self, event: Event) -> bool:
+        """Add one event; True when nothing that matters comes after it."""
+        ...
+
+    def take_body(self, body: bytes) -> None:
+        """Take a response that came whole."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the server said that its response is complete."""
+        ...
+
+    def reply(self, request_ref: str) -> ModelReply:
+        """The response; raises when it is not whole."""
+        ...
+
+
+NewReader = Callable[[str, int, OnDelta], Reader]
+"""Makes the reader of one response from PROVIDER:MODEL, the size of the request in bytes, and who watches."""
+
+
+class NativeProvider:
+    """A `Provider` for one address and key. Its `repr` and its failures never hold the key."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        url: str,
+        http: HttpPool,
+        new_reader: NewReader,
+        *,
+        headers: Mapping[str, str],
+        secret: str = "",
+    ) -> None:
+        self.wire = wire
+        self._url = url
+        self._http = http
+        self._new_reader = new_reader
+        self._headers = {**headers, "Content-Type": "application/json"}
+        self._secret = secret
+
+    async def call(
+        self,
+        facts: ModelFacts,
+        body: bytes,
+        *,
+        is_streaming: bool,
+        idle_s: float,
+        answered: int,
+        on_delta: OnDelta,
+    ) -> ModelReply | ModelFailure:
+        """One attempt, as `ports.Provider` promises. `answered` means nothing to a real server."""
+        reader = self._new_reader(facts.name, len(body), on_delta)
+        parser = EventParser()
+
+        def receive(chunk: bytes) -> bool:
+            is_done = False
+            for event in parser.feed(chunk):
+                is_done = reader.take(event) or is_done
+            return is_done
+
+        try:
+            answer = await self._http.post(
+                self._url,
+                self._headers,
+                body,
+                idle_s=idle_s,
+                receive=receive if is_streaming else None,
+            )
+            return _read(answer, reader, facts.name)
+        except BadAnswer as bad:
+            failure = bad.failure
+        except EventTooLarge as error:
+            failure = wrong_shape("an endless event", str(error))
+        return ModelFailure(self._scrubbed(failure), reader.usage)
+
+    async def aclose(self) -> None:
+        """The pool is shared: whoever made it closes it."""
+
+    def _scrubbed(self, failure: Failure) -> Failure:
+        if self._secret and self._secret in failure.detail:
+            return msgspec.structs.replace(failure, detail=failure.detail.replace(self._secret, "[redacted]"))
+        return failure
+
+
+def _read(answer: Answer | Failure, reader: Reader, model: str) -> ModelReply:
+    if isinstance(answer, Failure):
+        # The connection may break after the last word: asking again would pay twice for the same answer.
+        if reader.is_whole:
+            return reader.reply("")
+        raise BadAnswer(answer)
+    if answer.status != 200:
+        body = answer.body.decode("utf-8", "replace")
+        raise BadAnswer(from_status(answer.status, answer.headers, body, model))
+    if answer.body:
+        reader.take_body(answer.body)
+    return reader.reply(answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The JSON object in a text.
+
+    Raises:
+        BadAnswer: it is no JSON, or no object.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = None
+    if isinstance(value, dict):
+        return value
+    shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    raise BadAnswer(wrong_shape("something that is no JSON object", shown))
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is one whole JSON value: how half-received arguments are told from whole ones."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def count(value: object) -> int:
+    """A number of tokens as a server wrote it; anything else counts as none."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+def estimated_usage(sent_bytes: int, received: str) -> Usage:
+    """A guess at the tokens of a call whose server reported none: four bytes to a token."""
+    return Usage(input_tokens=sent_bytes // 4 + 1, output_tokens=len(received.encode()) // 4 + 1)

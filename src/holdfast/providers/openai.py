@@ -1,0 +1,136 @@
+"""Chat Completions on the wire: how a conversation is written for OpenAI and every compatible server.
+
+Messages are encoded one by one, so that a request grows by what is new. Reading stands in `openai_reply`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import Message, Reasoning, ToolCall, ToolResult, calls_of, text_of
+from holdfast.protocol.tools import ToolSpec
+from holdfast.providers.http import HttpPool
+from holdfast.providers.native import NativeProvider
+from holdfast.providers.openai_reply import ChatReader
+
+_encode = msgspec.json.Encoder().encode
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_CHARS = 64
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """Where one server's Chat Completions differ from the others'."""
+
+    cap_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Compatible servers know only the older name; OpenAI's newer models only the newer one."""
+    has_stream_options: bool = True
+    """Without it the server reports the usage of a stream unasked, and refuses to be asked."""
+    reasoning_field: Literal["", "reasoning_content", "reasoning_details"] = ""
+    """Where the model's own reasoning is given back with its tool calls, for servers that need it."""
+
+
+class OpenAIWire:
+    """`ports.Wire` for Chat Completions."""
+
+    name = "openai"
+    keeps_tools = False
+
+    def __init__(self, provider: str, dialect: Dialect) -> None:
+        self._provider = provider
+        self._dialect = dialect
+
+    def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
+        """Model, tools, and the system message as the first of the list; see `ports.Wire`."""
+        parts = [b'{"model":', _encode(facts.model)]
+        if tools:
+            parts += [b',"tools":', _encode([_tool(spec) for spec in tools])]
+        parts.append(b',"messages":[')
+        if system:
+            parts += [_encode({"role": "system", "content": system}), b","]
+        return b"".join(parts)
+
+    def message(self, message: Message) -> Sequence[bytes]:
+        """One element for words, one for each tool result; see `ports.Wire`."""
+        match message.role:
+            case "user":
+                return [_encode({"role": "user", "content": text_of(message.parts)})]
+            case "assistant":
+                return [_encode(self._assistant(message))]
+            case "tool":
+                ids = call_ids(message)
+                return [
+                    _encode({"role": "tool", "tool_call_id": ids[part.call_id], "content": part.text})
+                    for part in message.parts
+                    if isinstance(part, ToolResult)
+                ]
+
+    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+        """Output cap and streaming; the final pass simply has no tools in its base."""
+        asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
+        streaming = f',"stream":true{asked}' if is_streaming else ""
+        return f'],"{self._dialect.cap_field}":{output_cap_tokens}{streaming}}}'.encode()
+
+    def _assistant(self, message: Message) -> dict[str, Any]:
+        text, calls = text_of(message.parts), calls_of(message.parts)
+        written: dict[str, Any] = {"role": "assistant"}
+        if text or not calls:
+            written["content"] = text
+        if calls:
+            written |= self._reasoning(message)
+            ids = call_ids(message)
+            written["tool_calls"] = [
+                {
+                    "id": ids[call.call_id],
+                    "type": "function",
+                    "function": {"name": valid_name(call.name), "arguments": call.arguments or "{}"},
+                }
+                for call in calls
+            ]
+        return written
+
+    def _reasoning(self, message: Message) -> dict[str, Any]:
+        own = [p for p in message.parts if isinstance(p, Reasoning) and p.provider == self._provider]
+        field = self._dialect.reasoning_field
+        if field == "reasoning_content" and own:
+            return {field: "".join(part.text for part in own)}
+        if field == "reasoning_details" and (signed := [part.payload for part in own if part.payload]):
+            return {field: [entry for payload in signed for entry in msgspec.json.decode(payload)]}
+        return {}
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", "function": function}
+
+
+def call_ids(message: Message) -> dict[str, str]:
+    """What each call of a message is named on the wire, by our call id: the provider's own id where it gave
+    one that is unique in the message, else ours. A call and its result come to the same name."""
+    calls = [part for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    times = Counter(call.ref for call in calls)
+    return {call.call_id: call.ref if call.ref and times[call.ref] == 1 else call.call_id for call in calls}
+
+
+def valid_name(name: str) -> str:
+    """A tool's name as servers accept it: a name that a model made up must not spoil every later request."""
+    return _NOT_IN_NAMES.sub("_", name)[:_NAME_CHARS] or "unnamed"
+
+
+def openai_provider(
+    provider: str, base_url: str, api_key: str, http: HttpPool, dialect: Dialect
+) -> NativeProvider:
+    """A provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
+    return NativeProvider(
+        OpenAIWire(provider, dialect),
+        f"{base_url.rstrip('/')}/chat/completions",
+        http,
+        ChatReader,
+        headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+        secret=api_key,
+    )

@@ -1,0 +1,270 @@
+"""Chat Completions read back, streamed or whole: the one place that knows how compatible servers deviate.
+
+A response that came whole is read as a stream of one chunk, so there is one set of rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
+from holdfast.protocol.ports import Delta, OnDelta
+from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
+from holdfast.providers.native import count, estimated_usage, is_json, parse_object
+from holdfast.providers.sse import Event
+
+_FINISH: dict[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "refusal",
+}
+
+
+class _Call:
+    """One tool call as it grows."""
+
+    def __init__(self) -> None:
+        self.ref = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The arguments so far."""
+        return "".join(self.arguments)
+
+
+class ChatReader:
+    """`native.Reader` for Chat Completions."""
+
+    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
+        self.usage = Usage()
+        self._model = model
+        self._sent_bytes = sent_bytes
+        self._on_delta = on_delta
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._calls: list[_Call] = []
+        self._call_at: dict[int, _Call] = {}
+        self._finish = ""
+        self._is_done = False
+        self._said_model = ""
+        self._id = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """A finish reason says it, or `[DONE]`: some servers leave out the one, some the other."""
+        return bool(self._finish) or self._is_done
+
+    def take(self, event: Event) -> bool:
+        """See `native.Reader`."""
+        if event.data == "[DONE]":
+            self._is_done = True
+            return True
+        self._take_chunk(parse_object(event.data), is_error=event.type == "error")
+        return False
+
+    def take_body(self, body: bytes) -> None:
+        """See `native.Reader`."""
+        chunk = parse_object(body)
+        self._on_delta = _nobody
+        self._take_chunk(chunk, is_error=False)
+        if not any(isinstance(choice.get("message"), dict) for choice in _dicts(chunk.get("choices"))):
+            raise BadAnswer(wrong_shape("a response without a message", body.decode("utf-8", "replace")))
+        self._is_done = True
+
+    def reply(self, request_ref: str) -> ModelReply:
+        """See `native.Reader`."""
+        if not self.is_whole:
+            raise BadAnswer(cut_short())
+        calls = self._whole_calls()
+        text, reasoning = "".join(self._text), "".join(self._reasoning)
+        refusal = "".join(self._refusal)
+        parts: list[Part] = []
+        payload = _payload(self._details)
+        if reasoning or payload:
+            parts.append(Reasoning(self._model.partition(":")[0], reasoning, payload))
+        if text or refusal:
+            parts.append(Text(text or refusal))
+        parts += calls
+        is_estimated = self.usage == Usage()
+        if is_estimated:
+            written = "".join((text, refusal, reasoning, *(call.arguments for call in calls)))
+            self.usage = estimated_usage(self._sent_bytes, written)
+        finish = self._finished(has_calls=bool(calls), is_refused=bool(refusal and not text))
+        return ModelReply(
+            tuple(parts), self.usage, finish, self._said_model, request_ref or self._id, is_estimated
+        )
+
+    def _take_chunk(self, chunk: dict[str, Any], *, is_error: bool) -> None:
+        self._take_usage(chunk)
+        if is_error or chunk.get("error"):
+            raise BadAnswer(from_error_object(chunk.get("error") or chunk, self._model))
+        self._said_model = self._said_model or _text(chunk.get("model"))
+        self._id = self._id or _text(chunk.get("id"))
+        for choice in _dicts(chunk.get("choices")):
+            if choice.get("index") in (0, None):
+                self._take_choice(choice)
+
+    def _take_choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta") or choice.get("message") or {}
+        if not isinstance(delta, dict):
+            raise BadAnswer(wrong_shape("a message that is no object", str(choice)))
+        self._take_content(delta.get("content"))
+        self._refusal.append(_text(delta.get("refusal")))
+        self._take_reasoning(delta)
+        for call in _dicts(delta.get("tool_calls")):
+            self._take_call(call)
+        finish = _text(choice.get("finish_reason"))
+        if finish == "error":
+            raise BadAnswer(from_error_object(choice, self._model))
+        self._finish = finish or self._finish
+
+    def _take_content(self, content: object) -> None:
+        """Words, or a list of typed pieces (Mistral's reasoning models)."""
+        if not isinstance(content, str | list | None):
+            raise BadAnswer(wrong_shape("content that is no text", str(content)))
+        if isinstance(content, str):
+            self._say(content)
+        for piece in _dicts(content):
+            if piece.get("type") == "thinking":
+                self._think("".join(_text(thought.get("text")) for thought in _dicts(piece.get("thinking"))))
+            else:
+                self._say(_text(piece.get("text")))
+
+    def _take_reasoning(self, delta: dict[str, Any]) -> None:
+        details = _dicts(delta.get("reasoning_details"))
+        self._details += details
+        self._think(
+            _text(delta.get("reasoning_content"))
+            or _text(delta.get("reasoning"))
+            or "".join(_text(entry.get("text")) or _text(entry.get("summary")) for entry in details)
+        )
+
+    def _take_call(self, piece: dict[str, Any]) -> None:
+        function = piece.get("function")
+        if not isinstance(function, dict):
+            raise BadAnswer(wrong_shape("a tool call without a function", str(piece)))
+        name, arguments = _text(function.get("name")), function.get("arguments")
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        arguments = _text(arguments)
+        call = self._call_for(piece.get("index"), _text(piece.get("id")), name, arguments)
+        call.ref = call.ref or _text(piece.get("id"))
+        call.name = call.name or name
+        call.arguments.append(arguments)
+
+    def _call_for(self, index: object, ref: str, name: str, arguments: str) -> _Call:
+        """The call that a piece goes on with, or a new one.
+
+        By index, as agreed. Some servers send no index, or 0 for every call, or the same id twice: then a
+        piece that names a function begins a call when its id is another, or when what is there is whole.
+        """
+        known = self._call_at.get(index) if isinstance(index, int) else self._last_call(ref)
+        if known is not None and name:
+            is_other = bool(ref and known.ref and ref != known.ref)
+            is_over = is_json(known.text) if arguments else name != known.name and is_json(known.text or "{}")
+            if is_other or is_over:
+                known = None
+        if known is None:
+            known = _Call()
+            self._calls.append(known)
+        if isinstance(index, int):
+            self._call_at[index] = known
+        return known
+
+    def _last_call(self, ref: str) -> _Call | None:
+        """The newest call with that id, or for a piece without id the newest of all."""
+        return next((call for call in reversed(self._calls) if not ref or call.ref in ("", ref)), None)
+
+    def _take_usage(self, chunk: dict[str, Any]) -> None:
+        usage = chunk.get("usage") or _dict(chunk.get("x_groq")).get("usage")
+        if not isinstance(usage, dict):
+            return
+        read, written = (
+            _dict(usage.get("prompt_tokens_details")),
+            _dict(usage.get("completion_tokens_details")),
+        )
+        prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+        self.usage = Usage(
+            input_tokens=prompt,
+            # Gemini and xAI leave hidden reasoning out of the completion, but count it in the total.
+            output_tokens=max(completion, count(usage.get("total_tokens")) - prompt),
+            cache_read_tokens=min(count(cached or usage.get("num_cached_tokens")), prompt),
+            cache_write_tokens=count(read.get("cache_write_tokens")),
+            reasoning_tokens=count(written.get("reasoning_tokens")),
+        )
+
+    def _whole_calls(self) -> list[ToolCall]:
+        """The calls that may be believed: where the output cap or the end of the stream may have cut the last
+        one short, only those whose arguments are whole."""
+        if _FINISH.get(self._finish) == "length":
+            self._calls = [call for call in self._calls if call.name and is_json(call.text)]
+        calls = [ToolCall(call.ref, call.name, call.text or "{}") for call in self._calls]
+        if any(not call.name for call in calls):
+            raise BadAnswer(wrong_shape("a tool call without a name", str(calls)))
+        if not self._finish and any(not is_json(call.arguments) for call in calls):
+            raise BadAnswer(cut_short())
+        return calls
+
+    def _finished(self, *, has_calls: bool, is_refused: bool) -> Finish:
+        finish = _FINISH.get(self._finish, "other") if self._finish else "stop"
+        if finish == "stop" and is_refused:
+            return "refusal"
+        return "tool_calls" if has_calls and finish == "stop" else finish
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._text.append(text)
+            self._on_delta(Delta("text", text))
+
+    def _think(self, text: str) -> None:
+        if text:
+            self._reasoning.append(text)
+            self._on_delta(Delta("reasoning", text))
+
+
+def _payload(details: list[dict[str, Any]]) -> str:
+    """The reasoning entries as they must be given back, their streamed pieces joined; empty when none of them
+    is signed or encrypted, since plain reasoning need not go back."""
+    if not any(entry.get("signature") or entry.get("data") for entry in details):
+        return ""
+    joined: list[dict[str, Any]] = []
+    for entry in details:
+        last = joined[-1] if joined else {}
+        if (last.get("type"), last.get("index")) != (entry.get("type"), entry.get("index")):
+            joined.append(dict(entry))
+            continue
+        for key, value in entry.items():
+            if key in ("text", "summary", "data") and isinstance(last.get(key), str):
+                last[key] += _text(value)
+            elif value is not None:
+                last[key] = value
+    return msgspec.json.encode(joined).decode()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _nobody(delta: Delta) -> None:
+    """Who watches a response that came whole."""
