@@ -151,9 +151,8 @@ class Wire(Protocol):
 
     name: str
     keeps_tools: bool
-    """Whether the final pass still lists the tools (its tail then forbids calls). Where it is False, `base` is
-    given no tools for the final pass. `tail` is told `is_final` only where `base` was given tools, or where
-    this is False."""
+    """Whether the final pass still lists the tools, and its tail forbids calls; else `base` is given none for
+    it. A wire that keeps them is told `is_final` only where `base` was given some."""
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """All of the body before the first message: up to and with the opening bracket of the list, or with
@@ -198,8 +197,9 @@ class Provider(Protocol):
     ) -> ModelReply | ModelFailure:
         """One attempt: send exactly these bytes and read the response.
 
-        `idle_s` is the longest silence before the attempt counts as failed; `answered` how many responses the
-        session's journal holds (a scripted model picks its line by it). On cancellation the connection is
+        `idle_s` is the longest silence before the attempt counts as failed; `answered` how many attempts
+        of model calls the session's journal holds as answered: responses and recorded failures (a scripted
+        model picks its line by it). On cancellation the connection is
         closed; the words so far have gone to `on_delta`. Never raises for what a server does.
         """
         ...

@@ -38,8 +38,8 @@ class AnthropicWire:
     keeps_tools = True
 
     def __init__(self, provider: str, *, caches_conversation: bool) -> None:
-        """`caches_conversation`: the server knows the marker at the top level of a request, which puts the end
-        of the cached prefix at the last message, so that messages themselves never change."""
+        """`caches_conversation`: the server knows the marker at the top level of a request, which puts
+        the end of the cached prefix at the last message, so that messages themselves never change."""
         self._provider = provider
         self._cache = ',"cache_control":{"type":"ephemeral"}' if caches_conversation else ""
 

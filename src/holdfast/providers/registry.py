@@ -1,0 +1,235 @@
+"""Which providers there are, as data, and how one of them is made from an address and a key.
+
+Reads no environment and no file: whoever calls brings the values. Keys go into headers and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.protocol.ports import Provider
+from holdfast.providers.anthropic import anthropic_provider
+from holdfast.providers.http import HttpPool, is_loopback
+from holdfast.providers.openai import Dialect, openai_provider
+from holdfast.providers.script import script_from_file
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is known about a provider by its name."""
+
+    name: str
+    wire: Literal["openai", "anthropic", "script"] = "openai"
+    base_url: str = ""
+    """With the API's version, as in `https://api.openai.com/v1`."""
+    base_url_env: str = ""
+    """The variable that usually holds another address."""
+    key_env: tuple[str, ...] = ()
+    """The variables that usually hold the key, the first one first."""
+    needs_key: bool = True
+    """Whether a call without a key is useless; never so on loopback."""
+    price_list: str = ""
+    """The provider's name in the price data; empty: no prices are known."""
+    dialect: Dialect = Dialect()
+
+
+_OPENAI_HOST = "api.openai.com"
+_NEEDS_ITS_REASONING = Dialect(reasoning_field="reasoning_content")
+
+_ENTRIES = (
+    Entry(
+        "openai",
+        base_url=f"https://{_OPENAI_HOST}/v1",
+        base_url_env="OPENAI_BASE_URL",
+        key_env=("OPENAI_API_KEY",),
+        price_list="openai",
+    ),
+    Entry(
+        "anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        base_url_env="ANTHROPIC_BASE_URL",
+        key_env=("ANTHROPIC_API_KEY",),
+        price_list="anthropic",
+    ),
+    Entry(
+        "ollama",
+        base_url="http://127.0.0.1:11434/v1",
+        base_url_env="OLLAMA_HOST",
+        key_env=("OLLAMA_API_KEY",),
+        needs_key=False,
+    ),
+    Entry(
+        "openrouter",
+        base_url="https://openrouter.ai/api/v1",
+        base_url_env="OPENROUTER_BASE_URL",
+        key_env=("OPENROUTER_API_KEY",),
+        price_list="openrouter",
+        dialect=Dialect(reasoning_field="reasoning_details"),
+    ),
+    Entry(
+        "groq",
+        base_url="https://api.groq.com/openai/v1",
+        base_url_env="GROQ_BASE_URL",
+        key_env=("GROQ_API_KEY",),
+        price_list="groq",
+    ),
+    Entry(
+        "deepseek",
+        base_url="https://api.deepseek.com",
+        base_url_env="DEEPSEEK_BASE_URL",
+        key_env=("DEEPSEEK_API_KEY",),
+        price_list="deepseek",
+        dialect=_NEEDS_ITS_REASONING,
+    ),
+    Entry(
+        "moonshot",
+        base_url="https://api.moonshot.ai/v1",
+        base_url_env="MOONSHOT_BASE_URL",
+        key_env=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
+        price_list="moonshotai",
+        dialect=_NEEDS_ITS_REASONING,
+    ),
+    Entry(
+        "mistral",
+        base_url="https://api.mistral.ai/v1",
+        base_url_env="MISTRAL_BASE_URL",
+        key_env=("MISTRAL_API_KEY",),
+        price_list="mistral",
+        dialect=Dialect(has_stream_options=False),
+    ),
+    Entry(
+        "together",
+        base_url="https://api.together.xyz/v1",
+        base_url_env="TOGETHER_BASE_URL",
+        key_env=("TOGETHER_API_KEY",),
+        price_list="together",
+    ),
+    Entry(
+        "fireworks",
+        base_url="https://api.fireworks.ai/inference/v1",
+        base_url_env="FIREWORKS_BASE_URL",
+        key_env=("FIREWORKS_API_KEY",),
+        price_list="fireworks",
+    ),
+    Entry(
+        "xai",
+        base_url="https://api.x.ai/v1",
+        base_url_env="XAI_BASE_URL",
+        key_env=("XAI_API_KEY",),
+        price_list="x-ai",
+    ),
+    Entry(
+        "cerebras",
+        base_url="https://api.cerebras.ai/v1",
+        base_url_env="CEREBRAS_BASE_URL",
+        key_env=("CEREBRAS_API_KEY",),
+        price_list="cerebras",
+    ),
+    Entry(
+        "zai",
+        base_url="https://api.z.ai/api/paas/v4",
+        base_url_env="ZAI_BASE_URL",
+        key_env=("ZAI_API_KEY",),
+        price_list="zai",
+    ),
+    Entry(
+        "huggingface",
+        base_url="https://router.huggingface.co/v1",
+        base_url_env="HF_BASE_URL",
+        key_env=("HF_TOKEN",),
+    ),
+    Entry(
+        "vllm",
+        base_url="http://127.0.0.1:8000/v1",
+        base_url_env="VLLM_BASE_URL",
+        key_env=("VLLM_API_KEY",),
+        needs_key=False,
+    ),
+    Entry(
+        "lmstudio",
+        base_url="http://127.0.0.1:1234/v1",
+        base_url_env="LMSTUDIO_BASE_URL",
+        key_env=("LMSTUDIO_API_KEY",),
+        needs_key=False,
+    ),
+    Entry(
+        "llamacpp",
+        base_url="http://127.0.0.1:8080/v1",
+        base_url_env="LLAMACPP_BASE_URL",
+        key_env=("LLAMACPP_API_KEY",),
+        needs_key=False,
+    ),
+    Entry("script", wire="script", needs_key=False),
+)
+
+PROVIDERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def entry_of(name: str) -> Entry:
+    """The provider of that name.
+
+    Raises:
+        UsageError: there is none; names the nearest and all.
+    """
+    if name in PROVIDERS:
+        return PROVIDERS[name]
+    near = difflib.get_close_matches(name, PROVIDERS, n=1)
+    guess = f" Did you mean {near[0]}?" if near else ""
+    hint = "Write the model as PROVIDER:MODEL, for example openai:gpt-5.5 or ollama:llama3."
+    raise UsageError(f"There is no provider {name!r}.{guess} Known are {', '.join(PROVIDERS)}.", hint=hint)
+
+
+def address_of(entry: Entry, base_url: str = "") -> str:
+    """The provider's address: the given one, made whole the way people shorten it, else the usual one.
+
+    `OLLAMA_HOST` may be a bare host and port, and is never meant to be an address to listen on.
+
+    Raises:
+        UsageError: it is no http or https address.
+    """
+    if not base_url or entry.wire == "script":
+        return entry.base_url
+    address = base_url.strip().rstrip("/")
+    if "://" not in address:
+        address = f"http://{address}"
+    address = address.replace("://0.0.0.0", "://127.0.0.1", 1)
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{base_url!r} is no http or https address for the provider {entry.name}.")
+    if entry.name == "ollama":
+        usual = urlsplit(entry.base_url)
+        if ":" not in parts.netloc.rpartition("]")[2] and parts.scheme == "http":
+            address = address.replace(parts.netloc, f"{parts.netloc}:{usual.port}", 1)
+        if not parts.path:
+            address += usual.path
+    return address
+
+
+def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http: HttpPool) -> Provider:
+    """The provider at that address with that key; `http` is shared and stays the caller's to close.
+
+    `model` counts for `script` only, where it is the path of the file; one provider serves one script.
+
+    Raises:
+        UsageError: the address is wrong, a key is missing or cannot be one, or the script is wrong.
+    """
+    if entry.wire == "script":
+        return script_from_file(model)
+    address, key = address_of(entry, base_url), api_key.strip()
+    if not key and entry.needs_key and not is_loopback(address):
+        hint = f"Set {entry.key_env[0]}, or name another variable as api_key_env in [providers.{entry.name}]."
+        raise UsageError(f"There is no API key for {entry.name}.", hint=hint)
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"The API key for {entry.name} holds characters that no key has.")
+    if entry.wire == "anthropic":
+        return anthropic_provider(entry.name, address, key, http)
+    dialect = entry.dialect
+    if urlsplit(address).hostname == _OPENAI_HOST:
+        dialect = msgspec.structs.replace(dialect, cap_field="max_completion_tokens")
+    return openai_provider(entry.name, address, key, http, dialect)

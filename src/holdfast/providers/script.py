@@ -1,0 +1,274 @@
+"""A scripted model: answers from a file of JSON Lines, one response a line, for demonstrations and tests.
+
+The line is chosen by the attempts that the session's journal holds as answered, responses and recorded
+failures alike, and never by a pointer here: a session that resumes in another process goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import (
+    Message,
+    ModelReply,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    calls_of,
+    text_of,
+)
+from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.ports import Delta, OnDelta, Wire
+from holdfast.protocol.tools import ToolSpec
+from holdfast.providers.errors import from_status
+from holdfast.providers.native import estimated_usage
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+_encode = msgspec.json.Encoder().encode
+_WHERE = re.compile(r" - at `\$\.?(?P<key>\w*)[^`]*`$")
+
+
+class ScriptCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool call of a line; arguments given as text stay as they are, also when they are malformed."""
+
+    name: str
+    arguments: dict[str, Any] | str = {}
+
+
+class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a line says that its call used."""
+
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    cache_read_tokens: _Count = 0
+    cache_write_tokens: _Count = 0
+    reasoning_tokens: _Count = 0
+
+
+class ScriptError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line that fails as a server would that answers with this status."""
+
+    status: Annotated[int, msgspec.Meta(ge=300, le=599)]
+    retry_after: _Seconds | None = None
+    message: str = ""
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One response of a script."""
+
+    text: str = ""
+    tool_calls: tuple[ScriptCall, ...] = ()
+    usage: ScriptUsage | None = None
+    delay_s: _Seconds = 0.0
+    """Spread over the chunks."""
+    chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """In how many pieces a streamed text arrives."""
+    error: ScriptError | None = None
+    when: str = ""
+    """A regular expression that must be found in the last user or tool message."""
+    repeat: bool = False
+    """On the last line: it answers every later call too."""
+
+
+class NumberedLine(msgspec.Struct, frozen=True):
+    """A line and where it stands."""
+
+    number: int
+    line: Line
+
+
+class ScriptWire:
+    """`ports.Wire` of a script: every message begins on a line of its own, so that the last is found from the
+    end without reading the others (inside JSON text a line break is always escaped)."""
+
+    name = "script"
+    keeps_tools = False
+
+    def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
+        """Model, system text and tools, for people who read the request; see `ports.Wire`."""
+        head = {"model": facts.model, "system": system, "tools": [spec.name for spec in tools]}
+        return _encode(head)[:-1] + b',"messages":['
+
+    def message(self, message: Message) -> Sequence[bytes]:
+        """One element; see `ports.Wire`."""
+        written: dict[str, Any] = {"role": message.role}
+        if message.role == "tool":
+            results = [part for part in message.parts if isinstance(part, ToolResult)]
+            written["results"] = [{"call": result.call_id, "text": result.text} for result in results]
+        else:
+            written["text"] = text_of(message.parts)
+        if calls := calls_of(message.parts):
+            written["calls"] = [
+                {"call": call.call_id, "name": call.name, "arguments": call.arguments} for call in calls
+            ]
+        return [b"\n" + _encode(written)]
+
+    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+        """See `ports.Wire`."""
+        return b'\n],"max_tokens":%d,"stream":%s}' % (
+            output_cap_tokens,
+            b"true" if is_streaming else b"false",
+        )
+
+
+class ScriptProvider:
+    """`ports.Provider` that answers from a script."""
+
+    def __init__(self, lines: Sequence[NumberedLine], source: str) -> None:
+        self.wire: Wire = ScriptWire()
+        self._lines = lines
+        self._source = source
+
+    async def call(
+        self,
+        facts: ModelFacts,
+        body: bytes,
+        *,
+        is_streaming: bool,
+        idle_s: float,
+        answered: int,
+        on_delta: OnDelta,
+    ) -> ModelReply | ModelFailure:
+        """Answer with the line after the `answered` ones; as `ports.Provider` promises."""
+        chosen = self._choose(answered)
+        if chosen is None:
+            return _fatal(f"{self._source} has no line for response {answered + 1}.")
+        number, line = chosen.number, chosen.line
+        if line.when and not re.search(line.when, _last_heard(body)):
+            return _fatal(
+                f"{self._source}, line {number}: the last message does not match `when`.", line.when
+            )
+        if line.delay_s / line.chunks > idle_s:
+            await asyncio.sleep(idle_s)
+            message = f"{self._source}, line {number} was silent for {idle_s:g} seconds."
+            return ModelFailure(Failure("provider_transient", message))
+        for piece in _pieces(line):
+            if line.delay_s:
+                await asyncio.sleep(line.delay_s / line.chunks)
+            if is_streaming and piece and line.error is None:
+                on_delta(Delta("text", piece))
+        if line.error is not None:
+            return ModelFailure(_failure(line.error, facts.name))
+        return _reply(line, facts.model, len(body), answered)
+
+    async def aclose(self) -> None:
+        """A script holds nothing open."""
+
+    def _choose(self, answered: int) -> NumberedLine | None:
+        if answered < len(self._lines):
+            return self._lines[answered]
+        last = self._lines[-1]
+        return last if last.line.repeat else None
+
+
+def script_from_file(path: str | Path) -> ScriptProvider:
+    """The scripted model in a JSON Lines file.
+
+    Raises:
+        UsageError: the file cannot be read or holds no line, or a line is wrong; says where and what.
+    """
+    try:
+        content = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UsageError(f"The script {path} cannot be read: {reason}.") from None
+    lines: list[NumberedLine] = []
+    for number, text in enumerate(content.split("\n"), start=1):
+        if text.strip():
+            try:
+                raw = msgspec.json.decode(text)
+            except msgspec.DecodeError as error:
+                raise UsageError(f"{path}, line {number} is no JSON: {error}.") from None
+            lines.append(_numbered(raw, number, str(path)))
+    return _script(lines, str(path))
+
+
+def script_from_lines(lines: Sequence[Mapping[str, Any]], source: str = "the script") -> ScriptProvider:
+    """The scripted model of lines in memory, with the keys of the file.
+
+    Raises:
+        UsageError: there is no line, or one is wrong.
+    """
+    numbered = [_numbered(dict(raw), number, source) for number, raw in enumerate(lines, start=1)]
+    return _script(numbered, source)
+
+
+def _script(lines: Sequence[NumberedLine], source: str) -> ScriptProvider:
+    if not lines:
+        raise UsageError(f"{source} holds no line.")
+    return ScriptProvider(lines, source)
+
+
+def _numbered(raw: object, number: int, source: str) -> NumberedLine:
+    try:
+        line = msgspec.convert(raw, Line)
+        re.compile(line.when)
+    except msgspec.ValidationError as error:
+        found = _WHERE.search(str(error))
+        key = found["key"] if found else ""
+        value = f", {key} = {raw[key]!r:.80}" if isinstance(raw, dict) and key in raw else ""
+        raise UsageError(f"{source}, line {number}{value}: {_WHERE.sub('', str(error))}.") from None
+    except re.error as error:
+        raise UsageError(f"{source}, line {number}, when = {line.when!r}: {error}.") from None
+    return NumberedLine(number, line)
+
+
+def _last_heard(body: bytes) -> str:
+    """The text of the last user or tool message in a body that `ScriptWire` wrote."""
+    end = body.rfind(b"\n]")
+    while (start := body.rfind(b"\n", 0, end)) >= 0:
+        message = msgspec.json.decode(body[start:end].rstrip(b","))
+        match message["role"]:
+            case "user":
+                return str(message["text"])
+            case "tool":
+                return "\n".join(result["text"] for result in message["results"])
+        end = start
+    return ""
+
+
+def _pieces(line: Line) -> list[str]:
+    """The text in as many pieces as asked for; the last are empty when there are more than characters."""
+    size = max(-(-len(line.text) // line.chunks), 1)
+    return [line.text[index * size : (index + 1) * size] for index in range(line.chunks)]
+
+
+def _reply(line: Line, model: str, sent_bytes: int, answered: int) -> ModelReply:
+    calls = [
+        ToolCall(f"call_{answered}_{index}", call.name, _arguments(call))
+        for index, call in enumerate(line.tool_calls)
+    ]
+    parts: list[Part] = [Text(line.text)] if line.text else []
+    usage = (
+        estimated_usage(sent_bytes, line.text + "".join(call.arguments for call in calls))
+        if line.usage is None
+        else msgspec.convert(line.usage, Usage, from_attributes=True)
+    )
+    return ModelReply(
+        (*parts, *calls), usage, "tool_calls" if calls else "stop", model, is_estimated=line.usage is None
+    )
+
+
+def _arguments(call: ScriptCall) -> str:
+    return call.arguments if isinstance(call.arguments, str) else _encode(call.arguments).decode()
+
+
+def _failure(error: ScriptError, model: str) -> Failure:
+    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    return from_status(error.status, headers, error.message, model)
+
+
+def _fatal(message: str, detail: str = "") -> ModelFailure:
+    return ModelFailure(Failure("provider_fatal", message, detail))
