@@ -1,0 +1,123 @@
+"""What can be seen in the text of a shell command: obvious catastrophes and secret paths named literally.
+
+This is advice that catches accidents, not a border: a shell can hide any word from a reader of its text.
+What a command can reach is decided by the rights of its process. No verdicts here; those are in `rules`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+
+from holdfast.policy.paths import secret_rule
+
+_OPERATORS = frozenset(";&|()<>")
+_WRAPPERS = frozenset(
+    {"sudo", "doas", "env", "nohup", "time", "exec", "command", "builtin", "nice", "setsid", "xargs", "then",
+     "do", "else", "if", "while", "until", "!", "{"}
+)  # fmt: skip
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "eval"})
+_POWER = frozenset({"shutdown", "reboot", "halt", "poweroff"})
+_SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var"
+_WHOLE_TREE = re.compile(
+    rf"(?:/|~|\$HOME|\$\{{HOME\}}|/(?:{_SYSTEM_FOLDERS}))/*(?:\.{{1,2}}/*)*\*?", re.ASCII
+)
+_BLOCK_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|mapper/)\w*")
+_FORK_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*\b?\1\s*\|\s*\1\s*&")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_MAX_NESTING = 4
+
+
+def catastrophe(command: str) -> str:
+    """What disaster the command spells out, as a few words; empty when none is seen."""
+    if _FORK_BOMB.search(command):
+        return "a fork bomb"
+    for words in _simple_commands(command):
+        if reason := _disaster_of(words):
+            return reason
+    return ""
+
+
+def secret_named(command: str) -> str:
+    """The first word of the command that names a secret path; empty when none does."""
+    for words in _simple_commands(command):
+        for word in words:
+            for piece in {word, *re.split(r"[=,:@]", word)}:
+                if piece and secret_rule(piece):
+                    return piece
+    return ""
+
+
+def _disaster_of(words: list[str]) -> str:
+    words = _unwrapped(words)
+    if not words:
+        return ""
+    program, operands = words[0].rsplit("/", 1)[-1], words[1:]
+    flags = "".join(word for word in operands if word.startswith("-"))
+    is_recursive = "r" in flags.casefold()
+    if _writes_block_device(program, words):
+        return "a write to a block device"
+    if program in ("rm", "chmod", "chown", "chgrp", "shred") and is_recursive:
+        target = next((word for word in operands if _WHOLE_TREE.fullmatch(word)), "")
+        return f"`{program}` over the whole of `{target}`" if target else ""
+    if program == "find" and "-delete" in operands and any(_WHOLE_TREE.fullmatch(word) for word in operands):
+        return "`find -delete` over a system or home folder"
+    if program.startswith("mkfs") or program == "wipefs":
+        return "formatting a disk"
+    if program in _POWER or (program == "systemctl" and _POWER & set(operands)):
+        return "turning the machine off"
+    if program in ("init", "telinit") and operands[:1] in (["0"], ["6"]):
+        return "turning the machine off"
+    return ""
+
+
+def _writes_block_device(program: str, words: list[str]) -> bool:
+    if program == "dd":
+        return any(word.startswith("of=") and _BLOCK_DEVICE.match(word[3:]) for word in words)
+    return any(word.startswith(">") and _BLOCK_DEVICE.match(target) for word, target in pairwise(words))
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """The words from the program on: without variables, wrappers and their options before it."""
+    start = 0
+    while start < len(words) and (
+        _ASSIGNMENT.match(words[start])
+        or words[start].rsplit("/", 1)[-1] in _WRAPPERS
+        or (start > 0 and words[start].startswith("-"))
+    ):
+        start += 1
+    return words[start:]
+
+
+def _simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
+    """The words of each simple command, redirections kept as `>` and their target; `sh -c` is looked into."""
+    words: list[str] = []
+    for word in [*_words(command), ";"]:
+        if (word and not set(word) <= _OPERATORS) or word.startswith((">", "<")):
+            words.append(word)
+            continue
+        if words:
+            yield words
+            yield from _nested(words, depth)
+        words = []
+
+
+def _nested(words: list[str], depth: int) -> Iterator[list[str]]:
+    inner = _unwrapped(words)
+    if depth < _MAX_NESTING and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
+        for script in inner[1:]:
+            if " " in script or inner[0] == "eval":
+                yield from _simple_commands(script, depth + 1)
+
+
+def _words(command: str) -> list[str]:
+    """The command as the shell would split it; text it could not parse is split at blanks."""
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars="();<>|&")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return re.split(r"[\s;|&()'\"]+", command)

@@ -1,0 +1,81 @@
+"""Which paths are refused whatever a person said: pure rules over the text of a path.
+
+Secret paths are recognised by their components, so a `.ssh` folder is secret wherever it lies, also inside
+the workspace; letter case is ignored. Finding out where a path really leads, and opening it, belongs to
+`tools.workspace`.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 4096
+
+_SECRET_FOLDERS = (".ssh", ".aws", ".azure", ".kube", ".gnupg", ".config/gcloud", "/etc/ssh")
+_SECRET_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd", ".docker/config.json")
+_SECRET_NAMES = (
+    ".env", ".env.*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc",
+    "?*.pem", "?*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
+)  # fmt: skip
+_PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
+
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+
+
+def secret_rule(path: str) -> str:
+    """The rule by which a path names a secret; empty when it names none.
+
+    Args:
+        path: As given or as resolved, absolute or relative.
+    """
+    folded = path.casefold()
+    parts = [part for part in folded.split("/") if part not in ("", ".")]
+    whole = ("/" if folded.startswith("/") else "") + "/".join(parts)
+    for folder in _SECRET_FOLDERS:
+        if _has_folder(whole, folder):
+            return folder
+    for file in _SECRET_FILES:
+        if whole == file or (not file.startswith("/") and f"/{whole}".endswith(f"/{file}")):
+            return file
+    name = parts[-1] if parts else ""
+    if name in _PUBLIC_NAMES:
+        return ""
+    return next((pattern for pattern in _SECRET_NAMES if fnmatchcase(name, pattern)), "")
+
+
+def is_kernel_path(path: str, workspace: str) -> bool:
+    """Whether an absolute path lies in /proc, /sys or /dev, unless the workspace itself lies in there."""
+    return any(
+        is_inside(folder, path) and not (is_inside(folder, workspace) and workspace != folder)
+        for folder in _KERNEL_FOLDERS
+    )
+
+
+def is_inside(root: str, path: str) -> bool:
+    """Whether a resolved absolute path is the root or lies under it; `/ws2` is not inside of `/ws`."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def malformed(path: str) -> str:
+    """Why no file can have this path, as a sentence; empty when it can."""
+    if not path:
+        return "The path is empty; `.` is the workspace."
+    if "\0" in path:
+        return "The path holds a NUL character, which no file name can have."
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return "The path is not valid Unicode text."
+    longest = max(len(part) for part in encoded.split(b"/"))
+    if longest > MAX_NAME_BYTES:
+        return f"A name in the path is {longest} bytes long; {MAX_NAME_BYTES} is the most there can be."
+    if len(encoded) > MAX_PATH_BYTES:
+        return f"The path is {len(encoded)} bytes long; {MAX_PATH_BYTES} is the most there can be."
+    return ""
+
+
+def _has_folder(whole: str, folder: str) -> bool:
+    if folder.startswith("/"):
+        return is_inside(folder, whole)
+    return f"/{folder}/" in f"/{whole}/"

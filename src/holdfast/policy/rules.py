@@ -1,0 +1,118 @@
+"""The verdict over a proposed call: one visible list of rules, the strictest decision wins.
+
+Facts come in, decisions go out. Collecting the facts (where a path leads, what the arguments are) is the
+dispatcher's work; asking a person is the core's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from holdfast.policy.commands import catastrophe, secret_named
+from holdfast.policy.paths import is_kernel_path, secret_rule
+from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.tools import Decision, Effect
+
+Verdict = Literal["allow", "ask", "deny"]
+
+_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class PathFact(msgspec.Struct, frozen=True):
+    """A path that a call names, and where it leads."""
+
+    given: str
+    resolved: str
+    """Absolute, every symbolic link followed; empty when it leads out of the workspace or nowhere."""
+    problem: str = ""
+    """Why it cannot be resolved inside the workspace, as a sentence."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """All that the rules look at."""
+
+    tool: str
+    effect: Effect
+    autonomy: Autonomy
+    workspace: str
+    allow_tools: tuple[str, ...] = ()
+    """Globs; empty means all."""
+    deny_tools: tuple[str, ...] = ()
+    paths: tuple[PathFact, ...] = ()
+    command: str = ""
+    """The text of a shell command; empty for every other tool."""
+
+
+Rule = Callable[[Facts], Decision | None]
+
+
+def judge(facts: Facts) -> tuple[Decision, ...]:
+    """What every rule with an opinion says, in the order of `RULES`; never empty."""
+    return tuple(decision for rule in RULES if (decision := rule(facts)) is not None)
+
+
+def strictest(decisions: Sequence[Decision]) -> Decision:
+    """The decision that counts: deny over ask over allow, the first of equals."""
+    return max(decisions, key=lambda decision: _STRICTNESS[decision.verdict])
+
+
+def is_offered(tool: str, allow_tools: Sequence[str], deny_tools: Sequence[str]) -> bool:
+    """Whether the globs of a run let a tool be seen and called; a denying glob wins."""
+    if any(fnmatchcase(tool, glob) for glob in deny_tools):
+        return False
+    return not allow_tools or any(fnmatchcase(tool, glob) for glob in allow_tools)
+
+
+def tool_globs(facts: Facts) -> Decision | None:
+    """The tool must be one that this run may use."""
+    if is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
+        return None
+    return _deny("tool", f"The tool {facts.tool} is not allowed in this run.")
+
+
+def hard_floor(facts: Facts) -> Decision | None:
+    """Catastrophes are denied under every autonomy; a person cannot approve them either."""
+    if facts.command and (disaster := catastrophe(facts.command)):
+        return _deny("hard-floor", f"The command was refused: it looks like {disaster}.")
+    for path in facts.paths:
+        if path.resolved and is_kernel_path(path.resolved, facts.workspace):
+            return _deny("hard-floor", f"{path.given}: /proc, /sys and /dev are not for file tools.")
+    return None
+
+
+def secret_paths(facts: Facts) -> Decision | None:
+    """Keys, credentials and account files are neither read nor written, wherever they lie."""
+    for path in facts.paths:
+        if rule := secret_rule(path.given) or secret_rule(path.resolved):
+            return _deny("secret-path", f"{path.given} names a secret ({rule}); work without its content.")
+    if facts.command and (word := secret_named(facts.command)):
+        return _deny("secret-path", f"The command names a secret path ({word}); work without its content.")
+    return None
+
+
+def inside_workspace(facts: Facts) -> Decision | None:
+    """File tools stay in the workspace."""
+    return next((_deny("workspace", path.problem) for path in facts.paths if path.problem), None)
+
+
+def autonomy(facts: Facts) -> Decision | None:
+    """What the run may do without asking: the last word when nothing above objects."""
+    rule = f"autonomy:{facts.autonomy}"
+    if facts.effect in ("read", "ask") or facts.autonomy == "full":
+        return Decision(by="policy", verdict="allow", rule=rule)
+    if facts.autonomy == "read-only":
+        return _deny(rule, f"This run may only read; {facts.tool} has the effect `{facts.effect}`.")
+    if facts.effect == "write":
+        return Decision(by="policy", verdict="allow", rule=rule)
+    return Decision(by="policy", verdict="ask", rule=rule, reason=f"`{facts.effect}` needs a person's yes.")
+
+
+RULES: tuple[Rule, ...] = (tool_globs, hard_floor, secret_paths, inside_workspace, autonomy)
+
+
+def _deny(rule: str, reason: str) -> Decision:
+    return Decision(by="policy", verdict="deny", rule=rule, reason=reason)

@@ -1,0 +1,1 @@
+"""Capabilities: what a model may call, and the gates before it."""

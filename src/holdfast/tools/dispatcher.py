@@ -1,0 +1,255 @@
+"""Every tool call passes here: through the gates before anything happens, then to its tool, for a time.
+
+The one place where whatever a tool raises becomes a result. Recording, redacting, clipping and asking a
+person belong to the runtime and the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.policy.rules import Facts, PathFact, judge, strictest
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.ports import CallContext, RawResult, Tool
+from holdfast.protocol.tools import Admission, Decision, FileChange, ToolSpec
+from holdfast.sandbox.process import Processes
+from holdfast.tools.files import probe
+from holdfast.tools.limits import limited, over
+from holdfast.tools.registry import Registry
+from holdfast.tools.schema import BadSchema, SchemaGate
+from holdfast.tools.shell import program_of, timeout_of
+from holdfast.tools.workspace import PathRefused, resolve
+
+GRACE_S = 2.0
+"""A tool keeps its own time and says what it did until then; this much later it is cancelled."""
+_MESSAGE_CHARS = 600
+_DETAIL_CHARS = 4_000
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A call on its way through the gates, with what they have found so far."""
+
+    call: ToolCall
+    tool: Tool
+    spec: ToolSpec
+    settings: Settings
+    is_approved: bool
+    values: dict[str, Any] = {}
+    canonical: str = ""
+    decisions: tuple[Decision, ...] = ()
+    verdict: Literal["allow", "ask"] = "allow"
+
+
+Gate = Callable[[Proposal], Proposal | Admission]
+"""Lets a proposal pass, or answers with the admission that refuses it."""
+
+
+class Dispatcher:
+    """The tools of one runtime: `ports.Tools`.
+
+    Args:
+        registry: What there is.
+        processes: The process trees of the tools; closed with this.
+        has_secret: Whether a text holds the value of a known secret.
+    """
+
+    def __init__(self, registry: Registry, processes: Processes, has_secret: Callable[[str], bool]) -> None:
+        self._registry = registry
+        self._processes = processes
+        self._has_secret = has_secret
+        self._schemas = SchemaGate()
+        # Hooks, taint, rate and budget will stand between policy and approval, in this order.
+        self._gates: tuple[Gate, ...] = (self._schema, self._secrets, self._policy, self._approval)
+
+    def specs(self, settings: Settings) -> Sequence[ToolSpec]:
+        """What the model is offered, in a stable order."""
+        return self._registry.specs(settings.allow_tools, settings.deny_tools)
+
+    async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
+        """Ask all gates about a proposed call; nothing has happened yet."""
+        tool, spec = self._registry.tool(call.name), self._registry.spec(call.name)
+        if tool is None or spec is None:
+            return _refused("schema", self._unknown(call.name, settings))
+        proposal = Proposal(call, tool, spec, settings, is_approved)
+        for gate in self._gates:
+            passed = gate(proposal)
+            if isinstance(passed, Admission):
+                return passed
+            proposal = passed
+        return await _admission(proposal, session)
+
+    async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
+        """Run an admitted call with its canonical arguments; exceptions come out as results."""
+        tool = self._registry.tool(name)
+        if tool is None:
+            return RawResult("error", f"The tool {name} is not there any more.")
+        limit, inner = limited(context, GRACE_S)
+        try:
+            async with limit:
+                return await tool.run(msgspec.json.decode(arguments), inner)
+        # Whatever a tool raises is its result: a bug in one capability must not end a session.
+        except Exception as error:
+            if limit.expired():
+                return RawResult("timeout", f"{name} did not finish. {over(context)}")
+            text = f"{name} failed with {type(error).__name__}: {error}"
+            detail = "".join(traceback.format_exception(error))
+            return RawResult("error", _clipped(text, _MESSAGE_CHARS), detail=detail[-_DETAIL_CHARS:])
+
+    async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:
+        """Look whether an interrupted call happened, and clear away what it may have left half done."""
+        return await asyncio.to_thread(probe, settings.workspace, change)
+
+    async def end_orphans(self, keys: Sequence[str]) -> None:
+        """End every process that still carries one of the call keys in its environment."""
+        await self._processes.end(keys)
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        await self._processes.aclose()
+
+    # --- gates ----------------------------------------------------------------------------------
+
+    def _schema(self, proposal: Proposal) -> Proposal | Admission:
+        """The arguments are what the tool takes; from here on only their canonical form counts."""
+        try:
+            checked = self._schemas.check(proposal.spec, proposal.call.arguments)
+        except BadSchema as error:
+            message = f"{proposal.spec.name} cannot be called: its schema is broken ({error})."
+            return _refused("schema", Failure("tool_validation", message))
+        if isinstance(checked, Failure):
+            return _refused("schema", checked)
+        return msgspec.structs.replace(proposal, values=checked.values, canonical=checked.canonical)
+
+    def _secrets(self, proposal: Proposal) -> Proposal | Admission:
+        """No call carries the value of a known secret: arguments are stored, shown and sent."""
+        if not any(self._has_secret(text) for text in (proposal.canonical, *_texts(proposal.values))):
+            return proposal
+        message = (
+        """What the rules say about where it leads and what it does; deny over ask over allow."""
+            "by its name and leave its value out."
+        )
+        return _refused("policy", Failure("policy_denied", message), "secret-value")
+
+    def _policy(self, proposal: Proposal) -> Proposal | Admission:
+        """What the rules say; deny over ask over allow."""
+        decisions = judge(_facts(proposal))
+        decision = strictest(decisions)
+        if decision.verdict == "deny":
+            failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
+            return Admission("refuse", decisions=decisions, failure=failure)
+        return msgspec.structs.replace(proposal, decisions=decisions, verdict=decision.verdict)
+
+    def _approval(self, proposal: Proposal) -> Proposal | Admission:
+        """A person's yes counts where the rules ask; a question to a person is always asked."""
+        if proposal.spec.effect == "ask":
+            return msgspec.structs.replace(proposal, verdict="ask")
+        if proposal.verdict == "allow" or not proposal.is_approved:
+            return proposal
+        decisions = (*proposal.decisions, Decision(by="approval", verdict="allow"))
+        return msgspec.structs.replace(proposal, verdict="allow", decisions=decisions)
+
+    def _unknown(self, name: str, settings: Settings) -> Failure:
+        offered = [spec.name for spec in self.specs(settings)]
+        near = self._registry.nearest(name, offered)
+        hint = f"Did you mean {near}?" if near else f"There are: {', '.join(offered) or 'none'}."
+        return Failure("unknown_tool", f"There is no tool called {_clipped(name, 80)!r}. {hint}")
+
+
+async def _admission(proposal: Proposal, session: str) -> Admission:
+    spec, values, settings = proposal.spec, proposal.values, proposal.settings
+    is_shell = _is_built_in(spec) and "command" in values
+    change = await _plan(proposal, session)
+    # Without a plan there is nothing that a look at the disk could be compared with.
+    cannot_probe = spec.on_interrupt == "probe" and change is None
+    return Admission(
+        proposal.verdict,
+        decisions=proposal.decisions,
+        arguments=proposal.canonical,
+        effect=spec.effect,
+        on_interrupt="unknown" if cannot_probe else spec.on_interrupt,
+        timeout_s=timeout_of(values) if is_shell else spec.timeout_s,
+        change=change,
+        cwd=settings.workspace if spec.effect == "exec" else "",
+        binary=program_of(values["command"]) if is_shell else "",
+        question=values["question"] if spec.effect == "ask" else "",
+        options=tuple(values.get("options", ())) if spec.effect == "ask" else (),
+    )
+
+
+async def _plan(proposal: Proposal, session: str) -> FileChange | None:
+    settings, call_id = proposal.settings, proposal.call.call_id
+    context = CallContext(
+        session=session,
+        call_id=call_id,
+        key=f"{session}:{call_id}",
+        workspace=settings.workspace,
+        timeout_s=proposal.spec.timeout_s,
+        idle_s=settings.limits.idle_s,
+        on_output=lambda _: None,
+    )
+    try:
+        return await proposal.tool.plan(proposal.values, context)
+    # A plan that fails is no plan; the call itself will say what is wrong.
+    except Exception:
+        return None
+
+
+def _facts(proposal: Proposal) -> Facts:
+    spec, values, settings = proposal.spec, proposal.values, proposal.settings
+    paths: tuple[PathFact, ...] = ()
+    # Every built-in tool calls its path `path`, and its command `command`.
+    if _is_built_in(spec) and "path" in spec.parameters["properties"]:
+        paths = (_path_fact(settings.workspace, values.get("path", ".")),)
+    return Facts(
+        tool=spec.name,
+        effect=spec.effect,
+        autonomy=settings.autonomy,
+        workspace=settings.workspace,
+        allow_tools=settings.allow_tools,
+        deny_tools=settings.deny_tools,
+        paths=paths,
+        command=values.get("command", "") if _is_built_in(spec) else "",
+    )
+
+
+def _path_fact(workspace: str, given: str) -> PathFact:
+    try:
+        return PathFact(given, resolve(workspace, given))
+    except PathRefused as refusal:
+        return PathFact(given, "", str(refusal))
+    except OSError as error:
+        return PathFact(given, "", f"{given} cannot be reached: {error.strerror or error}.")
+
+
+def _is_built_in(spec: ToolSpec) -> bool:
+    return spec.source == "builtin"
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in decoded JSON: in its canonical form a quote or newline would hide a secret."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case dict():
+            for key, item in value.items():
+                yield key
+                yield from _texts(item)
+
+
+def _refused(by: str, failure: Failure, rule: str = "") -> Admission:
+    return Admission("refuse", decisions=(Decision(by=by, verdict="deny", rule=rule),), failure=failure)
+
+
+def _clipped(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}..."

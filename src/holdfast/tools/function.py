@@ -1,0 +1,212 @@
+"""The `@tool` decorator: a Python function, sync or async, as a tool.
+
+How a function is described to a model is in `signature`. What it raises becomes a result in the dispatcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.protocol.tools import Effect, FileChange, OnInterrupt, ToolSpec
+from holdfast.sandbox.process import Launch, Processes
+from holdfast.tools.limits import limited, over
+from holdfast.tools.signature import describe
+from holdfast.tools.threads import Threads
+
+MAX_THREADS = 16
+"""Of one sync tool, so many calls run at once; more wait."""
+
+_CHILD = str(Path(__file__).with_name("function_child.py"))
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Plan = Callable[..., FileChange | None]
+
+
+def tool(
+    *,
+    effect: Effect = "exec",
+    on_interrupt: OnInterrupt | None = None,
+    timeout_s: float = 120.0,
+    isolation: Literal["process"] | None = None,
+    name: str = "",
+    plan: Plan | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a function a tool; it stays callable as the function that it was.
+
+    Args:
+        effect: What it does to the world: `read`, `write`, `exec` or `network`.
+        on_interrupt: What may be done when its outcome is unknown after a crash. By default a reading
+            function is run again, and of any other the model is told that the outcome is unknown.
+        timeout_s: After this an async function is cancelled. A sync one cannot be stopped: it goes on, and
+            the model is told that the outcome is unknown.
+        isolation: `process` runs it in a process of its own, which can be stopped, at about 0.1 s a call.
+        name: Instead of the function's own.
+        plan: With `on_interrupt="probe"`: takes what the function takes and tells which file it would
+            change, so that a look at the file shows whether it did.
+
+    Raises:
+        TypeError: the function cannot be described to a model, or the options do not go together.
+    """
+
+    def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+        signature = describe(function)
+        rule = on_interrupt or ("rerun" if effect == "read" else "unknown")
+        if (rule == "probe") != (plan is not None):
+            raise TypeError(f'{function.__name__}: on_interrupt="probe" and `plan` need each other')
+        spec = ToolSpec(
+            name=name or function.__name__,
+            description=signature.description,
+            parameters=signature.schema,
+            effect=effect,
+            on_interrupt=rule,
+            timeout_s=timeout_s,
+            source="function",
+        )
+        target = _target(function) if isolation == "process" else None
+        return FunctionTool(function, spec, plan, target)
+
+    return decorate
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that is also a `ports.Tool`."""
+
+    def __init__(
+        self, function: Callable[P, R], spec: ToolSpec, plan: Plan | None, target: dict[str, str] | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.spec = spec
+        self._signature = describe(function)
+        self._plan = plan
+        self._target = target
+        self._threads = Threads(MAX_THREADS)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """Call it with arguments that passed its schema; what it raises, this raises."""
+        if self._target is not None:
+            return await self._run_apart(self._target, arguments, context)
+        limit, inner = limited(context)
+        if inspect.iscoroutinefunction(self.function):
+            return await self._run_async(arguments, context, limit, inner)
+        return await self._run_sync(arguments, context, limit, inner)
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """What the function's own plan says; None without one."""
+        return self._plan(**self.bound(arguments, context)) if self._plan is not None else None
+
+    def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        """The keyword arguments of the function: converted to the annotated types, the context added."""
+        values = msgspec.convert(arguments, self._signature.shape)
+        keywords = {name: getattr(values, name) for name in arguments}
+        if self._signature.context_name:
+            keywords[self._signature.context_name] = context
+        return keywords
+
+    async def _run_async(
+        self, arguments: dict[str, Any], context: CallContext, limit: asyncio.Timeout, inner: CallContext
+    ) -> RawResult:
+        call: Callable[..., Any] = self.function
+        try:
+            async with limit:
+                return RawResult("ok", text_of(await call(**self.bound(arguments, inner))))
+        except TimeoutError:
+            if not limit.expired():  # the function's own
+                raise
+            return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
+
+    async def _run_sync(
+        self, arguments: dict[str, Any], context: CallContext, limit: asyncio.Timeout, inner: CallContext
+    ) -> RawResult:
+        call: Callable[..., Any] = self.function
+        keywords = self.bound(arguments, _heard_from_a_thread(inner))
+        is_started = False
+        try:
+            async with limit:
+                await self._threads.slot()
+                is_started = True
+                return RawResult("ok", text_of(await self._threads.run(lambda: call(**keywords))))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if not is_started:
+                busy = f"{self.spec.name} was not started: {MAX_THREADS} calls of it are still at work."
+                return RawResult("timeout", busy)
+            text = f"{self.spec.name} did not finish in time. It cannot be stopped and may still be at work."
+            return RawResult("unknown", text)
+
+    async def _run_apart(
+        self, target: dict[str, str], arguments: dict[str, Any], context: CallContext
+    ) -> RawResult:
+        processes = Processes()
+        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as answer:
+            facts = {"session": context.session, "call_id": context.call_id, "key": context.key}
+            facts |= {"workspace": context.workspace}
+            request.write(json.dumps({**target, "arguments": arguments, "context": facts}).encode())
+            request.seek(0)
+            launch = Launch(
+                argv=(sys.executable, "-P", _CHILD, str(answer.fileno()), *sys.path),
+                cwd=str(Path.cwd()),
+                key=context.key,
+                env=dict(os.environ),
+                timeout_s=context.timeout_s,
+                idle_s=context.idle_s,
+                stdin_fd=request.fileno(),
+                pass_fds=(answer.fileno(),),
+            )
+            try:
+                ended = await processes.run(launch, context.on_output)
+            finally:
+                await processes.aclose()
+            answer.seek(0)
+            told = answer.read()
+        if ended.how in ("timeout", "idle"):
+            return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
+        if not told:
+            why = f"{self.spec.name} ended without an answer (exit code {ended.exit_code})."
+            return RawResult("error", why, detail=ended.output[-4000:])
+        return msgspec.json.decode(told, type=RawResult)
+
+
+def text_of(value: object) -> str:
+    """A function's value as a model reads it: text as it is, nothing for None, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _heard_from_a_thread(context: CallContext) -> CallContext:
+    """The context with an output that may be called from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def on_output(text: str) -> None:
+        loop.call_soon_threadsafe(context.on_output, text)
+
+    return msgspec.structs.replace(context, on_output=on_output)
+
+
+def _target(function: Callable[..., object]) -> dict[str, str]:
+    """How another process finds the function: by its module, or by the file of the program."""
+    name, module = function.__qualname__, function.__module__
+    if "<" in name:
+        raise TypeError(f'{name}: isolation="process" needs a function at the top of a module')
+    file = getattr(sys.modules.get("__main__"), "__file__", None) if module == "__main__" else ""
+    if file is None:
+        raise TypeError(f'{name}: isolation="process" needs a function in a file that can be imported')
+    return {"module": module, "file": str(Path(file).resolve()) if file else "", "name": name}

@@ -1,0 +1,65 @@
+"""The far side of `isolation="process"`: calls one tool function and writes its result to a descriptor.
+
+    python -P function_child.py ANSWER_FD PATH... < request      PATH...: the parent's module search path
+
+Stopping it belongs to `sandbox.process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import runpy
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    """Read the request, call the function, write what came of it."""
+    sys.path[:] = sys.argv[2:]
+    request = json.load(sys.stdin)
+    with open(int(sys.argv[1]), "w", encoding="utf-8", closefd=False) as answer:
+        json.dump(_answer(request), answer)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, str]:
+    from holdfast.protocol.ports import CallContext
+    from holdfast.tools.function import FunctionTool, text_of
+
+    try:
+        found: Any = _module(request)
+        for name in request["name"].split("."):
+            found = found[name] if isinstance(found, dict) else getattr(found, name)
+        if not isinstance(found, FunctionTool):
+            raise TypeError(f"{request['name']} is not a tool any more")
+        context = CallContext(**request["context"], timeout_s=0.0, idle_s=0.0, on_output=_print)
+        value = found.function(**found.bound(request["arguments"], context))
+        if inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+        return {"status": "ok", "text": text_of(value)}
+    # The edge of this process: whatever the function raises becomes its answer.
+    except Exception as error:  # noqa: BLE001
+        detail = traceback.format_exc()[-4000:]
+        return {"status": "error", "text": f"{type(error).__name__}: {error}"[:600], "detail": detail}
+
+
+def _print(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+async def _awaited(value: Any) -> object:
+    return await value
+
+
+def _module(request: dict[str, Any]) -> Any:
+    """The module, or the names of the program's file, run under another name than `__main__`."""
+    if request["file"]:
+        return runpy.run_path(request["file"], run_name="__mp_main__")
+    return importlib.import_module(request["module"])
+
+
+if __name__ == "__main__":
+    main()

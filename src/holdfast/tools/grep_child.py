@@ -1,0 +1,76 @@
+"""The matching half of grep, a program that can be killed: `python -I -S grep_child.py FOLDER_FD < request`.
+
+It opens the files that it is told, below the folder that it is handed, follows no link, and prints the lines
+that match. Which files are searched is decided by `search`. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_FILE_BYTES = 32 << 20
+MAX_LINE_BYTES = 10_000
+MAX_SHOWN_CHARS = 400
+
+
+def main() -> None:
+    """Print `path:line: text` for every matching line, until there are too many."""
+    request = json.load(sys.stdin)
+    pattern, left = re.compile(request["pattern"]), request["max_lines"]
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    for path in request["files"]:
+        try:
+            with _opened(int(sys.argv[1]), path) as fd:
+                for number, line in _matches(fd, pattern):
+                    if left == 0:
+                        print("[more lines match: narrow the search]", flush=True)
+                        return
+                    left -= 1
+                    print(f"{request['prefix']}{path}:{number}: {line}", flush=True)
+        except OSError:
+            continue
+
+
+def _matches(fd: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    facts = os.fstat(fd)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+        return
+    with open(fd, "rb", closefd=False) as file:
+        if b"\0" in file.peek(8192)[:8192]:
+            return
+        number, is_new = 0, True
+        while piece := file.readline(MAX_LINE_BYTES):
+            number += is_new
+            is_new = piece.endswith(b"\n")
+            line = piece.decode(errors="replace").rstrip("\r\n")
+            if pattern.search(line):
+                yield number, line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " ..."
+
+
+@contextmanager
+def _opened(folder: int, path: str) -> Iterator[int]:
+    """The file, reached one name at a time; a link on the way is an error."""
+    *folders, name = path.split("/")
+    here = os.dup(folder)
+    try:
+        for part in folders:
+            there = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = there
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=here)
+    finally:
+        os.close(here)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    main()

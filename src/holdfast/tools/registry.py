@@ -1,0 +1,64 @@
+"""The tools of a runtime by name: what there is, in which order, and what a wrong name probably meant.
+
+What a run may use of them is `policy`'s; calling them is the dispatcher's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.policy.rules import is_offered
+from holdfast.protocol.ports import Tool
+from holdfast.protocol.tools import ToolSpec
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+class Registry:
+    """Tools in the order they were given; each spec is pinned as it was then.
+
+    Raises:
+        UsageError: two tools share a name, or a name is none that every provider takes.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        by_name: dict[str, Tool] = {}
+        specs: dict[str, ToolSpec] = {}
+        for tool in tools:
+            spec = _pinned(tool.spec)
+            if not _NAME.fullmatch(spec.name):
+                raise UsageError(f"{spec.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+            if spec.name in by_name:
+                raise UsageError(f"two tools are called {spec.name!r}")
+            by_name[spec.name], specs[spec.name] = tool, spec
+        self._tools = MappingProxyType(by_name)
+        self._specs = MappingProxyType(specs)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of exactly that name."""
+        return self._tools.get(name)
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Its spec, as it was when the tool was registered, whatever the tool did to it since."""
+        return self._specs.get(name)
+
+    def specs(self, allow_tools: Sequence[str] = (), deny_tools: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
+        """What a run with these globs is offered, always in the same order: the prompt's prefix stays."""
+        return tuple(spec for name, spec in self._specs.items() if is_offered(name, allow_tools, deny_tools))
+
+    def nearest(self, name: str, offered: Iterable[str]) -> str:
+        """The offered name that is most like an unknown one; empty when none is."""
+        folded = {known.casefold(): known for known in offered}
+        near = difflib.get_close_matches(name.casefold()[:64], folded, n=1, cutoff=0.5)
+        return folded[near[0]] if near else ""
+
+
+def _pinned(spec: ToolSpec) -> ToolSpec:
+    """A copy that shares nothing with the original: a tool cannot change what was offered and approved."""
+    return msgspec.json.decode(msgspec.json.encode(spec), type=ToolSpec)

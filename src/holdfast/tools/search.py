@@ -1,0 +1,261 @@
+"""list_dir, glob and grep: looking around, with bounds on what is looked at and on what is told.
+
+No symbolic link is followed, `.git` is passed over, secret files are not searched. A pattern is matched in a
+process of its own (`grep_child`), since a regular expression can take for ever and nothing in this process
+could stop it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.policy.paths import secret_rule
+from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.sandbox.process import Launch, Processes
+from holdfast.tools.files import answer, arguments_object, attempt
+from holdfast.tools.workspace import PathRefused, kind_of, look, open_folder, place, refuse_protected
+
+MAX_ENTRIES = 500
+"""Names or lines in one answer."""
+MAX_LOOKED_AT = 50_000
+"""Files and folders that one call looks at."""
+MAX_DEPTH = 100
+MAX_WALK_S = 10.0
+GREP_S = 30.0
+
+_PASSED_OVER = frozenset({".git", ".hg", ".svn"})
+_CHILD = str(Path(__file__).with_name("grep_child.py"))
+
+_FOLDER = {"type": "string", "minLength": 1, "default": ".", "description": "Folder, in the workspace."}
+_GLOB = "`*` and `?` stay within a name, `**` spans folders."
+
+
+class ListDir:
+    """list_dir: what is in a folder."""
+
+    def __init__(self) -> None:
+        self.spec = ToolSpec(
+            name="list_dir",
+            description="List a folder: folders end in /, links in @, files show their size in bytes.",
+            parameters=arguments_object(required=[], path=_FOLDER),
+            effect="read",
+            on_interrupt="rerun",
+        )
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """One entry a line, folders first."""
+        path = arguments.get("path", ".")
+        return await answer(path, lambda: _list(context.workspace, path))
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """Nothing changes."""
+        return None
+
+
+class Glob:
+    """glob: files by their names."""
+
+    def __init__(self) -> None:
+        self.spec = ToolSpec(
+            name="glob",
+            description=f"Find files by name under a folder, e.g. `**/*.py`. {_GLOB}",
+            parameters=arguments_object(
+                required=["pattern"], pattern={"type": "string", "minLength": 1}, path=_FOLDER
+            ),
+            effect="read",
+            on_interrupt="rerun",
+        )
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """One path a line, relative to the workspace, in order."""
+        path = arguments.get("path", ".")
+        return await answer(path, lambda: _glob(context.workspace, path, arguments["pattern"]))
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """Nothing changes."""
+        return None
+
+
+class Grep:
+    """grep: lines by their content."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self.spec = ToolSpec(
+            name="grep",
+            description="Search text files under a folder for a regular expression (Python's), line by line. "
+            f"`glob` narrows it to files, e.g. `*.py`. {_GLOB}",
+            parameters=arguments_object(
+                required=["pattern"],
+                pattern={"type": "string", "minLength": 1},
+                path={**_FOLDER, "description": "Folder or file, in the workspace."},
+                glob={"type": "string", "minLength": 1},
+            ),
+            effect="read",
+            on_interrupt="rerun",
+        )
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """`path:line: text` a line, paths relative to the workspace."""
+        pattern, path = arguments["pattern"], arguments.get("path", ".")
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            return RawResult("error", f"{pattern!r} is not a regular expression: {error}.")
+        glob = arguments.get("glob", "")
+        searched = await attempt(path, lambda: _searchable(context.workspace, path, glob))
+        if isinstance(searched, RawResult):
+            return searched
+        try:
+            return await self._match(pattern, searched, context)
+        finally:
+            os.close(searched.fd)
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """Nothing changes."""
+        return None
+
+    async def _match(self, pattern: str, searched: _Searched, context: CallContext) -> RawResult:
+        request = {
+            "pattern": pattern,
+            "files": searched.files,
+            "prefix": searched.prefix,
+            "max_lines": MAX_ENTRIES,
+        }
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(json.dumps(request).encode())
+            stdin.seek(0)
+            launch = Launch(
+                argv=(sys.executable, "-I", "-S", _CHILD, str(searched.fd)),
+                cwd="/",
+                key=context.key,
+                env={"PYTHONUTF8": "1"},
+                timeout_s=min(GREP_S, context.timeout_s),
+                idle_s=min(GREP_S, context.timeout_s),
+                stdin_fd=stdin.fileno(),
+                pass_fds=(searched.fd,),
+            )
+            ended = await self._processes.run(launch, context.on_output)
+        if ended.how != "exited":
+            advice = (
+                f"[the search was ended after {launch.timeout_s:g} s: use a simpler pattern or fewer files]"
+            )
+            return RawResult("timeout", ended.output + advice)
+        if ended.exit_code:
+            return RawResult("error", "The search failed.", detail=ended.output[-4000:])
+        return RawResult("ok", (ended.output or "[no line matches]\n") + searched.note)
+
+
+class _Searched(NamedTuple):
+    """The files that a search goes through, relative to an open folder that the receiver closes."""
+
+    fd: int
+    files: list[str]
+    prefix: str
+    """The folder, relative to the workspace, with a slash at its end; empty for the workspace itself."""
+    note: str
+    """Tells what was not looked at."""
+
+
+def _searchable(workspace: str, path: str, glob: str) -> _Searched:
+    with place(workspace, path) as found:
+        refuse_protected(workspace, path, found)
+        facts = look(found)
+        if facts is not None and kind_of(facts.st_mode) == "file":
+            folder = found.path.rpartition("/")[0]
+            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "")
+    with open_folder(workspace, path) as (fd, found):
+        prefix = "" if found.path == "." else f"{found.path}/"
+        pattern = glob if "/" in glob or not glob else f"**/{glob}"
+        files, note = _files(fd, lambda name: not pattern or matches(name, pattern))
+        files = [file for file in files if not secret_rule(prefix + file)]
+        return _Searched(os.dup(fd), files, prefix, note)
+
+
+def _list(workspace: str, path: str) -> str:
+    with open_folder(workspace, path) as (fd, _), os.scandir(fd) as entries:
+        folders, others = [], []
+        for entry in itertools.islice(entries, MAX_LOOKED_AT):
+            name = _shown(entry.name)
+            if entry.is_symlink():
+                others.append(f"{name}@")
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(f"{name}/")
+            else:
+                with suppress(FileNotFoundError):
+                    others.append(f"{name}  {entry.stat(follow_symlinks=False).st_size}")
+    return _told(sorted(folders) + sorted(others), "[the folder is empty]", "")
+
+
+def _glob(workspace: str, path: str, pattern: str) -> str:
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise PathRefused(f"{pattern}: a pattern is relative to `path` and cannot leave it.")
+    with open_folder(workspace, path) as (fd, found):
+        prefix = "" if found.path == "." else f"{found.path}/"
+        files, note = _files(fd, lambda name: matches(name, pattern))
+    return _told([_shown(prefix + file) for file in files], "[no file matches]", note)
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a relative path fits a glob: `*`, `?` and `[...]` within a name, `**` for any folders.
+
+    Takes time in proportion to both lengths: there is no backtracking over `**`.
+    """
+    names, globs = path.split("/"), [glob for glob in pattern.split("/") if glob not in ("", ".")]
+    reached = {0}
+    """How many globs the names so far may have used up."""
+    for name in names:
+        reached = _closed(reached, globs)
+        reached = {
+            at if globs[at] == "**" else at + 1
+            for at in reached
+            if at < len(globs) and (globs[at] == "**" or fnmatchcase(name, globs[at]))
+        }
+    return len(globs) in _closed(reached, globs)
+
+
+def _closed(reached: set[int], globs: list[str]) -> set[int]:
+    """With every position that is reached because a `**` may stand for no folder at all."""
+    for at in range(len(globs)):
+        if at in reached and globs[at] == "**":
+            reached.add(at + 1)
+    return reached
+
+
+def _files(folder: int, is_wanted: Callable[[str], bool]) -> tuple[list[str], str]:
+    """The wanted files under an open folder, relative to it, in order; and a note when not all was seen."""
+    until, looked_at = time.monotonic() + MAX_WALK_S, 0
+    found: list[str] = []
+    # The walk opens every folder relative to its parent and never enters a link, also under races.
+    for path, folders, files, _ in os.fwalk(".", dir_fd=folder):
+        looked_at += len(folders) + len(files)
+        base = path[2:] + "/" if len(path) > 1 else ""
+        is_deep = path.count("/") >= MAX_DEPTH
+        folders[:] = [] if is_deep else sorted(name for name in folders if name not in _PASSED_OVER)
+        found += [base + name for name in sorted(files) if is_wanted(base + name)]
+        if looked_at > MAX_LOOKED_AT or time.monotonic() > until:
+            return found, f"[only the first {looked_at} files and folders were looked at]\n"
+    return found, ""
+
+
+def _told(lines: list[str], nothing: str, note: str) -> str:
+    if len(lines) > MAX_ENTRIES:
+        note = f"[{len(lines) - MAX_ENTRIES} more: narrow the search]\n{note}"
+    return "".join(f"{line}\n" for line in lines[:MAX_ENTRIES] or [nothing]) + note
+
+
+def _shown(name: str) -> str:
+    """A name as valid text, whatever bytes it is made of."""
+    return os.fsencode(name).decode(errors="replace")

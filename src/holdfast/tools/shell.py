@@ -1,0 +1,98 @@
+"""shell: a command in the workspace, with the user's own rights and a clean environment.
+
+What the command may not be is `policy`'s; how its processes are ended is `sandbox.process`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes, clean_environment
+from holdfast.tools.files import arguments_object
+
+TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 3_600.0
+
+
+class Shell:
+    """shell: what a command printed, and how it ended."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._shell = shutil.which("bash") or "/bin/sh"
+        self.spec = ToolSpec(
+            name="shell",
+            description="Run a shell command in the workspace; stdout and stderr come together. There is no "
+            "terminal and no input. When the command ends, all processes it started are ended, also those in "
+            "the background.",
+            parameters=arguments_object(
+                required=["command"],
+                command={"type": "string", "minLength": 1},
+                timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
+            ),
+            effect="exec",
+            on_interrupt="unknown",
+            timeout_s=TIMEOUT_S,
+        )
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """`ok` when the exit code is 0, `error` for any other, `timeout` when the tree was ended."""
+        launch = Launch(
+            argv=(self._shell, "-c", arguments["command"]),
+            cwd=context.workspace,
+            key=context.key,
+            env=clean_environment(os.environ),
+            timeout_s=min(timeout_of(arguments), context.timeout_s),
+            idle_s=context.idle_s,
+        )
+        try:
+            ended = await self._processes.run(launch, context.on_output)
+        except OSError as error:
+            why = f"The command could not be started: {error.strerror}."
+            return RawResult("error", why, detail=repr(error))
+        return _result(ended, launch)
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+        """Nobody can know what a command changes."""
+        return None
+
+
+def timeout_of(arguments: dict[str, Any]) -> float:
+    """How long the command may run, in seconds."""
+    return float(arguments.get("timeout_s", TIMEOUT_S))
+
+
+def program_of(command: str) -> str:
+    """The file that the command's first word names, every link followed; the shell's own when that is no
+    program (a builtin, a variable, a text that cannot be split)."""
+    try:
+        word = next(iter(shlex.split(command, comments=True)), "")
+    except ValueError:
+        word = ""
+    found = shutil.which(word) if word else None
+    return str(Path(found or shutil.which("bash") or "/bin/sh").resolve())
+
+
+def _result(ended: Ended, launch: Launch) -> RawResult:
+    output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
+    match ended.how:
+        case "timeout":
+            why = f"[killed after {launch.timeout_s:g} s, with all its processes]"
+            return RawResult("timeout", output + why)
+        case "idle":
+            why = f"[killed after {launch.idle_s:g} s without output, with all its processes]"
+            return RawResult("timeout", output + why)
+        case "flood":
+            return RawResult("error", f"{output}[killed after printing more than {FLOOD_BYTES >> 20} MiB]")
+        case "exited":
+            code = ended.exit_code
+            if code == 0:
+                return RawResult("ok", ended.output or "[no output]")
+            why = f"[killed by signal {-code}]" if code < 0 else f"[exit code {code}]"
+            return RawResult("error", output + why)

@@ -1,0 +1,105 @@
+"""A Python function described for a model: JSON Schema of its parameters, text of its docstring.
+
+Calling it belongs to `function`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.protocol.ports import CallContext
+
+_ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
+_ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a function takes."""
+
+    schema: dict[str, Any]
+    description: str
+    shape: type[msgspec.Struct]
+    """Converts plain arguments into the annotated types."""
+    context_name: str
+    """The parameter that takes a `CallContext`; empty when there is none."""
+
+
+def describe(function: Callable[..., object]) -> Signature:
+    """Describe a function by its annotations and its docstring.
+
+    The first paragraph of the docstring is the description, its `Args:` section describes the parameters.
+
+    Raises:
+        TypeError: a parameter cannot be described; says which and why.
+    """
+    name = getattr(function, "__name__", repr(function))
+    hints = _hints(function, name)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    context_name = ""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"{name}: {parameter} cannot be described to a model; give each argument a name")
+        if parameter.name not in hints:
+            raise TypeError(f"{name}: the parameter {parameter.name!r} needs a type")
+        hint = hints[parameter.name]
+        if hint is CallContext:
+            context_name = parameter.name
+        elif parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint, _default(parameter.default)))
+    summary, about = _docstring(function)
+    shape = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    return Signature(_schema(shape, name, about), summary, shape, context_name)
+
+
+def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{name}: a type cannot be found ({error}); define it at module level") from None
+
+
+def _default(value: object) -> Any:
+    """The default as the schema may show it; the function itself fills in what the model left out."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return msgspec.field(default_factory=lambda: value)
+
+
+def _schema(shape: type[msgspec.Struct], name: str, about: dict[str, str]) -> dict[str, Any]:
+    try:
+        schema = msgspec.json.schema(shape)
+    except TypeError as error:
+        raise TypeError(f"{name}: a parameter's type has no JSON Schema: {error}") from None
+    definitions: dict[str, Any] = schema["$defs"]
+    own: dict[str, Any] = definitions.pop(shape.__name__)
+    own.pop("title", None)
+    for parameter, text in about.items():
+        if parameter in own["properties"]:
+            own["properties"][parameter] = {**own["properties"][parameter], "description": text}
+    return {**own, "$defs": definitions} if definitions else own
+
+
+def _docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
+    """The first paragraph as one line, and the texts of the `Args:` section by parameter."""
+    text = inspect.getdoc(function) or ""
+    summary = " ".join(text.split("\n\n", 1)[0].split())
+    about: dict[str, str] = {}
+    current, indent, is_in_section = "", "", False
+    for line in text.splitlines():
+        if _ARGS_HEADING.match(line):
+            is_in_section = True
+        elif is_in_section and line and not line[0].isspace():
+            break
+        elif is_in_section and (entry := _ARGS_ENTRY.match(line)) and indent in ("", entry[1]):
+            indent, current = entry[1], entry[2]
+            about[current] = entry[3]
+        elif is_in_section and current and line.strip():
+            about[current] = f"{about[current]} {line.strip()}".strip()
+    return summary, about

@@ -1,0 +1,60 @@
+"""Blocking functions of users on threads that cannot hold up the end of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+_WAIT_S = 0.02
+
+
+class Threads:
+    """At most so many functions at once, each on a daemon thread of its own.
+
+    A thread pool would be joined when the interpreter ends, and a function that never returns would keep it
+    from ending.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+
+    async def slot(self) -> None:
+        """Wait until one more may run; `run` gives the slot back."""
+        # Polled, since every loop of the process shares the slots.
+        while not self._free.acquire(blocking=False):  # noqa: ASYNC110
+            await asyncio.sleep(_WAIT_S)
+
+    async def run(self, function: Callable[[], object]) -> object:
+        """What the function returns or raises; when this is cancelled, the function goes on unheard."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+
+        def settle(value: object, error: Exception | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(value)
+            else:
+                answer.set_exception(error)
+
+        def work() -> None:
+            value: object = None
+            error: Exception | None = None
+            try:
+                value = function()
+            except SystemExit as stop:
+                error = RuntimeError(f"the function called sys.exit({stop.code!r})")
+            # Nothing is swallowed: it is raised where `run` is awaited.
+            except Exception as raised:  # noqa: BLE001
+                error = raised
+            finally:
+                self._free.release()
+            with suppress(RuntimeError):  # the loop is gone, and with it whoever wanted to know
+                loop.call_soon_threadsafe(settle, value, error)
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(work,), name="holdfast-tool", daemon=True).start()
+        return await answer

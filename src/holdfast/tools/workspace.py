@@ -1,0 +1,287 @@
+"""Opens files inside a root with no way out, also while somebody swaps folders for symbolic links.
+
+A path is walked one name at a time from an open folder, never following a link on the way: a link is read
+and its target is walked in its place, inside the same root. So what was judged is what is opened, whatever
+changes meanwhile; a name that changes under the walk is refused. Which paths are secret belongs to
+`policy.paths`; what is done with an open file belongs to `files` and `search`.
+
+Hard links: a file with other names is never written (one may lie outside the workspace, and replacing the
+file would cut them apart unseen); it is read unless it is a secret file of the machine by another name.
+"""
+
+# Pathlib cannot open relative to a descriptor, which is what keeps the walk inside.
+# ruff: noqa: PTH111, PTH116, PTH118, PTH208
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+import msgspec
+
+from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
+
+_MAX_LINKS = 40
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+MISSING = -1
+"""Stands for a folder that does not exist (yet): everything under it does not exist either."""
+
+_ACCOUNT_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd")
+_KEY_FOLDERS = ("~/.ssh", "~/.aws", "~/.kube", "~/.azure", "~/.docker", "/etc/ssh")
+_KEY_FILES = ("~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.env")
+
+
+class PathRefused(Exception):
+    """A path that no file tool touches; the message is a sentence for the model."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a path leads: an open folder and a name in it that is not a symbolic link."""
+
+    folder_fd: int
+    """`-1` when the folder does not exist."""
+    name: str
+    """`.` for the folder itself."""
+    path: str
+    """Relative to the root, every link followed; `.` for the root."""
+
+
+def resolve(root: str, given: str) -> str:
+    """The absolute path, inside the root, that a tool would open; it need not exist.
+
+    Raises:
+        PathRefused: it leads out of the root, or nothing can have that path.
+    """
+    with place(root, given) as found:
+        base = os.path.realpath(root)
+        return base if found.path == "." else os.path.join(base, found.path)
+
+
+@contextmanager
+def place(root: str, given: str, *, makes_folders: bool = False) -> Iterator[Place]:
+    """Walk to a path. The folder stays open, so that what is done there happens there.
+
+    Args:
+        root: An existing folder, absolute.
+        given: Relative to the root, or absolute and inside it.
+        makes_folders: Make the folders that are missing on the way.
+
+    Raises:
+        PathRefused: it leads out of the root, changed on the way, or nothing can have that path.
+        OSError: a folder on the way cannot be opened or made.
+    """
+    if problem := malformed(given):
+        raise PathRefused(problem)
+    walk = _Walk(root, given, makes_folders)
+    try:
+        yield walk.to_the_end()
+    finally:
+        walk.close()
+
+
+@contextmanager
+def open_to_read(root: str, given: str) -> Iterator[tuple[int, Place]]:
+    """Open a regular file; gives its descriptor and its place.
+
+    Raises:
+        PathRefused: as for `place`; also when it names a secret or is no regular file.
+        OSError: it cannot be opened.
+    """
+    with place(root, given) as found:
+        refuse_protected(root, given, found)
+        if found.folder_fd == MISSING:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
+        with open_regular(found, given) as fd:
+            yield fd, found
+
+
+@contextmanager
+def open_regular(found: Place, given: str) -> Iterator[int]:
+    """Open what is at a place, without waiting and without side effects: a pipe or device is refused before
+    it is opened and again after.
+
+    Raises:
+        PathRefused: it is no regular file, changed meanwhile, or is a secret file by another name.
+        OSError: it cannot be opened.
+    """
+    facts = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
+    refuse_other_kinds(given, facts.st_mode)
+    try:
+        fd = os.open(found.name, _READ, dir_fd=found.folder_fd)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise PathRefused(f"{given} changed while it was opened; nothing was read.") from None
+    try:
+        facts = os.fstat(fd)
+        refuse_other_kinds(given, facts.st_mode)
+        if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in _secret_identities():
+            raise PathRefused(f"{given} is another name of a secret file; work without its content.")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def open_folder(root: str, given: str) -> Iterator[tuple[int, Place]]:
+    """Open a folder for listing; raises as `open_to_read` does."""
+    with place(root, given) as found:
+        refuse_protected(root, given, found)
+        if found.folder_fd == MISSING:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(found.name, flags, dir_fd=found.folder_fd)
+        try:
+            yield fd, found
+        finally:
+            os.close(fd)
+
+
+def refuse_protected(root: str, given: str, found: Place) -> None:
+    """Refuse secrets and kernel files by where a path really leads, at the moment of opening."""
+    whole = os.path.join(os.path.realpath(root), found.path)
+    if rule := secret_rule(given) or secret_rule(whole):
+        raise PathRefused(f"{given} names a secret ({rule}); work without its content.")
+    if is_kernel_path(whole, os.path.realpath(root)):
+        raise PathRefused(f"{given}: /proc, /sys and /dev are not for file tools.")
+
+
+def kind_of(mode: int) -> Literal["file", "folder", "link", "other"]:
+    """What the mode of a `stat` result says it is."""
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+def look(found: Place) -> os.stat_result | None:
+    """What is at a place now; None when nothing is."""
+    if found.folder_fd == MISSING:
+        return None
+    try:
+        return os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def refuse_other_kinds(given: str, mode: int) -> None:
+    """Raises `PathRefused` unless the mode is a regular file's."""
+    kind = kind_of(mode)
+    if kind == "folder":
+        raise PathRefused(f"{given} is a folder, not a file.")
+    if kind != "file":
+        raise PathRefused(f"{given} is not a regular file (a device, pipe, socket or link): refused.")
+
+
+def _secret_identities() -> set[tuple[int, int]]:
+    """Device and inode of the machine's well-known secret files, to know them by any other name."""
+    names = [*_ACCOUNT_FILES, *(os.path.expanduser(name) for name in _KEY_FILES)]
+    for folder in map(os.path.expanduser, _KEY_FOLDERS):
+        with suppress(OSError):
+            names += [os.path.join(folder, name) for name in os.listdir(folder)]
+    identities = set()
+    for name in names:
+        with suppress(OSError):
+            facts = os.stat(name)
+            identities.add((facts.st_dev, facts.st_ino))
+    return identities
+
+
+class _Walk:
+    """One walk: the folders open from the root to here, their names, and the names still to go."""
+
+    def __init__(self, root: str, given: str, makes_folders: bool) -> None:
+        self._root = os.path.realpath(root)
+        self._given = given
+        self._makes_folders = makes_folders
+        self._folders: list[int] = []
+        self._names: list[str] = []
+        self._todo = self._parts(given)
+        self._links = 0
+
+    def to_the_end(self) -> Place:
+        self._folders.append(os.open(self._root, _FOLDER))
+        while self._todo:
+            name = self._todo.pop()
+            if name == "..":
+                self._leave()
+            elif (target := self._link_target(name)) is not None:
+                self._follow(target)
+            elif self._todo:
+                self._enter(name)
+            else:
+                return Place(self._folders[-1], name, "/".join([*self._names, name]))
+        return Place(self._folders[-1], ".", "/".join(self._names) or ".")
+
+    def close(self) -> None:
+        while self._folders:
+            if (fd := self._folders.pop()) != MISSING:
+                os.close(fd)
+
+    def _parts(self, path: str) -> list[str]:
+        """The names of a path from the root of the walk, last first."""
+        if path.startswith("/"):
+            real = os.path.realpath(path)
+            if not is_inside(self._root, real):
+                raise PathRefused(_outside(self._given))
+            path = os.path.relpath(real, self._root)
+        return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+    def _leave(self) -> None:
+        if not self._names:
+            raise PathRefused(_outside(self._given))
+        self._names.pop()
+        if (fd := self._folders.pop()) != MISSING:
+            os.close(fd)
+
+    def _link_target(self, name: str) -> str | None:
+        if self._folders[-1] == MISSING:
+            return None
+        try:
+            return os.readlink(name, dir_fd=self._folders[-1])
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            if error.errno == errno.ENOTDIR:
+                raise PathRefused(f"{self._given}: a name on the way is a file, not a folder.") from None
+            raise
+
+    def _follow(self, target: str) -> None:
+        self._links += 1
+        if self._links > _MAX_LINKS:
+            raise PathRefused(f"{self._given}: its symbolic links lead in a circle.")
+        parts = self._parts(target)
+        if target.startswith("/"):
+            while self._names:
+                self._leave()
+        self._todo += parts
+
+    def _enter(self, name: str) -> None:
+        here = self._folders[-1]
+        self._names.append(name)
+        self._folders.append(MISSING)
+        if here == MISSING:
+            return
+        if self._makes_folders:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=here)
+        try:
+            self._folders[-1] = os.open(name, _FOLDER, dir_fd=here)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise PathRefused(
+                f"{self._given}: {name} is not a folder, or changed while it was opened; nothing was done."
+            ) from None
+
+
+def _outside(given: str) -> str:
+    return f"{given} leads out of the workspace; file tools stay inside of it."
