@@ -1,0 +1,106 @@
+"""Bytes in files named by their SHA-256, in two levels of folders, beside the database.
+
+A blob is on disk, whole, under its name, before `put` returns. Who refers to it is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+from concurrent.futures import Executor
+from pathlib import Path
+
+from holdfast.errors import StorageCorrupt
+from holdfast.storage.errors import storage_errors
+
+_REMEMBERED = 4096
+"""So many hashes are remembered as written: a prompt that is put again costs no thread and no file."""
+
+
+class FileBlobs:
+    """A `protocol.ports.Blobs` under one folder, its files written and read in the threads of `executor`."""
+
+    def __init__(self, root: Path, executor: Executor) -> None:
+        self._root = root
+        self._executor = executor
+        self._written: set[str] = set()
+
+    async def put(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 not in self._written:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, write_blob, self._root, sha256, content)
+            if len(self._written) >= _REMEMBERED:
+                self._written.clear()
+            self._written.add(sha256)
+        return sha256
+
+    async def get(self, sha256: str) -> bytes:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, read_blob, self._root, sha256)
+
+
+def blob_path(root: Path, sha256: str) -> Path:
+    """Where the bytes with that hash lie."""
+    return root / sha256[:2] / sha256[2:4] / sha256
+
+
+def write_blob(root: Path, sha256: str, content: bytes) -> None:
+    """Keep the bytes: the file first, then its name, then the folder that holds the name.
+
+    Raises:
+        StorageError: StorageFull, StorageReadOnly, or what else the file system says.
+    """
+    path = blob_path(root, sha256)
+    with storage_errors(path):
+        if not path.exists():
+            for folder in (root, path.parent.parent, path.parent):
+                _make_folder(folder)
+            _write_file(path, content)
+        # Also when it was there: whoever wrote it may have died between the name and this.
+        _sync_folder(path.parent)
+
+
+def read_blob(root: Path, sha256: str) -> bytes:
+    """The bytes with that hash, checked.
+
+    Raises:
+        StorageCorrupt: they are missing or were changed.
+    """
+    path = blob_path(root, sha256)
+    with storage_errors(path):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise StorageCorrupt(f"the blob {sha256} is missing") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise StorageCorrupt(f"the blob {sha256} was changed")
+    return content
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,108 @@
+"""The one place where errors of SQLite and of the file system become the taxonomy of `holdfast.errors`.
+
+Nothing above this room sees a `sqlite3.Error`. What is done about an error is not decided here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import (
+    StorageCorrupt,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+)
+
+_PRIMARY = 0xFF
+"""SQLite's extended result codes carry the primary code in their low byte."""
+
+_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+FAULTS = (sqlite3.Error, OSError, msgspec.DecodeError)
+"""What may go wrong while the database or a file is used; anything else is a bug."""
+
+
+@contextmanager
+def storage_errors(where: Path) -> Iterator[None]:
+    """Raises what goes wrong inside the block as a `StorageError` about `where`."""
+    try:
+        yield
+    except FAULTS as error:
+        raise storage_error(error, where) from error
+
+
+def storage_error(error: Exception, where: Path) -> StorageError:
+    """The error of the taxonomy that one of the `FAULTS` means."""
+    match error:
+        case sqlite3.Error():
+            return _from_sqlite(error, where)
+        case OSError():
+            return _from_os(error, where)
+    return _corrupt(where, error)
+
+
+def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    match code & _PRIMARY:
+        case sqlite3.SQLITE_FULL:
+            return _full(where)
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StorageLocked(
+                f"another process keeps {where} locked",
+                hint="Find out which one with `fuser`, end it, and try again.",
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return _read_only(where)
+        case sqlite3.SQLITE_CANTOPEN if not os.access(where.parent, os.W_OK):
+            return _read_only(where)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return _corrupt(where, error)
+        case sqlite3.SQLITE_IOERR if _is_full(where):
+            return _full(where)
+    if "decode to UTF-8" in str(error):
+        return _corrupt(where, error)
+    return StorageError(f"{where} cannot be used: {error}")
+
+
+def _from_os(error: OSError, where: Path) -> StorageError:
+    if error.errno in _FULL_ERRNOS:
+        return _full(where)
+    if error.errno in _READ_ONLY_ERRNOS:
+        return _read_only(where)
+    return StorageError(f"{error.filename or where} cannot be used: {error.strerror or error}")
+
+
+def _is_full(where: Path) -> bool:
+    # A failed write of the write-ahead index is told as an I/O error, whatever the reason.
+    try:
+        return os.statvfs(where.parent).f_bavail == 0
+    except OSError:
+        return False
+
+
+def _full(where: Path) -> StorageFull:
+    return StorageFull(
+        f"no space left to write {where}; everything acknowledged so far is safe",
+        hint="Free some space, then go on with `holdfast resume`.",
+    )
+
+
+def _read_only(where: Path) -> StorageReadOnly:
+    return StorageReadOnly(
+        f"{where} cannot be written", hint="Check its owner and rights, or name another home with --home."
+    )
+
+
+def _corrupt(where: Path, error: Exception) -> StorageCorrupt:
+    return StorageCorrupt(f"{where} is damaged: {error}", hint="`holdfast fsck` tells what is wrong.")

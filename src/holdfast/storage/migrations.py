@@ -1,0 +1,90 @@
+"""The database's schema: an append-only list of steps in hand-written SQL. A released step is never changed.
+
+Statements that read and write the tables are in `reads` and `writes`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+APPLICATION_ID = 0x48464A4C
+"""Marks a database file as ours ("HFJL")."""
+
+# A table with its own rowid takes a tenth less disk than one WITHOUT ROWID with records of 400 bytes, and
+# a quarter less with a mix up to 3 KB, and appends faster: long bodies would go to overflow pages.
+_FIRST = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    key TEXT NOT NULL,
+    status TEXT NOT NULL,
+    title TEXT NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    parent INTEGER,
+    at_seq INTEGER NOT NULL,
+    row BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX sessions_by_key ON sessions (key) WHERE key <> '';
+
+CREATE TABLE records (
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    cause TEXT NOT NULL,
+    type TEXT NOT NULL,
+    v INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    link BLOB NOT NULL,
+    PRIMARY KEY (session, seq)
+) STRICT;
+
+CREATE TABLE leases (
+    session INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    holder BLOB,
+    until_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE inbox (
+    arrival INTEGER PRIMARY KEY,
+    command_id TEXT NOT NULL UNIQUE,
+    session INTEGER NOT NULL,
+    posted_ms INTEGER NOT NULL,
+    body BLOB
+) STRICT;
+CREATE INDEX inbox_waiting ON inbox (session, arrival) WHERE body IS NOT NULL;
+
+CREATE TABLE approvals (
+    id TEXT PRIMARY KEY,
+    session INTEGER NOT NULL,
+    asked_ms INTEGER NOT NULL,
+    decision TEXT NOT NULL,
+    row BLOB NOT NULL
+) STRICT;
+CREATE INDEX approvals_of_session ON approvals (session);
+CREATE INDEX approvals_open ON approvals (asked_ms) WHERE decision = '';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+"""The n-th step, counted from 1, makes version n of the schema from version n - 1."""
+
+NEWEST = len(MIGRATIONS)
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The version of the schema that the database has; 0: nothing is there yet."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the database up to the newest version, each step in a transaction of its own.
+
+    The caller keeps other processes from doing the same at the same time.
+    """
+    for number in range(version(connection), NEWEST):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {MIGRATIONS[number]}; PRAGMA application_id = {APPLICATION_ID};"
+            f" PRAGMA user_version = {number + 1}; COMMIT;"
+        )

@@ -1,0 +1,219 @@
+"""Every question to the database, as functions on a reader's connection.
+
+Records never change and a session's `seq` only grows, so that a question of two statements needs no
+transaction: it asks for the end first, and reads up to it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.errors import StorageCorrupt
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
+from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, SessionRow
+from holdfast.storage.chain import checked
+from holdfast.storage.search import SAID_IN, is_in, says
+
+_row_decoder = msgspec.json.Decoder(SessionRow)
+_approval_decoder = msgspec.json.Decoder(ApprovalRow)
+_holder_decoder = msgspec.json.Decoder(Holder)
+
+_RECORDS = (
+    "SELECT ?, seq, at_ms, epoch, cause, type, v, body, link FROM records"
+    " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
+)
+_NEWEST = "ORDER BY updated_ms DESC, number DESC"
+
+
+class Segment(NamedTuple):
+    """A stretch of a journal that lies under one session's number: (after_seq, upto_seq]."""
+
+    number: int
+    after_seq: int
+    upto_seq: int
+
+
+def lineage(connection: sqlite3.Connection, session: str) -> list[Segment]:
+    """Where the records of a session lie, oldest stretch first; empty for an unknown session.
+
+    Raises:
+        StorageCorrupt: the link to a parent leads nowhere.
+    """
+    found = connection.execute(
+        "SELECT number, seq, at_seq, parent FROM sessions WHERE id = ?", (session,)
+    ).fetchone()
+    if found is None:
+        return []
+    number, upto_seq, at_seq, parent = found
+    segments = [Segment(number, at_seq, upto_seq)]
+    while parent is not None:
+        found = connection.execute(
+            "SELECT number, at_seq, parent FROM sessions WHERE number = ? AND number < ?", (parent, number)
+        ).fetchone()
+        if found is None:
+            raise StorageCorrupt(f"the session that {session} branched off from is missing")
+        upto_seq = min(upto_seq, at_seq)
+        number, at_seq, parent = found
+        segments.append(Segment(number, at_seq, upto_seq))
+    return segments[::-1]
+
+
+def read(
+    connection: sqlite3.Connection, session: str, after_seq: int, upto_seq: int | None
+) -> list[StoredRecord]:
+    """As `Store.read`."""
+    segments = lineage(connection, session)
+    end_seq = segments[-1].upto_seq if segments else 0
+    if upto_seq is not None:
+        end_seq = min(end_seq, upto_seq)
+    if end_seq <= after_seq:
+        return []
+    records: list[StoredRecord] = []
+    for segment in segments:
+        bounds = (max(after_seq, segment.after_seq), min(end_seq, segment.upto_seq))
+        if bounds[0] < bounds[1]:
+            records += stored(connection, session, segment.number, *bounds)
+    link = link_at(connection, segments, after_seq)
+    if link is None:
+        raise StorageCorrupt(f"record {after_seq} of session {session} is missing")
+    return checked(session, records, after_seq, link, end_seq)
+
+
+def stored(
+    connection: sqlite3.Connection, session: str, number: int, after_seq: int, upto_seq: int
+) -> list[StoredRecord]:
+    """The records under a session's number with after_seq < seq <= upto_seq, unchecked."""
+    rows = connection.execute(_RECORDS, (session, number, after_seq, upto_seq))
+    return [StoredRecord(*row) for row in rows]
+
+
+def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -> bytes | None:
+    """The link of the record with that seq, wherever in the lineage it lies; None when it is missing."""
+    if seq == 0:
+        return FIRST_LINK
+    for segment in segments:
+        if segment.after_seq < seq <= segment.upto_seq:
+            found = connection.execute(
+                "SELECT link FROM records WHERE session = ? AND seq = ?", (segment.number, seq)
+            ).fetchone()
+            return found[0] if found is not None else None
+    return None
+
+
+def last_seq(connection: sqlite3.Connection, session: str) -> int:
+    """As `Store.last_seq`."""
+    found = connection.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+    return int(found[0]) if found is not None else 0
+
+
+def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
+    """As `Store.inbox`."""
+    rows = connection.execute(
+        "SELECT command_id, ?, posted_ms, body FROM inbox"
+        " WHERE session = (SELECT number FROM sessions WHERE id = ?) AND body IS NOT NULL ORDER BY arrival",
+        (session, session),
+    )
+    return [InboxEntry(*row) for row in rows]
+
+
+def current_lease(connection: sqlite3.Connection, session: str) -> Lease | None:
+    """As `Store.current_lease`."""
+    found = connection.execute(
+        "SELECT epoch, holder, until_ms FROM leases"
+        " WHERE session = (SELECT number FROM sessions WHERE id = ?) AND holder IS NOT NULL",
+        (session,),
+    ).fetchone()
+    if found is None:
+        return None
+    epoch, holder, until_ms = found
+    return Lease(session, epoch, _holder_decoder.decode(holder), until_ms)
+
+
+def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:
+    """As `Store.session`."""
+    found = connection.execute(
+        "SELECT id, key, status, title, updated_ms, seq, row FROM sessions WHERE id = ?", (session,)
+    ).fetchone()
+    return _session_row(*found) if found is not None else None
+
+
+def _session_row(
+    session: str, key: str, status: str, title: str, updated_ms: int, seq: int, row: bytes
+) -> SessionRow:
+    try:
+        return _row_decoder.decode(row)
+    except msgspec.DecodeError:  # damaged: what stands in the columns still finds the session and its journal
+        plain = {"session": session, "key": key, "status": status, "title": title}
+        return msgspec.convert(plain | {"updated_ms": updated_ms, "seq": seq}, SessionRow)
+
+
+def find(connection: sqlite3.Connection, name: str) -> list[str]:
+    """As `Store.find`."""
+    if name == "last":
+        rows = connection.execute(f"SELECT id FROM sessions {_NEWEST} LIMIT 1")
+    elif is_session_key(name):
+        rows = connection.execute("SELECT id FROM sessions WHERE key = ?", (name,))
+    elif is_session_id(name) or is_session_prefix(name):
+        first = name.upper()
+        rows = connection.execute(
+            "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id", (first, first + "\x7f")
+        )
+    else:
+        return []
+    return [row[0] for row in rows]
+
+
+def sessions(connection: sqlite3.Connection, status: str, grep: str, limit: int) -> list[SessionRow]:
+    """As `Store.sessions`."""
+    rows = connection.execute(
+        "SELECT id, key, status, title, updated_ms, seq, row FROM sessions"
+        f" WHERE ?1 = '' OR status = ?1 {_NEWEST} LIMIT ?2",
+        (status, -1 if grep else limit),
+    )
+    found: list[SessionRow] = []
+    for values in rows:
+        row = _session_row(*values)
+        if not grep or is_in(grep, row.title) or _mentions(connection, row.session, grep):
+            found.append(row)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _mentions(connection: sqlite3.Connection, session: str, text: str) -> bool:
+    return any(says(type_, v, body, text) for type_, v, body in _said(connection, session))
+
+
+def _said(connection: sqlite3.Connection, session: str) -> Iterator[tuple[str, int, bytes]]:
+    for segment in lineage(connection, session):
+        yield from connection.execute(
+            "SELECT type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ? AND type IN (?, ?)",
+            (*segment, *SAID_IN),
+        )
+
+
+def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> list[ApprovalRow]:
+    """As `Store.approvals`."""
+    decided = "=" if is_open else "<>"
+    if session:
+        rows = connection.execute(
+            f"SELECT row FROM approvals WHERE session = (SELECT number FROM sessions WHERE id = ?)"
+            f" AND decision {decided} '' ORDER BY asked_ms, id",
+            (session,),
+        )
+    else:
+        rows = connection.execute(
+            f"SELECT row FROM approvals WHERE decision {decided} '' ORDER BY asked_ms, id"
+        )
+    return [_approval_decoder.decode(row[0]) for row in rows]
+
+
+def approval(connection: sqlite3.Connection, approval_id: str) -> ApprovalRow | None:
+    """As `Store.approval`."""
+    found = connection.execute("SELECT row FROM approvals WHERE id = ?", (approval_id,)).fetchone()
+    return _approval_decoder.decode(found[0]) if found is not None else None

@@ -1,0 +1,134 @@
+"""The durable store: one SQLite file in a home, shared by processes, written by one thread of each.
+
+This class only sends: changes (`writes`) to the `writer`, questions (`reads`) to readers' threads with
+connections of their own, so that a short question never waits for a disk that syncs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from holdfast.errors import StorageError
+from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.ports import Blobs
+from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+from holdfast.storage import fsck, reads, writes
+from holdfast.storage.blobs import FileBlobs
+from holdfast.storage.chain import check_contiguous
+from holdfast.storage.errors import storage_errors
+from holdfast.storage.home import BLOBS, DATABASE, connect, open_database
+from holdfast.storage.writer import Writer
+
+T = TypeVar("T")
+
+_READERS = 2
+"""A long question leaves a thread for the short ones."""
+
+
+class SqliteStore:
+    """A `protocol.ports.Store` in a folder. Make it with `open`, end it with `aclose`."""
+
+    def __init__(self, home: Path, connection: sqlite3.Connection, busy_s: float, capacity: int) -> None:
+        self._path = home / DATABASE
+        self._busy_s = busy_s
+        self._writer = Writer(connection, self._path, capacity)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
+        self._idle: deque[sqlite3.Connection] = deque()
+        """Readers' connections between two questions."""
+        self._is_closed = False
+        self.blobs: Blobs = FileBlobs(home / BLOBS, self._readers)
+
+    @classmethod
+    def open(cls, home: Path, *, busy_s: float = 5.0, capacity: int = 1024) -> SqliteStore:
+        """Open or make the home; a matter of a millisecond, so it is not worth a thread.
+
+        `busy_s` is how long to wait for another process that writes, `capacity` how many operations may wait
+        for the disk before their senders do.
+
+        Raises:
+            StorageError: one of its kinds, as `home.open_database` tells.
+        """
+        return cls(home, open_database(home, busy_s), busy_s, capacity)
+
+    async def claim(self, session: str, key: str, now_ms: int) -> str:
+        return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms))
+
+    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+        return await self._writer.do(lambda connection: writes.post(connection, entry, capacity))
+
+    async def inbox(self, session: str) -> Sequence[InboxEntry]:
+        return await self._ask(lambda connection: reads.inbox(connection, session))
+
+    async def lease(
+        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
+    ) -> Lease:
+        return await self._writer.do(
+            lambda connection: writes.lease(connection, session, holder, now_ms, until_ms, over)
+        )
+
+    async def current_lease(self, session: str) -> Lease | None:
+        return await self._ask(lambda connection: reads.current_lease(connection, session))
+
+    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+        return await self._writer.do(lambda connection: writes.renew(connection, lease, until_ms))
+
+    async def release(self, lease: Lease) -> None:
+        await self._writer.do(lambda connection: writes.release(connection, lease))
+
+    async def commit(self, commit: Commit) -> None:
+        check_contiguous(commit)
+        await self._writer.do(lambda connection: writes.commit(connection, commit))
+
+    async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
+        return await self._ask(lambda connection: reads.read(connection, session, after_seq, upto_seq))
+
+    async def last_seq(self, session: str) -> int:
+        return await self._ask(lambda connection: reads.last_seq(connection, session))
+
+    async def session(self, session: str) -> SessionRow | None:
+        return await self._ask(lambda connection: reads.session(connection, session))
+
+    async def find(self, name: str) -> list[str]:
+        return await self._ask(lambda connection: reads.find(connection, name))
+
+    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
+        return await self._ask(lambda connection: reads.sessions(connection, status, grep, limit))
+
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+        return await self._ask(lambda connection: reads.approvals(connection, session, is_open))
+
+    async def approval(self, approval_id: str) -> ApprovalRow | None:
+        return await self._ask(lambda connection: reads.approval(connection, approval_id))
+
+    async def verify(self) -> list[Damage]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, fsck.verify_home, self._path.parent)
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        self._readers.shutdown()
+        while self._idle:
+            self._idle.pop().close()
+        await self._writer.aclose()
+
+    async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        if self._is_closed:
+            raise StorageError(f"{self._path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
+
+    def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        with storage_errors(self._path):
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = connect(self._path, self._busy_s, mode="ro")
+            try:
+                return question(connection)
+            finally:
+                self._idle.append(connection)

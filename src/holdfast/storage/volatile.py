@@ -1,0 +1,236 @@
+"""A store in memory, with the semantics of the durable one: for tests, embedders and `home=None`.
+
+It outlives the runtimes that use it, so a test can crash one and start the next on what it left. It is meant
+for the tasks of one event loop: nothing awaits between a check and its write, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
+from holdfast.protocol.ports import Blobs
+from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+from holdfast.storage.chain import check_contiguous, checked, examine, row_damage
+from holdfast.storage.search import SAID_IN, is_in, says
+
+
+class VolatileBlobs:
+    """Bytes by their SHA-256, in a dictionary."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    async def put(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.contents[sha256] = content
+        return sha256
+
+    async def get(self, sha256: str) -> bytes:
+        content = self.contents.get(sha256)
+        if content is None:
+            raise StorageCorrupt(f"the blob {sha256} is missing")
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise StorageCorrupt(f"the blob {sha256} was changed")
+        return content
+
+
+@dataclass
+class _Journal:
+    row: SessionRow
+    records: list[StoredRecord] = field(default_factory=list)
+    """Its own: those shared with the parent lie there."""
+    inbox: dict[str, InboxEntry] = field(default_factory=dict)
+    head_seq: int = 0
+    epoch: int = 0
+    lease: Lease | None = None
+    parent: str = ""
+    at_seq: int = 0
+
+
+class VolatileStore:
+    """A `protocol.ports.Store` that forgets everything with its process."""
+
+    def __init__(self) -> None:
+        self.blobs: Blobs = VolatileBlobs()
+        self._journals: dict[str, _Journal] = {}
+        self._keys: dict[str, str] = {}
+        self._commands: set[str] = set()
+        """The ids of all commands ever seen."""
+        self._approvals: dict[str, ApprovalRow] = {}
+
+    async def claim(self, session: str, key: str, now_ms: int) -> str:
+        if key and self._keys.setdefault(key, session) != session:
+            return self._keys[key]
+        row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
+        self._journals.setdefault(session, _Journal(row))
+        return session
+
+    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+        journal = self._journal(entry.session)
+        if entry.command_id in self._commands:
+            return "duplicate"
+        if len(journal.inbox) >= capacity:
+            return "full"
+        self._commands.add(entry.command_id)
+        journal.inbox[entry.command_id] = entry
+        return "accepted"
+
+    async def inbox(self, session: str) -> Sequence[InboxEntry]:
+        journal = self._journals.get(session)
+        return list(journal.inbox.values()) if journal is not None else []
+
+    async def lease(
+        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
+    ) -> Lease:
+        journal = self._journal(session)
+        standing = journal.lease
+        is_dead = standing is not None and over is not None and standing.epoch == over.epoch
+        if standing is not None and standing.until_ms > now_ms and not is_dead:
+            return standing
+        journal.epoch += 1
+        journal.lease = Lease(session, journal.epoch, holder, until_ms)
+        return journal.lease
+
+    async def current_lease(self, session: str) -> Lease | None:
+        journal = self._journals.get(session)
+        return journal.lease if journal is not None else None
+
+    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+        journal = self._journals.get(lease.session)
+        if journal is None or journal.lease is None or journal.lease.epoch != lease.epoch:
+            return None
+        journal.lease = msgspec.structs.replace(journal.lease, until_ms=until_ms)
+        return journal.lease
+
+    async def release(self, lease: Lease) -> None:
+        journal = self._journals.get(lease.session)
+        if journal is not None and journal.lease is not None and journal.lease.epoch == lease.epoch:
+            journal.lease = None
+
+    async def commit(self, commit: Commit) -> None:
+        check_contiguous(commit)
+        journal = self._journals.get(commit.session)
+        if journal is None or journal.lease is None or journal.lease.epoch != commit.epoch:
+            raise Fenced(f"epoch {commit.epoch} of session {commit.session} is over")
+        head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
+        if head_seq != commit.expected_seq:
+            raise Fenced(f"session {commit.session} is at record {head_seq}, not {commit.expected_seq}")
+        if commit.forked_from:
+            journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
+        journal.records += commit.records
+        journal.head_seq = commit.expected_seq + len(commit.records)
+        journal.row = commit.row
+        self._commands.update(commit.acknowledged)
+        for command_id in commit.acknowledged:
+            journal.inbox.pop(command_id, None)
+        for approval in commit.approvals:
+            standing = self._approvals.get(approval.id)
+            if standing is None or not standing.decision:
+                self._approvals[approval.id] = approval
+        if commit.releases_lease:
+            journal.lease = None
+
+    def _branch_point(self, journal: _Journal, commit: Commit) -> int:
+        parent = self._journal(commit.forked_from)
+        if journal.head_seq or commit.expected_seq > parent.head_seq:
+            raise Fenced(f"session {commit.session} cannot branch off at record {commit.expected_seq}")
+        return commit.expected_seq
+
+    async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
+        journal = self._journals.get(session)
+        if journal is None:
+            return []
+        upto = journal.head_seq if upto_seq is None else min(upto_seq, journal.head_seq)
+        if upto <= after_seq:
+            return []
+        link = self._link_at(session, after_seq) or FIRST_LINK
+        records = [
+            record if record.session == session else msgspec.structs.replace(record, session=session)
+            for record in self._slice(session, after_seq, upto)
+        ]
+        return checked(session, records, after_seq, link, upto)
+
+    def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
+        journal = self._journals[session]
+        own = journal.records[max(after_seq - journal.at_seq, 0) : max(upto_seq - journal.at_seq, 0)]
+        if after_seq >= journal.at_seq:
+            return own
+        return self._slice(journal.parent, after_seq, min(journal.at_seq, upto_seq)) + own
+
+    def _link_at(self, session: str, seq: int) -> bytes | None:
+        found = self._slice(session, seq - 1, seq) if seq else []
+        return found[0].link if found else None
+
+    async def last_seq(self, session: str) -> int:
+        journal = self._journals.get(session)
+        return journal.head_seq if journal is not None else 0
+
+    async def session(self, session: str) -> SessionRow | None:
+        journal = self._journals.get(session)
+        return journal.row if journal is not None else None
+
+    async def find(self, name: str) -> list[str]:
+        if name == "last":
+            return [row.session for row in self._newest()[:1]]
+        if is_session_key(name):
+            return [self._keys[name]] if name in self._keys else []
+        if is_session_id(name) or is_session_prefix(name):
+            return sorted(session for session in self._journals if session.startswith(name.upper()))
+        return []
+
+    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
+        rows = (row for row in self._newest() if not status or row.status == status)
+        return [row for row in rows if not grep or self._mentions(row, grep)][:limit]
+
+    def _newest(self) -> list[SessionRow]:
+        rows = [journal.row for journal in reversed(self._journals.values())]
+        return sorted(rows, key=lambda row: row.updated_ms, reverse=True)
+
+    def _mentions(self, row: SessionRow, text: str) -> bool:
+        return is_in(text, row.title) or any(
+            says(record.type, record.v, record.body, text)
+            for record in self._slice(row.session, 0, self._journals[row.session].head_seq)
+            if record.type in SAID_IN
+        )
+
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+        chosen = (
+            row
+            for row in self._approvals.values()
+            if session in ("", row.session) and is_open == (not row.decision)
+        )
+        return sorted(chosen, key=lambda row: (row.asked_ms, row.id))
+
+    async def approval(self, approval_id: str) -> ApprovalRow | None:
+        return self._approvals.get(approval_id)
+
+    async def verify(self) -> list[Damage]:
+        damages: list[Damage] = []
+        for session, journal in self._journals.items():
+            link = FIRST_LINK if not journal.parent else self._link_at(journal.parent, journal.at_seq)
+            found = examine(session, journal.records, journal.at_seq, link, journal.head_seq)
+            damages += found.damages
+            damages += row_damage(journal.row, journal.head_seq)
+            for seq, sha256 in found.blobs:
+                try:
+                    await self.blobs.get(sha256)
+                except StorageCorrupt as error:
+                    damages.append(Damage("blob", error.message, session, seq))
+        return damages
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: what it holds stays, for whoever uses it next."""
+
+    def _journal(self, session: str) -> _Journal:
+        journal = self._journals.get(session)
+        if journal is None:
+            raise NoSuchSession(f"no session {session} in this home")
+        return journal

@@ -1,0 +1,162 @@
+"""The one thread that writes: takes all that is waiting, makes one transaction of it, and answers everybody.
+
+One fsync pays for all operations of a group. Each stands in its own savepoint, so a refused one does not undo
+its neighbours. The queue is bounded: when the disk is slow, senders wait. What operations do is in `writes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.storage.errors import storage_error
+
+T = TypeVar("T")
+Operation = Callable[[sqlite3.Connection], T]
+
+
+class _Job(NamedTuple):
+    operation: Operation[Any]
+    future: asyncio.Future[Any]
+
+
+class _Answer(NamedTuple):
+    future: asyncio.Future[Any]
+    value: Any
+    error: Exception | None = None
+
+
+class Writer:
+    """Owns the connection it is given; used from any event loop, `aclose` ends thread and connection."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, capacity: int) -> None:
+        self._connection = connection
+        self._path = path
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._jobs: list[_Job] = []
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        """Senders that found the queue full."""
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
+
+    async def do(self, operation: Operation[T]) -> T:
+        """The operation's result, once it is on disk. Cancelling the call does not undo the operation.
+
+        Raises:
+            HoldfastError: what the operation refused with, or a StorageError; nothing of it was written.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        while not self._enqueued(_Job(operation, future)):
+            await self._room()
+        return await future
+
+    def _enqueued(self, job: _Job) -> bool:
+        with self._changed:
+            if self._is_closed:
+                raise StorageError(f"{self._path} is closed")
+            if len(self._jobs) >= self._capacity:
+                return False
+            self._jobs.append(job)
+            if self._thread.ident is None:
+                self._thread.start()
+            self._changed.notify()
+            return True
+
+    async def _room(self) -> None:
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            if len(self._jobs) < self._capacity:
+                return
+            self._waiting.append(room)
+        await room
+
+    async def aclose(self) -> None:
+        """Write what is waiting, then end; the last one to close a database folds its log into it."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        if self._thread.ident is None:
+            self._connection.close()
+        else:
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        jobs: list[_Job] = []
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._jobs or self._is_closed)
+                    jobs, self._jobs = self._jobs, []
+                    waiting = [_Answer(room, None) for room in self._waiting]
+                    self._waiting.clear()
+                if not jobs:
+                    _tell(waiting)
+                    return
+                _tell(waiting + self._carry_out(jobs))
+                jobs = []
+        finally:  # also when an operation had a bug: nobody waits for a thread that is gone
+            with self._changed:
+                self._is_closed = True
+                lost = [job.future for job in jobs + self._jobs] + list(self._waiting)
+            _tell([_Answer(future, None, StorageError("the writer ended by an error")) for future in lost])
+            self._connection.close()
+
+    def _carry_out(self, jobs: list[_Job]) -> list[_Answer]:
+        """One transaction of all jobs: their answers, or for all the failure that kept it from being made."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            answers = [self._carry_out_one(job) for job in jobs]
+            connection.execute("COMMIT")
+            return answers
+        except sqlite3.Error as error:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass  # SQLite has rolled back already, as it does when the disk is full
+            return [_Answer(job.future, None, storage_error(error, self._path)) for job in jobs]
+
+    def _carry_out_one(self, job: _Job) -> _Answer:
+        connection = self._connection
+        connection.execute("SAVEPOINT one")
+        try:
+            answer = _Answer(job.future, job.operation(connection))
+        except (HoldfastError, sqlite3.Error, msgspec.DecodeError) as error:
+            if not connection.in_transaction:
+                raise  # the whole transaction is gone, and with it the neighbours
+            connection.execute("ROLLBACK TO one")
+            refusal = error if isinstance(error, HoldfastError) else storage_error(error, self._path)
+            answer = _Answer(job.future, None, refusal)
+        connection.execute("RELEASE one")
+        return answer
+
+
+def _tell(answers: list[_Answer]) -> None:
+    """Hand the answers over, with one wake-up for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer.future.get_loop(), []).append(answer)
+    for loop, its_answers in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, its_answers)
+        except RuntimeError:
+            pass  # the loop is closed, so nobody waits there
+
+
+def _settle(answers: list[_Answer]) -> None:
+    for future, value, error in answers:
+        if future.done():
+            continue  # whoever asked was cancelled meanwhile
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)

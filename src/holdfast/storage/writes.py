@@ -1,0 +1,173 @@
+"""Every change to the database, as functions on a connection inside an open transaction.
+
+They are handed to `writer.Writer`, which makes the transaction around them; each raises before it leaves
+anything half done, or is undone by its savepoint.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Literal
+
+import msgspec
+
+from holdfast.errors import Fenced, NoSuchSession
+from holdfast.protocol.codec import encode_json
+from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, SessionRow
+
+_holder_decoder = msgspec.json.Decoder(Holder)
+
+
+def claim(connection: sqlite3.Connection, session: str, key: str, now_ms: int) -> str:
+    """As `Store.claim`."""
+    if key:
+        found = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
+        if found is not None:
+            return str(found[0])
+    row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
+    connection.execute(
+        "INSERT INTO sessions (id, key, status, title, updated_ms, seq, at_seq, row)"
+        " VALUES (?, ?, ?, '', ?, 0, 0, ?) ON CONFLICT (id) DO NOTHING",
+        (session, key, row.status, now_ms, encode_json(row)),
+    )
+    return session
+
+
+def post(
+    connection: sqlite3.Connection, entry: InboxEntry, capacity: int
+) -> Literal["accepted", "duplicate", "full"]:
+    """As `Store.post`."""
+    number = _number(connection, entry.session)
+    if connection.execute("SELECT 1 FROM inbox WHERE command_id = ?", (entry.command_id,)).fetchone():
+        return "duplicate"
+    waiting = connection.execute(
+        "SELECT count(*) FROM inbox WHERE session = ? AND body IS NOT NULL", (number,)
+    ).fetchone()[0]
+    if waiting >= capacity:
+        return "full"
+    connection.execute(
+        "INSERT INTO inbox (command_id, session, posted_ms, body) VALUES (?, ?, ?, ?)",
+        (entry.command_id, number, entry.posted_ms, entry.body),
+    )
+    return "accepted"
+
+
+def lease(
+    connection: sqlite3.Connection,
+    session: str,
+    holder: Holder,
+    now_ms: int,
+    until_ms: int,
+    over: Lease | None,
+) -> Lease:
+    """As `Store.lease`."""
+    number = _number(connection, session)
+    found = connection.execute(
+        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
+    ).fetchone()
+    epoch, standing, standing_until_ms = found or (0, None, 0)
+    is_dead = over is not None and over.epoch == epoch
+    if standing is not None and standing_until_ms > now_ms and not is_dead:
+        return Lease(session, epoch, _holder_decoder.decode(standing), standing_until_ms)
+    connection.execute(
+        "INSERT INTO leases (session, epoch, holder, until_ms) VALUES (?, ?, ?, ?) ON CONFLICT (session)"
+        " DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, until_ms = excluded.until_ms",
+        (number, epoch + 1, encode_json(holder), until_ms),
+    )
+    return Lease(session, epoch + 1, holder, until_ms)
+
+
+def renew(connection: sqlite3.Connection, lease: Lease, until_ms: int) -> Lease | None:
+    """As `Store.renew`."""
+    found = connection.execute(
+        "UPDATE leases SET until_ms = ? WHERE session = (SELECT number FROM sessions WHERE id = ?)"
+        " AND epoch = ? AND holder IS NOT NULL RETURNING 1",
+        (until_ms, lease.session, lease.epoch),
+    ).fetchall()
+    return msgspec.structs.replace(lease, until_ms=until_ms) if found else None
+
+
+def release(connection: sqlite3.Connection, lease: Lease) -> None:
+    """As `Store.release`."""
+    connection.execute(
+        "UPDATE leases SET holder = NULL WHERE session = (SELECT number FROM sessions WHERE id = ?)"
+        " AND epoch = ?",
+        (lease.session, lease.epoch),
+    )
+
+
+def commit(connection: sqlite3.Connection, commit: Commit) -> None:
+    """As `Store.commit`: the fence and the session's row are one statement, so most commits are two."""
+    if commit.forked_from:
+        _branch_off(connection, commit)
+    row = commit.row
+    advanced = connection.execute(
+        "UPDATE sessions SET seq = ?, status = ?, title = ?, updated_ms = ?, row = ?"
+        " WHERE id = ? AND seq = ? AND EXISTS ("
+        "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
+        " RETURNING number",
+        (
+            commit.expected_seq + len(commit.records),
+            row.status,
+            row.title,
+            row.updated_ms,
+            encode_json(row),
+            commit.session,
+            commit.expected_seq,
+            commit.epoch,
+        ),
+    ).fetchall()
+    if not advanced:
+        raise Fenced(
+            f"session {commit.session} is no longer at record {commit.expected_seq} in epoch {commit.epoch}"
+        )
+    number = advanced[0][0]
+    connection.executemany(
+        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (number, record.seq, record.at_ms, record.epoch, record.cause, record.type, record.v,
+             record.body, record.link)
+            for record in commit.records
+        ],
+    )  # fmt: skip
+    _settle(connection, number, commit)
+
+
+def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
+    parent = _number(connection, commit.forked_from)
+    linked = connection.execute(
+        "UPDATE sessions SET parent = ?1, at_seq = ?2, seq = ?2 WHERE id = ?3 AND seq = 0"
+        " AND number > ?1 AND ?2 <= (SELECT seq FROM sessions WHERE number = ?1) RETURNING 1",
+        (parent, commit.expected_seq, commit.session),
+    ).fetchall()
+    if not linked:
+        raise Fenced(f"session {commit.session} cannot branch off at record {commit.expected_seq}")
+
+
+def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
+    """What changes beside the journal: the inbox, the approvals, the lease."""
+    if commit.acknowledged:
+        connection.executemany(
+            "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"
+            " ON CONFLICT (command_id) DO UPDATE SET body = NULL",
+            [(command_id, number, commit.now_ms) for command_id in commit.acknowledged],
+        )
+    if commit.approvals:
+        connection.executemany(
+            "INSERT INTO approvals (id, session, asked_ms, decision, row) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET decision = excluded.decision, row = excluded.row"
+            " WHERE decision = ''",
+            [
+                (approval.id, number, approval.asked_ms, approval.decision, encode_json(approval))
+                for approval in commit.approvals
+            ],
+        )
+    if commit.releases_lease:
+        connection.execute("UPDATE leases SET holder = NULL WHERE session = ?", (number,))
+
+
+def _number(connection: sqlite3.Connection, session: str) -> int:
+    found = connection.execute("SELECT number FROM sessions WHERE id = ?", (session,)).fetchone()
+    if found is None:
+        raise NoSuchSession(f"no session {session} in this home")
+    return int(found[0])

@@ -1,0 +1,95 @@
+"""Time that jumps: an event loop that, instead of waiting for its next timer, goes there at once.
+
+An hour's sleep takes milliseconds, and timers keep their order. Work in threads is waited for in real time,
+and so is whatever a test names with `hold_while`: nothing times out because the clock outran a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_REAL_STEP_S = 0.02
+"""While time is held, a look every so often whether it still is."""
+
+
+class JumpingClock:
+    """A `protocol.ports.Clock` that moves only when it is told to, by a test or by a `JumpingLoop`."""
+
+    def __init__(self, start_ms: int = 1_750_000_000_000) -> None:
+        self._start_ms = start_ms
+        self._holds: list[Callable[[], bool]] = []
+        self.elapsed_s = 0.0
+
+    def now_ms(self) -> int:
+        return self._start_ms + round(self.elapsed_s * 1000)
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.elapsed_s += seconds
+
+    def hold_while(self, is_busy: Callable[[], bool]) -> None:
+        """Let no time pass while `is_busy()`: for sockets, processes and threads of the test's own."""
+        self._holds.append(is_busy)
+
+    def is_held(self) -> bool:
+        """Whether something real is being waited for."""
+        return any(is_busy() for is_busy in self._holds)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop on a `JumpingClock`."""
+
+    def __init__(self, clock: JumpingClock) -> None:
+        self._clock = clock
+        self._in_threads = 0
+        super().__init__(_JumpingSelector(clock))
+        clock.hold_while(lambda: self._in_threads > 0)
+
+    def time(self) -> float:
+        return self._clock.elapsed_s
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._came_back)
+        return future
+
+    def _came_back(self, future: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if timeout is None:
+            return super().select(None)
+        if self._clock.is_held():
+            return super().select(_REAL_STEP_S)
+        self._clock.advance(timeout)
+        return []
+
+
+def run_jumping(main: Callable[[JumpingClock], Coroutine[Any, Any, T]]) -> T:
+    """Run `main(clock)` to its end on a loop whose time jumps; returns what it returns.
+
+    A store whose writer has a thread of its own needs `clock.hold_while(lambda: store.in_flight > 0)`
+    (`faults.FaultyStore` counts).
+    """
+    clock = JumpingClock()
+    with asyncio.Runner(loop_factory=lambda: JumpingLoop(clock)) as runner:
+        return runner.run(main(clock))

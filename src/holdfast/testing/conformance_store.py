@@ -1,0 +1,447 @@
+"""What every `protocol.ports.Store` must do, as a class of tests to inherit from.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        async def store(self, tmp_path):
+            store = MyStore(tmp_path)
+            yield store
+            await store.aclose()
+
+The test runner must run coroutines (pytest-asyncio or anyio). What only one store does (files, processes,
+disks) is tested with that store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Fenced, HoldfastError, StorageCorrupt
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
+from holdfast.protocol.events import (
+    Event,
+    MessageReceived,
+    Record,
+    Responded,
+    SessionForked,
+    SessionOpened,
+    ToolCallFinished,
+)
+from holdfast.protocol.ids import session_id
+from holdfast.protocol.messages import Text, Usage
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import ApprovalRow, Commit, Holder, InboxEntry, Lease, SessionRow, SessionStatus
+from holdfast.protocol.tools import CallResult
+
+NOW_MS = 1_750_000_000_000
+TERM_MS = 10_000
+
+
+def an_id(number: int) -> str:
+    """A session id; the larger the number, the later it sorts."""
+    return session_id(NOW_MS + number, number.to_bytes(10, "big"))
+
+
+def a_holder(nonce: str) -> Holder:
+    """Somebody who may hold a lease."""
+    return Holder("host", "boot", "pidns", 1, "0", nonce)
+
+
+def said(text: str) -> Responded:
+    """A response of a model."""
+    return Responded("t1", (Text(text),), Usage(), 0, "stop")
+
+
+class Driving:
+    """One driver's hold on one session: what it needs for its next commit."""
+
+    def __init__(self, store: Store, lease: Lease, seq: int, link: bytes) -> None:
+        self.store = store
+        self.lease = lease
+        self.seq = seq
+        self.link = link
+
+    @property
+    def session(self) -> str:
+        return self.lease.session
+
+    def make(self, *events: Event, **changes: Any) -> Commit:
+        """A commit of these events as the next records, with changed fields of `Commit`."""
+        records: list[StoredRecord] = []
+        link = self.link
+        for seq, event in enumerate(events, self.seq + 1):
+            records.append(
+                encode(Record(self.session, seq, NOW_MS + seq, self.lease.epoch, "test", event), link)
+            )
+            link = records[-1].link
+        end_seq = self.seq + len(events)
+        row = SessionRow(self.session, created_ms=NOW_MS, updated_ms=NOW_MS + end_seq, seq=end_seq)
+        commit = Commit(self.session, self.lease.epoch, self.seq, tuple(records), row, NOW_MS + end_seq)
+        return msgspec.structs.replace(commit, **changes)
+
+    async def commit(self, *events: Event, **changes: Any) -> Commit:
+        """Write these events."""
+        commit = self.make(*events, **changes)
+        await self.store.commit(commit)
+        self.seq += len(commit.records)
+        self.link = commit.records[-1].link if commit.records else self.link
+        return commit
+
+
+async def drive(store: Store, number: int = 1, key: str = "", nonce: str = "a") -> Driving:
+    """Make a session and take its lease."""
+    session = await store.claim(an_id(number), key, NOW_MS)
+    lease = await store.lease(session, a_holder(nonce), NOW_MS, NOW_MS + TERM_MS)
+    return Driving(store, lease, 0, FIRST_LINK)
+
+
+async def branch(parent: Driving, at_seq: int, number: int, *events: Event) -> Driving:
+    """A session that shares the first records of another."""
+    child = await drive(parent.store, number)
+    shared = await parent.store.read(parent.session, at_seq - 1, at_seq)
+    child.seq, child.link = at_seq, shared[0].link
+    forked = SessionForked(child.session, parent.session, at_seq)
+    await child.commit(forked, *events, forked_from=parent.session)
+    return child
+
+
+async def refused(kind: type[HoldfastError], awaitable: Any) -> HoldfastError:
+    """The error that the awaitable ends with; an assertion fails when it ends otherwise."""
+    try:
+        await awaitable
+    except kind as error:
+        return error
+    raise AssertionError(f"expected {kind.__name__}")
+
+
+def texts(records: list[StoredRecord]) -> list[str]:
+    """The words of the messages among the records."""
+    events = [decode(record).event for record in records]
+    return [event.text for event in events if isinstance(event, MessageReceived)]
+
+
+def an_entry(session: str, command_id: str, body: bytes = b"{}") -> InboxEntry:
+    """A command as it lies in an inbox."""
+    return InboxEntry(command_id, session, NOW_MS, body)
+
+
+def an_approval(driving: Driving, number: int = 1, **changes: Any) -> ApprovalRow:
+    """An open approval of a session."""
+    row = ApprovalRow(
+        f"{driving.session}-{number}", driving.session, f"t1.c{number}", "shell", "{}", NOW_MS + number, 0
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+class StoreConformance:
+    """The tests. `store` is a fixture of the class that inherits: an empty store, for one test."""
+
+    # --- journals
+
+    async def test_what_was_committed_is_read_back_in_order(self, store: Store) -> None:
+        driving = await drive(store)
+        first = await driving.commit(SessionOpened(driving.session), MessageReceived("one"))
+        second = await driving.commit(MessageReceived("two"))
+        assert await store.read(driving.session) == [*first.records, *second.records]
+        assert await store.last_seq(driving.session) == 3
+        assert await store.session(driving.session) == second.row
+
+    async def test_a_part_of_a_journal_can_be_read(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(*(MessageReceived(str(number)) for number in range(1, 6)))
+        assert texts(await store.read(driving.session, 2)) == ["3", "4", "5"]
+        assert texts(await store.read(driving.session, 1, 3)) == ["2", "3"]
+        assert await store.read(driving.session, 5) == []
+        assert texts(await store.read(driving.session, 0, 99)) == ["1", "2", "3", "4", "5"]
+
+    async def test_an_unknown_session_is_empty(self, store: Store) -> None:
+        assert await store.read(an_id(1)) == []
+        assert await store.last_seq(an_id(1)) == 0
+        assert await store.session(an_id(1)) is None
+        assert await store.current_lease(an_id(1)) is None
+        assert list(await store.inbox(an_id(1))) == []
+
+    async def test_a_record_that_was_changed_is_told_when_it_is_read(self, store: Store) -> None:
+        driving = await drive(store)
+        good = driving.make(MessageReceived("pay 1"), MessageReceived("thanks"))
+        forged = msgspec.structs.replace(good.records[0], body=b'{"text":"pay 9"}')
+        await store.commit(msgspec.structs.replace(good, records=(forged, good.records[1])))
+        error = await refused(StorageCorrupt, store.read(driving.session))
+        assert "record 1 " in error.message
+        assert [(damage.kind, damage.seq) for damage in await store.verify()] == [("changed", 1)]
+
+    async def test_records_that_do_not_follow_each_other_are_a_bug(self, store: Store) -> None:
+        driving = await drive(store)
+        good = driving.make(MessageReceived("one"), MessageReceived("two"))
+        try:
+            await store.commit(msgspec.structs.replace(good, records=good.records[::-1]))
+        except ValueError:
+            assert await store.read(driving.session) == []
+        else:
+            raise AssertionError("the commit was accepted")
+
+    async def test_damage_in_one_session_leaves_the_others_readable(self, store: Store) -> None:
+        broken, sound = await drive(store, 1), await drive(store, 2)
+        good = broken.make(MessageReceived("one"))
+        forged = msgspec.structs.replace(good.records[0], at_ms=1)
+        await store.commit(msgspec.structs.replace(good, records=(forged,)))
+        await sound.commit(MessageReceived("whole"))
+        assert texts(await store.read(sound.session)) == ["whole"]
+        assert {damage.session for damage in await store.verify()} == {broken.session}
+
+    # --- fences
+
+    async def test_a_commit_with_another_seq_than_the_last_is_fenced(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"))
+        for seq in (0, 2):
+            stale = Driving(store, driving.lease, seq, driving.link)
+            await refused(Fenced, stale.commit(MessageReceived("no")))
+        assert texts(await store.read(driving.session)) == ["one"]
+
+    async def test_a_commit_of_an_old_epoch_writes_nothing(self, store: Store) -> None:
+        old = await drive(store)
+        await old.commit(MessageReceived("one"))
+        await store.post(an_entry(old.session, "c1"), 10)
+        late = NOW_MS + TERM_MS + 1
+        lease = await store.lease(old.session, a_holder("b"), late, late + TERM_MS)
+        commit = old.commit(MessageReceived("two"), acknowledged=("c1",), approvals=(an_approval(old),))
+        await refused(Fenced, commit)
+        assert texts(await store.read(old.session)) == ["one"]
+        assert [entry.command_id for entry in await store.inbox(old.session)] == ["c1"]
+        assert await store.approvals() == []
+        await Driving(store, lease, old.seq, old.link).commit(MessageReceived("three"))
+
+    async def test_a_commit_without_a_lease_is_fenced(self, store: Store) -> None:
+        driving = await drive(store)
+        await store.release(driving.lease)
+        await refused(Fenced, driving.commit(MessageReceived("one")))
+
+    async def test_of_two_commits_for_one_seq_one_is_written(self, store: Store) -> None:
+        driving = await drive(store)
+        commits = [driving.make(MessageReceived(text)) for text in ("a", "b")]
+        written: list[str] = []
+
+        async def attempt(commit: Commit) -> None:
+            try:
+                await store.commit(commit)
+            except Fenced:
+                return
+            written.extend(texts(list(commit.records)))
+
+        async with asyncio.TaskGroup() as group:
+            for commit in commits:
+                group.create_task(attempt(commit))
+        assert len(written) == 1
+        assert texts(await store.read(driving.session)) == written
+
+    # --- leases
+
+    async def test_a_free_lease_is_taken_and_a_held_one_is_shown(self, store: Store) -> None:
+        driving = await drive(store)
+        assert driving.lease.holder == a_holder("a")
+        standing = await store.lease(driving.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
+        assert standing == driving.lease
+        assert await store.current_lease(driving.session) == driving.lease
+
+    async def test_a_lapsed_lease_goes_to_who_asks_with_a_new_epoch(self, store: Store) -> None:
+        driving = await drive(store)
+        late = driving.lease.until_ms
+        taken = await store.lease(driving.session, a_holder("b"), late, late + TERM_MS)
+        assert taken == Lease(driving.session, driving.lease.epoch + 1, a_holder("b"), late + TERM_MS)
+
+    async def test_a_lease_is_taken_over_from_exactly_the_dead_one(self, store: Store) -> None:
+        dead = (await drive(store)).lease
+        taken = await store.lease(dead.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS, over=dead)
+        assert (taken.holder, taken.epoch) == (a_holder("b"), dead.epoch + 1)
+        beaten = await store.lease(dead.session, a_holder("c"), NOW_MS, NOW_MS + TERM_MS, over=dead)
+        assert beaten == taken
+
+    async def test_a_lapsed_lease_that_nobody_took_is_renewed_in_place(self, store: Store) -> None:
+        lease = (await drive(store)).lease
+        renewed = await store.renew(lease, lease.until_ms + 3 * TERM_MS)
+        assert renewed == msgspec.structs.replace(lease, until_ms=lease.until_ms + 3 * TERM_MS)
+        assert await store.current_lease(lease.session) == renewed
+
+    async def test_a_lease_that_was_taken_or_released_is_not_renewed(self, store: Store) -> None:
+        old = (await drive(store)).lease
+        late = old.until_ms + 1
+        new = await store.lease(old.session, a_holder("b"), late, late + TERM_MS)
+        assert await store.renew(old, late + TERM_MS) is None
+        await store.release(old)
+        assert await store.current_lease(old.session) == new
+        await store.release(new)
+        assert await store.renew(new, late + TERM_MS) is None
+
+    async def test_a_released_lease_is_free_and_its_epoch_is_never_used_again(self, store: Store) -> None:
+        old = (await drive(store)).lease
+        await store.release(old)
+        assert await store.current_lease(old.session) is None
+        new = await store.lease(old.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
+        assert new.epoch > old.epoch
+
+    async def test_a_commit_may_release_the_lease(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"), releases_lease=True)
+        assert await store.current_lease(driving.session) is None
+        assert texts(await store.read(driving.session)) == ["one"]
+
+    # --- sessions by key, inboxes
+
+    async def test_a_key_has_one_session_whoever_comes_first(self, store: Store) -> None:
+        async with asyncio.TaskGroup() as group:
+            claims = [group.create_task(store.claim(an_id(n), "cli:demo", NOW_MS)) for n in (1, 2, 3)]
+        assert len({claim.result() for claim in claims}) == 1
+        assert await store.claim(an_id(4), "cli:demo", NOW_MS) == claims[0].result()
+        assert len(await store.sessions()) == 1
+
+    async def test_sessions_without_a_key_are_always_new(self, store: Store) -> None:
+        assert await store.claim(an_id(1), "", NOW_MS) != await store.claim(an_id(2), "", NOW_MS)
+        row = await store.session(an_id(1))
+        assert row == SessionRow(an_id(1), created_ms=NOW_MS, updated_ms=NOW_MS)
+
+    async def test_an_inbox_keeps_the_order_of_arrival(self, store: Store) -> None:
+        session = (await drive(store)).session
+        entries = [an_entry(session, name, name.encode()) for name in ("z", "a", "m")]
+        for entry in entries:
+            assert await store.post(entry, 10) == "accepted"
+        assert list(await store.inbox(session)) == entries
+
+    async def test_a_full_inbox_accepts_nothing_until_there_is_room(self, store: Store) -> None:
+        driving, other = await drive(store, 1), await drive(store, 2)
+        for name in ("c1", "c2"):
+            assert await store.post(an_entry(driving.session, name), 2) == "accepted"
+        assert await store.post(an_entry(driving.session, "c3"), 2) == "full"
+        assert await store.post(an_entry(other.session, "c4"), 2) == "accepted"
+        await driving.commit(MessageReceived("one"), acknowledged=("c1",))
+        assert await store.post(an_entry(driving.session, "c3"), 2) == "accepted"
+
+    async def test_an_acknowledged_command_leaves_the_inbox_and_stays_known(self, store: Store) -> None:
+        driving = await drive(store)
+        await store.post(an_entry(driving.session, "c1"), 10)
+        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+        await driving.commit(MessageReceived("one"), acknowledged=("c1",))
+        assert list(await store.inbox(driving.session)) == []
+        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+
+    async def test_a_command_that_was_committed_without_an_inbox_is_known_too(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"), acknowledged=("c1",))
+        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+
+    # --- branches
+
+    async def test_a_branch_reads_the_shared_records_and_then_its_own(self, store: Store) -> None:
+        parent = await drive(store)
+        await parent.commit(MessageReceived("one"), MessageReceived("two"), MessageReceived("three"))
+        child = await branch(parent, 2, 2, MessageReceived("other"))
+        await parent.commit(MessageReceived("four"))
+        records = await store.read(child.session)
+        assert texts(records) == ["one", "two", "other"]
+        assert [record.seq for record in records] == [1, 2, 3, 4]
+        assert {record.session for record in records} == {child.session}
+        assert texts(await store.read(parent.session)) == ["one", "two", "three", "four"]
+        assert texts(await store.read(child.session, 1, 2)) == ["two"]
+        assert texts(await store.read(child.session, 2)) == ["other"]
+        assert await store.last_seq(child.session) == 4
+
+    async def test_a_branch_of_a_branch_reads_all_three(self, store: Store) -> None:
+        first = await drive(store)
+        await first.commit(MessageReceived("one"), MessageReceived("two"), MessageReceived("three"))
+        second = await branch(first, 2, 2, MessageReceived("b"))
+        third = await branch(second, 4, 3, MessageReceived("c"))
+        early = await branch(second, 1, 4, MessageReceived("d"))
+        assert texts(await store.read(third.session)) == ["one", "two", "b", "c"]
+        assert texts(await store.read(early.session)) == ["one", "d"]
+        assert await store.verify() == []
+
+    async def test_nothing_branches_off_behind_the_end(self, store: Store) -> None:
+        parent, child = await drive(store, 1), await drive(store, 2)
+        await parent.commit(MessageReceived("one"))
+        child.seq = 2
+        await refused(Fenced, child.commit(MessageReceived("no"), forked_from=parent.session))
+        assert await store.last_seq(child.session) == 0
+
+    # --- approvals
+
+    async def test_of_two_decisions_the_first_one_wins(self, store: Store) -> None:
+        driving = await drive(store)
+        asked = an_approval(driving)
+        await driving.commit(MessageReceived("one"), approvals=(asked,))
+        assert await store.approvals() == [asked]
+        yes = an_approval(driving, decision="approve", decided_by="ann", decided_ms=NOW_MS)
+        no = an_approval(driving, decision="deny", decided_by="bob", decided_ms=NOW_MS + 1)
+        await driving.commit(MessageReceived("two"), approvals=(yes,))
+        await driving.commit(MessageReceived("three"), approvals=(no,))
+        assert await store.approval(asked.id) == yes
+        assert await store.approvals() == []
+        assert await store.approvals(is_open=False) == [yes]
+
+    async def test_approvals_are_listed_by_age_for_one_session_or_all(self, store: Store) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        late, early, other = an_approval(one, 3), an_approval(one, 1), an_approval(two, 2)
+        await one.commit(MessageReceived("one"), approvals=(late, early))
+        await two.commit(MessageReceived("two"), approvals=(other,))
+        assert await store.approvals() == [early, other, late]
+        assert await store.approvals(one.session) == [early, late]
+        assert await store.approval("nobody-1") is None
+
+    # --- lists
+
+    async def test_the_newest_sessions_come_first_and_can_be_chosen_by_status(self, store: Store) -> None:
+        statuses: tuple[SessionStatus, ...] = ("done", "running", "done")
+        for number, status in enumerate(statuses, 1):
+            driving = await drive(store, number)
+            row = SessionRow(driving.session, status=status, updated_ms=NOW_MS + number, seq=1)
+            await driving.commit(MessageReceived("x"), row=row)
+        assert [row.session for row in await store.sessions()] == [an_id(3), an_id(2), an_id(1)]
+        assert [row.session for row in await store.sessions(status="done")] == [an_id(3), an_id(1)]
+        assert [row.session for row in await store.sessions(limit=1)] == [an_id(3)]
+        assert await store.find("last") == [an_id(3)]
+
+    async def test_sessions_are_found_by_what_was_said(self, store: Store) -> None:
+        user, model, titled = [await drive(store, number) for number in (1, 2, 3)]
+        await user.commit(MessageReceived('100% "Überlauf"'))
+        await model.commit(said("an overflow_ of 100 litres"))
+        row = SessionRow(titled.session, title="Overflow pipes", seq=1)
+        await titled.commit(MessageReceived("x"), row=row)
+
+        async def found(text: str) -> set[str]:
+            return {row.session for row in await store.sessions(grep=text)}
+
+        assert await found("OVERFLOW") == {model.session, titled.session}
+        assert await found("100%") == {user.session}
+        assert await found('"überlauf"') == {user.session}
+        assert await found("overflow_") == {model.session}
+        assert await found("usage") == set()
+        assert await store.sessions(grep="overflow", limit=1) != []
+
+    async def test_a_session_is_found_by_id_prefix_key_and_last(self, store: Store) -> None:
+        assert await store.find("last") == []
+        one = await store.claim(an_id(1), "cli:demo", NOW_MS)
+        two = await store.claim(an_id(2), "", NOW_MS + 1)
+        assert await store.find(one) == [one]
+        assert await store.find(one.lower()) == [one]
+        assert await store.find(one[:4]) == [one, two]
+        assert await store.find("cli:demo") == [one]
+        assert await store.find("cli:other") == []
+        assert await store.find("last") == [two]
+        assert await store.find("no such name") == []
+
+    # --- blobs
+
+    async def test_a_blob_is_given_back_by_its_hash(self, store: Store) -> None:
+        sha256 = await store.blobs.put(b"content")
+        assert await store.blobs.put(b"content") == sha256
+        assert await store.blobs.get(sha256) == b"content"
+        await refused(StorageCorrupt, store.blobs.get("0" * 64))
+
+    async def test_a_missing_blob_is_found_when_a_record_needs_it(self, store: Store) -> None:
+        driving = await drive(store)
+        kept = await store.blobs.put(b"whole output")
+        await driving.commit(ToolCallFinished("t1.c1", CallResult("ok", "head", blob=kept)))
+        assert await store.verify() == []
+        await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob="f" * 64)))
+        assert [(damage.kind, damage.seq) for damage in await store.verify()] == [("blob", 2)]

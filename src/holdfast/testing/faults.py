@@ -1,0 +1,159 @@
+"""Faults on demand around any store: a crash at the N-th commit, a slow disk, a full disk.
+
+The store inside is never harmed, so the next runtime of a test starts on exactly what a real crash leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from holdfast.errors import StorageFull
+from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.ports import Blobs, Store
+from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+
+T = TypeVar("T")
+
+
+class Crash(BaseException):
+    """The process was killed here. No handler of errors may survive it, so it is no Exception."""
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """What goes wrong, and when. Commits are counted from 1; 0 is never."""
+
+    crash_before_commit: int = 0
+    crash_after_commit: int = 0
+    """The commit is on disk, but nobody hears of it."""
+    full_from_commit: int = 0
+    """From this commit on nothing can be written."""
+    delay_s: float = 0.0
+    """Every operation takes so much longer."""
+
+
+class FaultyStore:
+    """A `protocol.ports.Store` that passes everything on to another, but for the faults.
+
+    After a crash every call raises `Crash`, also those that were under way.
+    """
+
+    def __init__(self, inner: Store, faults: Faults | None = None) -> None:
+        self._inner = inner
+        self._faults = faults or Faults()
+        self.commits = 0
+        """How many commits were asked for."""
+        self.in_flight = 0
+        """Operations that the inner store has not answered yet: a jumping clock stands still meanwhile."""
+        self.is_crashed = False
+        self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
+
+    async def commit(self, commit: Commit) -> None:
+        self._check_alive()
+        self.commits += 1
+        number = self.commits
+        if number == self._faults.crash_before_commit:
+            self.crash()
+        self.check_space()
+        await self.pass_on(lambda: self._inner.commit(commit))
+        if number == self._faults.crash_after_commit:
+            self.crash()
+
+    def crash(self) -> None:
+        """Die now: raises `Crash`, here and from every later call."""
+        self.is_crashed = True
+        raise Crash
+
+    async def claim(self, session: str, key: str, now_ms: int) -> str:
+        self.check_space()
+        return await self.pass_on(lambda: self._inner.claim(session, key, now_ms))
+
+    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+        self.check_space()
+        return await self.pass_on(lambda: self._inner.post(entry, capacity))
+
+    async def inbox(self, session: str) -> Sequence[InboxEntry]:
+        return await self.pass_on(lambda: self._inner.inbox(session))
+
+    async def lease(
+        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
+    ) -> Lease:
+        self.check_space()
+        return await self.pass_on(lambda: self._inner.lease(session, holder, now_ms, until_ms, over))
+
+    async def current_lease(self, session: str) -> Lease | None:
+        return await self.pass_on(lambda: self._inner.current_lease(session))
+
+    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+        self.check_space()
+        return await self.pass_on(lambda: self._inner.renew(lease, until_ms))
+
+    async def release(self, lease: Lease) -> None:
+        self.check_space()
+        await self.pass_on(lambda: self._inner.release(lease))
+
+    async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
+        return await self.pass_on(lambda: self._inner.read(session, after_seq, upto_seq))
+
+    async def last_seq(self, session: str) -> int:
+        return await self.pass_on(lambda: self._inner.last_seq(session))
+
+    async def session(self, session: str) -> SessionRow | None:
+        return await self.pass_on(lambda: self._inner.session(session))
+
+    async def find(self, name: str) -> list[str]:
+        return await self.pass_on(lambda: self._inner.find(name))
+
+    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
+        return await self.pass_on(lambda: self._inner.sessions(status, grep, limit))
+
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+        return await self.pass_on(lambda: self._inner.approvals(session, is_open))
+
+    async def approval(self, approval_id: str) -> ApprovalRow | None:
+        return await self.pass_on(lambda: self._inner.approval(approval_id))
+
+    async def verify(self) -> list[Damage]:
+        return await self.pass_on(lambda: self._inner.verify())
+
+    async def aclose(self) -> None:
+        await self.pass_on(lambda: self._inner.aclose())
+
+    def _check_alive(self) -> None:
+        if self.is_crashed:
+            raise Crash
+
+    def check_space(self) -> None:
+        """Raises `StorageFull` when the disk has become full."""
+        self._check_alive()
+        if 0 < self._faults.full_from_commit <= self.commits:
+            raise StorageFull
+
+    async def pass_on(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """The inner store's answer, slowed down and counted; `Crash` when this store died meanwhile."""
+        self._check_alive()
+        if self._faults.delay_s:
+            await asyncio.sleep(self._faults.delay_s)  # not in flight: a jumping clock may jump over it
+            self._check_alive()
+        self.in_flight += 1
+        try:
+            return await operation()
+        finally:
+            self.in_flight -= 1
+            self._check_alive()
+
+
+class _FaultyBlobs:
+    def __init__(self, store: FaultyStore, inner: Blobs) -> None:
+        self._store = store
+        self._inner = inner
+
+    async def put(self, content: bytes) -> str:
+        self._store.check_space()
+        return await self._store.pass_on(lambda: self._inner.put(content))
+
+    async def get(self, sha256: str) -> bytes:
+        return await self._store.pass_on(lambda: self._inner.get(sha256))

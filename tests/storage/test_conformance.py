@@ -1,0 +1,36 @@
+"""Both stores pass the suite that is shipped for every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.ports import Store
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.storage.volatile import VolatileStore
+from holdfast.testing.conformance_store import StoreConformance
+from holdfast.testing.faults import FaultyStore
+
+
+@pytest.mark.requirement("C11", "C18", "H1")
+class TestVolatile(StoreConformance):
+    @pytest.fixture
+    def store(self) -> Store:
+        return VolatileStore()
+
+
+@pytest.mark.requirement("C11", "C18", "H1")
+class TestSqlite(StoreConformance):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        store = SqliteStore.open(tmp_path / "home")
+        yield store
+        await store.aclose()
+
+
+class TestFaultyWithoutFaults(StoreConformance):
+    @pytest.fixture
+    def store(self) -> Store:
+        return FaultyStore(VolatileStore())
