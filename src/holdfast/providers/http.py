@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import io
 import ipaddress
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment
 
 import msgspec
 
@@ -100,7 +100,7 @@ class HttpPool:
         import aiohttp
 
         if self._session is None:
-            self._proxies = getproxies_environment()
+            self._proxies = proxies_of(os.environ)
             self._session = aiohttp.ClientSession(
                 # How many calls are in flight is the runtime's decision; a wait here would count as silence.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
@@ -151,8 +151,21 @@ def is_loopback(url: str) -> bool:
         return False
 
 
+def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say, by what stands before `_proxy`.
+
+    Either case counts and lower case wins; `HTTP_PROXY` does not, since a CGI request could set it.
+    """
+    proxies: dict[str, str] = {}
+    for name in sorted(environment):
+        what, underscore, ending = name.lower().rpartition("_")
+        if ending == "proxy" and underscore and environment[name] and name != "HTTP_PROXY":
+            proxies[what] = environment[name]
+    return proxies
+
+
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
-    """The proxy for the address among those of the environment (as `urllib` reads it); none for loopback."""
+    """The proxy for the address among those that `proxies_of` found; never one for loopback."""
     parts = urlsplit(url)
     if is_loopback(url) or _is_direct(parts.hostname or "", proxies.get("no", "")):
         return None

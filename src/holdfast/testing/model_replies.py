@@ -1,0 +1,240 @@
+"""What a pretended model server answers: a reply as data, and its exact bytes on both wire formats.
+
+Pure: sending, delays and broken connections stand in `model_server`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.protocol.messages import Usage
+
+Fault = Literal["", "stall", "cut", "reset", "bad_json", "wrong_shape", "html", "empty"]
+"""`stall`: silence after half of the body; `cut`: the connection is closed there; `reset`: it is torn there;
+`bad_json`: half a body that claims to be whole; `wrong_shape`, `html`, `empty`: something else with a 200."""
+
+Format = Literal["openai", "anthropic"]
+
+_MODEL = "scripted"
+_ANTHROPIC_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+_encode = msgspec.json.Encoder().encode
+
+
+class ReplyCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool call; arguments given as text are sent as they are, also malformed ones."""
+
+    name: str
+    arguments: dict[str, Any] | str = {}
+    id: str = "call"
+    """The calls of one reply are numbered behind it."""
+
+    @property
+    def text(self) -> str:
+        """The arguments as they are sent."""
+        return self.arguments if isinstance(self.arguments, str) else _encode(self.arguments).decode()
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer of the server."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ReplyCall, ...] = ()
+    usage: Usage | None = Usage(input_tokens=10, output_tokens=5)
+    """None: the server reports none."""
+    finish: Literal["", "stop", "tool_calls", "length", "none"] = ""
+    """Empty: as it should be; `none`: it is left out."""
+    pieces: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """How many deltas a streamed text takes."""
+    status: int = 200
+    message: str = "scripted failure"
+    """With another status than 200: what the error says."""
+    headers: dict[str, str] = {}
+    fault: Fault = ""
+    delay_s: float = 0.0
+    """Before the first byte."""
+    chunk_bytes: int = 0
+    """How many bytes of the body are sent at a time; 0: all at once."""
+    pause_s: float = 0.0
+    """Between those."""
+    repeat: bool = False
+    """On the last reply: it answers every later request too."""
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """The bytes of a reply."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Rendered:
+    """The reply on a wire; `number` makes the ids of its calls unique."""
+    if reply.status != 200:
+        return Rendered(reply.status, "application/json", _encode(_error(reply, wire)))
+    match reply.fault:
+        case "wrong_shape":
+            return Rendered(200, "application/json", b'{"hello":["world"]}')
+        case "html":
+            return Rendered(200, "text/html", b"<html><body>Sign in to the network</body></html>")
+        case "empty":
+            return Rendered(200, "application/json", b"")
+    if is_streaming:
+        events = _openai_events(reply, number) if wire == "openai" else _anthropic_events(reply, number)
+        rendered = Rendered(200, "text/event-stream", b"".join(events))
+    else:
+        whole = _openai_whole(reply, number) if wire == "openai" else _anthropic_whole(reply, number)
+        rendered = Rendered(200, "application/json", _encode(whole))
+    if reply.fault == "bad_json":
+        return msgspec.structs.replace(rendered, body=rendered.body[: len(rendered.body) // 2])
+    return rendered
+
+
+def _error(reply: Reply, wire: Format) -> dict[str, Any]:
+    error = {"type": "scripted_error", "message": reply.message}
+    return {"error": error} if wire == "openai" else {"type": "error", "error": error}
+
+
+def _finish(reply: Reply) -> str | None:
+    if reply.finish == "none":
+        return None
+    return reply.finish or ("tool_calls" if reply.tool_calls else "stop")
+
+
+def _pieces(text: str, count: int) -> list[str]:
+    size = max(-(-len(text) // count), 1)
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _call_id(call: ReplyCall, number: int, index: int) -> str:
+    return f"{call.id}_{number}_{index}"
+
+
+# --- Chat Completions ---------------------------------------------------------------------------
+
+
+def _openai_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _openai_call(call: ReplyCall, number: int, index: int, arguments: str) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": arguments}
+    return {"index": index, "id": _call_id(call, number, index), "type": "function", "function": function}
+
+
+def _openai_whole(reply: Reply, number: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            _openai_call(call, number, index, call.text) for index, call in enumerate(reply.tool_calls)
+        ]
+    whole: dict[str, Any] = {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "model": _MODEL,
+        "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
+    }
+    return whole | ({"usage": _openai_usage(reply.usage)} if reply.usage else {})
+
+
+def _openai_events(reply: Reply, number: int) -> list[bytes]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": piece} for piece in _pieces(reply.reasoning, reply.pieces)]
+    deltas += [{"content": piece} for piece in _pieces(reply.text, reply.pieces)]
+    for index, call in enumerate(reply.tool_calls):
+        deltas.append({"tool_calls": [_openai_call(call, number, index, "")]})
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in _pieces(call.text, 2)
+        ]
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "model": _MODEL}
+    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    if finish := _finish(reply):
+        choices.append([{"index": 0, "delta": {}, "finish_reason": finish}])
+    chunks: list[dict[str, Any]] = [head | {"choices": choice} for choice in choices]
+    if reply.usage:
+        chunks.append(head | {"choices": [], "usage": _openai_usage(reply.usage)})
+    ending = [b"data: [DONE]\n\n"] if finish else []
+    return [b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks] + ending
+
+
+# --- Messages -----------------------------------------------------------------------------------
+
+
+def _anthropic_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
+
+
+def _anthropic_blocks(reply: Reply, number: int) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    if reply.reasoning:
+        blocks.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2lnbmVk"})
+    if reply.text:
+        blocks.append({"type": "text", "text": reply.text})
+    for index, call in enumerate(reply.tool_calls):
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        call_id = f"toolu_{_call_id(call, number, index)}"
+        blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": given})
+    return blocks
+
+
+def _anthropic_whole(reply: Reply, number: int) -> dict[str, Any]:
+    whole = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": _MODEL,
+        "content": _anthropic_blocks(reply, number),
+        "stop_reason": _ANTHROPIC_STOPS.get(_finish(reply) or ""),
+    }
+    return whole | ({"usage": _anthropic_usage(reply.usage)} if reply.usage else {})
+
+
+def _anthropic_events(reply: Reply, number: int) -> list[bytes]:
+    start = _anthropic_whole(reply, number) | {"content": [], "stop_reason": None}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    texts = iter([call.text for call in reply.tool_calls])
+    for index, block in enumerate(_anthropic_blocks(reply, number)):
+        emptied, deltas = _anthropic_deltas(block, reply.pieces, texts.__next__)
+        events.append({"type": "content_block_start", "index": index, "content_block": emptied})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    if finish := _finish(reply):
+        delta = {"stop_reason": _ANTHROPIC_STOPS[finish]}
+        usage = _anthropic_usage(reply.usage) if reply.usage else {}
+        events += [{"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+    return [b"event: " + event["type"].encode() + b"\ndata: " + _encode(event) + b"\n\n" for event in events]
+
+
+def _anthropic_deltas(
+    block: dict[str, Any], pieces: int, next_arguments: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A block as it starts, and the deltas that fill it."""
+    match block["type"]:
+        case "thinking":
+            signed = [{"type": "signature_delta", "signature": block["signature"]}]
+            deltas = [{"type": "thinking_delta", "thinking": p} for p in _pieces(block["thinking"], pieces)]
+            return {"type": "thinking", "thinking": "", "signature": ""}, deltas + signed
+        case "text":
+            deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], pieces)]
+            return {"type": "text", "text": ""}, deltas
+        case _:
+            deltas = [{"type": "input_json_delta", "partial_json": p} for p in _pieces(next_arguments(), 2)]
+            return block | {"input": {}}, deltas
