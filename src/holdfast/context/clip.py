@@ -27,12 +27,13 @@ def clip(text: str, max_chars: int, blob: str = "") -> str:
     text = clean(text)
     if len(text) <= max_chars:
         return text
-    room = max_chars - len(_marker(len(text), text.count("\n"), blob))
+    room = max_chars - len(_marker(len(text), text.count("\n"), blob)) - 1
     head_chars = max(int(room * _HEAD_SHARE), 0)
     head = _whole_lines_before(text, head_chars)
     tail = _whole_lines_after(text, len(text) - max(room - head_chars, 0))
     left_out = text[len(head) : len(text) - len(tail)]
-    return f"{head}{_marker(len(left_out), left_out.count(chr(10)), blob)}{tail}"
+    newline = "" if not head or head.endswith("\n") else "\n"
+    return f"{head}{newline}{_marker(len(left_out), left_out.count(chr(10)), blob)}{tail}"
 
 
 def clean(text: str) -> str:
@@ -42,7 +43,7 @@ def clean(text: str) -> str:
 
 def _marker(chars: int, lines: int, blob: str) -> str:
     whole = f"; the whole is blob {blob}" if blob else ""
-    return f"\n[... {chars} characters, {lines} lines left out{whole} ...]\n"
+    return f"[... {chars} characters, {lines} lines left out{whole} ...]\n"
 
 
 def _whole_lines_before(text: str, end: int) -> str:

@@ -25,7 +25,7 @@ _WHOLE_TREE = re.compile(
     rf"(?:/|~|\$HOME|\$\{{HOME\}}|/(?:{_SYSTEM_FOLDERS}))/*(?:\.{{1,2}}/*)*\*?", re.ASCII
 )
 _BLOCK_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|mapper/)\w*")
-_FORK_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*\b?\1\s*\|\s*\1\s*&")
+_FORK_BOMB = re.compile(r"([\w:.]{1,32})\s{0,8}\(\)\s{0,8}\{\s{0,8}\1\s{0,8}\|\s{0,8}\1\s{0,8}&")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _MAX_NESTING = 4
 

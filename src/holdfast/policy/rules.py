@@ -79,7 +79,7 @@ def hard_floor(facts: Facts) -> Decision | None:
     if facts.command and (disaster := catastrophe(facts.command)):
         return _deny("hard-floor", f"The command was refused: it looks like {disaster}.")
     for path in facts.paths:
-        if path.resolved and is_kernel_path(path.resolved, facts.workspace):
+        if any(is_kernel_path(name, facts.workspace) for name in (path.given, path.resolved)):
             return _deny("hard-floor", f"{path.given}: /proc, /sys and /dev are not for file tools.")
     return None
 

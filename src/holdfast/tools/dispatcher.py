@@ -133,8 +133,8 @@ class Dispatcher:
         if not any(self._has_secret(text) for text in (proposal.canonical, *_texts(proposal.values))):
             return proposal
         message = (
-        """What the rules say about where it leads and what it does; deny over ask over allow."""
-            "by its name and leave its value out."
+            f"{proposal.spec.name} was refused: its arguments hold the value of a secret. Refer to it by "
+            "name and leave its value out."
         )
         return _refused("policy", Failure("policy_denied", message), "secret-value")
 

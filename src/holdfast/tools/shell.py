@@ -18,6 +18,8 @@ from holdfast.tools.files import arguments_object
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
+MAX_COMMAND_CHARS = 30_000
+"""Longer ones belong in a file; and every character is looked at before it runs."""
 
 
 class Shell:
@@ -33,7 +35,7 @@ class Shell:
             "the background.",
             parameters=arguments_object(
                 required=["command"],
-                command={"type": "string", "minLength": 1},
+                command={"type": "string", "minLength": 1, "maxLength": MAX_COMMAND_CHARS},
                 timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
             ),
             effect="exec",

@@ -147,7 +147,9 @@ def refuse_protected(root: str, given: str, found: Place) -> None:
     whole = os.path.join(os.path.realpath(root), found.path)
     if rule := secret_rule(given) or secret_rule(whole):
         raise PathRefused(f"{given} names a secret ({rule}); work without its content.")
-    if is_kernel_path(whole, os.path.realpath(root)):
+    # As it was named, too: /proc/self/root is a door to everywhere.
+    named = os.path.normpath(os.path.join(root, given))
+    if is_kernel_path(whole, os.path.realpath(root)) or is_kernel_path(named, root):
         raise PathRefused(f"{given}: /proc, /sys and /dev are not for file tools.")
 
 

@@ -1,0 +1,76 @@
+"""A workspace, the real tools over it, and short ways to call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.protocol.tools import Admission
+from holdfast.tools.builtin import make_tools
+from holdfast.tools.dispatcher import Dispatcher
+
+
+class Bench:
+    """One workspace and its tools; `admit` and `run` take plain keyword arguments."""
+
+    def __init__(self, workspace: Path, tools: Dispatcher) -> None:
+        self.workspace = workspace
+        self.tools = tools
+        self.heard: list[str] = []
+        self.settings = Settings(
+            facts=ModelFacts("script", "x"), workspace=str(workspace), autonomy="full", limits=Limits()
+        )
+
+    def context(self, **changes: Any) -> CallContext:
+        plain = CallContext("s", "t1.c1", "s:t1.c1", str(self.workspace), 20.0, 20.0, self.heard.append)
+        return msgspec.structs.replace(plain, **changes)
+
+    async def admit(self, name: str, is_approved: bool = False, **arguments: Any) -> Admission:
+        return await self.admit_text(name, json.dumps(arguments), is_approved)
+
+    async def admit_text(self, name: str, text: str, is_approved: bool = False) -> Admission:
+        call = ToolCall(ref="r", name=name, arguments=text, call_id="t1.c1")
+        return await self.tools.admit(call, self.settings, "s", is_approved)
+
+    async def run(self, name: str, **arguments: Any) -> RawResult:
+        return await self.tools.run(name, json.dumps(arguments), self.context())
+
+    async def call(self, name: str, **arguments: Any) -> RawResult:
+        """Admit, then run what was admitted, as the engine does; a refusal comes out as an error."""
+        admission = await self.admit(name, **arguments)
+        if admission.failure is not None:
+            return RawResult("error", admission.failure.message)
+        return await self.tools.run(name, admission.arguments, self.context())
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    tools = make_tools(has_secret=lambda text: "hunter2-hunter2" in text)
+    yield Bench(workspace, tools)
+    await tools.aclose()
+
+
+@pytest.fixture
+async def bench_of(tmp_path: Path) -> AsyncIterator[Callable[..., Bench]]:
+    """A bench with further tools."""
+    benches: list[Bench] = []
+
+    def make(*extra: Any) -> Bench:
+        workspace = tmp_path / f"ws{len(benches)}"
+        workspace.mkdir()
+        benches.append(Bench(workspace, make_tools(extra, has_secret=lambda _: False)))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        await bench.tools.aclose()

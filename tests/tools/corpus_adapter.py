@@ -1,0 +1,19 @@
+"""What ../shared/tools/score_corpora.py asks of this project's path walk and schema gate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.tools.schema import compiled
+from holdfast.tools.workspace import PathRefused, resolve
+
+
+def resolve_path(root: str, user_path: str) -> str | None:
+    try:
+        return resolve(root, user_path)
+    except (PathRefused, OSError):
+        return None
+
+
+def validate_json(schema: Any, data: Any, draft: str) -> bool:
+    return compiled(schema, "draft7" if draft == "draft7" else "").is_valid(data)

@@ -1,0 +1,260 @@
+"""File tools cannot leave the workspace: by name, by link, by race, by anything that is no file."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.tools.workspace import PathRefused, open_to_read, place, resolve
+from tests.tools.conftest import Bench
+
+OUTSIDE = [
+    "../../../etc/hosts",
+    "/etc/../etc/hosts",
+    "/etc/hosts",
+    "/tmp/x",
+    "..",
+    "a/../../x",
+    "../ws2/a.txt",
+]
+
+
+@pytest.mark.requirement("L2", "L12", "C13")
+@pytest.mark.parametrize(
+    "path", [*OUTSIDE, "../../../etc/passwd", "/etc/../etc/passwd", "/proc/self/root/etc/hosts"]
+)
+async def test_path_traversal_blocked(bench: Bench, path: str) -> None:
+    for name, rest in (
+        ("read_file", {}),
+        ("write_file", {"content": "x"}),
+        ("list_dir", {}),
+        ("grep", {"pattern": "x"}),
+    ):
+        admission = await bench.admit(name, path=path, **rest)
+        assert admission.verdict == "refuse"
+        assert admission.failure is not None
+        assert admission.failure.code == "policy_denied"
+        # Also when nobody asked the gates: the walk itself has no way out.
+        assert (await bench.run(name, path=path, **rest)).status == "error"
+
+
+@pytest.mark.requirement("L2", "L12")
+async def test_symlink_attack_blocked(bench: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("kept")
+    (bench.workspace / "folder").symlink_to(outside)
+    (bench.workspace / "file").symlink_to(outside / "a.txt")
+    (bench.workspace / "up").symlink_to("../outside")
+    (bench.workspace / "two").symlink_to("folder")
+    for path in ("folder/a.txt", "file", "up/a.txt", "two/a.txt"):
+        assert "leads out of the workspace" in (await bench.run("read_file", path=path)).text
+        assert (await bench.run("write_file", path=path, content="x")).status == "error"
+        assert (await bench.run("edit_file", path=path, old="kept", new="x")).status == "error"
+        assert (await bench.admit("write_file", path=path, content="x")).verdict == "refuse"
+    assert (await bench.run("write_file", path="folder/new/b.txt", content="x")).status == "error"
+    assert sorted(path.name for path in outside.iterdir()) == ["a.txt"]
+    assert (outside / "a.txt").read_text() == "kept"
+
+
+@pytest.mark.requirement("L2", "L12", "C13")
+async def test_write_outside_sandbox_blocked(bench: Bench, tmp_path: Path) -> None:
+    for path in (str(tmp_path / "x.txt"), "../x.txt", "sub/../../x.txt", "/tmp/holdfast-must-not-exist/x"):
+        assert (await bench.admit("write_file", path=path, content="x")).verdict == "refuse"
+        assert (await bench.run("write_file", path=path, content="x")).status == "error"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ws"]
+    assert not Path("/tmp/holdfast-must-not-exist").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.skipif(sys.platform != "linux", reason="swaps names in one step as Linux can")
+async def test_a_folder_that_is_swapped_for_a_link_while_files_are_written_never_leaks_one(
+    bench: Bench, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("secret")
+    inside = bench.workspace / "box"
+    inside.mkdir()
+    (inside / "secret.txt").write_text("plain")
+    root = str(bench.workspace)
+    refused = read = 0
+    with swapping(inside, outside):
+        for number in range(600):
+            try:
+                with open_to_read(root, "box/secret.txt") as (fd, _):
+                    assert os.read(fd, 100) == b"plain"
+                    read += 1
+            except PathRefused:
+                refused += 1
+            if number % 6 == 0:
+                await bench.run("write_file", path=f"box/{number}.txt", content="x")
+    assert refused
+    assert read
+    assert [path.name for path in outside.iterdir()] == ["secret.txt"]
+
+
+@contextmanager
+def swapping(inside: Path, outside: Path) -> Iterator[None]:
+    """Turn a folder into a link to another one and back, in one step, as fast as a thread can."""
+    stop = threading.Event()
+    link = inside.with_name("link")
+    link.symlink_to(outside)
+    exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    at_cwd, rename_exchange = -100, 2
+
+    def swap() -> None:
+        while not stop.is_set():
+            assert exchange(at_cwd, bytes(inside), at_cwd, bytes(link), rename_exchange) == 0
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.requirement("L2")
+def test_a_link_made_between_the_walk_and_the_opening_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    with place(str(tmp_path), "a") as found:
+        (tmp_path / "a").unlink()
+        (tmp_path / "a").symlink_to("/etc/hosts")
+        with pytest.raises(OSError, match="symbolic links"):
+            os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=found.folder_fd)
+    with pytest.raises(PathRefused, match="leads out"), open_to_read(str(tmp_path), "a"):
+        pass
+
+
+@pytest.mark.requirement("L2", "C13")
+async def test_links_and_dots_that_stay_inside_work(bench: Bench) -> None:
+    (bench.workspace / "real").mkdir()
+    (bench.workspace / "near").symlink_to("real")
+    (bench.workspace / "far").symlink_to(bench.workspace / "real")
+    (bench.workspace / "back").symlink_to("real/../real")
+    for path in (
+        "near/a.txt",
+        "far/a.txt",
+        "back/a.txt",
+        "real/../near/a.txt",
+        f"{bench.workspace}/../ws/near/a.txt",
+    ):
+        assert (await bench.call("write_file", path=path, content=path)).status == "ok"
+        assert (bench.workspace / "real" / "a.txt").read_text() == path
+        assert (await bench.call("read_file", path=path)).text == path
+    assert (bench.workspace / "near").is_symlink()
+
+
+@pytest.mark.requirement("L2")
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(PathRefused, match="circle"):
+        resolve(str(tmp_path), "a")
+
+
+@pytest.mark.requirement("L2")
+async def test_a_hard_link_is_not_written_and_a_secret_by_another_name_not_read(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (tmp_path / "home" / ".ssh" / "work").write_text("private key")
+    os.link(tmp_path / "home" / ".ssh" / "work", bench.workspace / "innocent.txt")
+    (tmp_path / "plain").write_text("plain")
+    os.link(tmp_path / "plain", bench.workspace / "plain.txt")
+    assert "another name of a secret" in (await bench.run("read_file", path="innocent.txt")).text
+    assert (await bench.run("read_file", path="plain.txt")).text == "plain"
+    refused = await bench.run("write_file", path="plain.txt", content="x")
+    assert refused.status == "error"
+    assert "hard links" in refused.text
+    assert (tmp_path / "plain").read_text() == "plain"
+
+
+@pytest.mark.requirement("L2")
+async def test_only_regular_files_are_opened_and_nothing_waits_for_a_pipe(bench: Bench) -> None:
+    os.mkfifo(bench.workspace / "pipe")
+    (bench.workspace / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(bench.workspace / "socket"))
+        for path in ("pipe", "socket", "folder"):
+            assert (await bench.run("read_file", path=path)).status == "error"
+            assert (await bench.run("write_file", path=path, content="x")).status == "error"
+    assert (bench.workspace / "folder").is_dir()
+
+
+@pytest.mark.requirement("L2", "C12")
+async def test_kernel_files_are_refused_even_when_the_workspace_is_the_root(bench: Bench) -> None:
+    for path in ("/proc/self/environ", "/proc/self/root/etc/hosts", "/dev/null", "/sys/kernel/mm"):
+        with pytest.raises(PathRefused), open_to_read("/", path):
+            pass
+    with open_to_read("/", "/etc/hosts") as (fd, _):
+        assert os.read(fd, 1)
+
+
+@pytest.mark.requirement("C12")
+async def test_a_secret_inside_the_workspace_is_neither_read_nor_written_nor_searched(bench: Bench) -> None:
+    (bench.workspace / ".env").write_text("TOKEN=abc")
+    (bench.workspace / "notes.txt").symlink_to(".env")
+    (bench.workspace / ".env.example").write_text("TOKEN=put yours here")
+    for path in (".env", "notes.txt", "./sub/../.ENV"):
+        assert (await bench.admit("read_file", path=path)).verdict == "refuse"
+        assert "secret" in (await bench.run("read_file", path=path)).text
+        assert (await bench.run("write_file", path=path, content="x")).status == "error"
+    assert (bench.workspace / ".env").read_text() == "TOKEN=abc"
+    found = await bench.call("grep", pattern="TOKEN")
+    assert found.text == ".env.example:1: TOKEN=put yours here\n"
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(("path", "word"), [("a\0b", "NUL"), ("x" * 300, "255"), ("y/" * 3000, "4096")])
+async def test_a_path_that_cannot_be_is_refused_in_words(bench: Bench, path: str, word: str) -> None:
+    admission = await bench.admit("write_file", path=path, content="x")
+    assert admission.failure is not None
+    assert word in admission.failure.message
+    assert list(bench.workspace.iterdir()) == []
+
+
+@pytest.mark.requirement("L2", "C13")
+def test_no_published_traversal_escapes_and_benign_paths_pass(
+    repository: Path, shared: Path, tmp_path: Path
+) -> None:
+    scored = score(repository, shared, "path", tmp_path)
+    assert scored["path/benign"] == [10, 10]
+    right, total = scored["path"]
+    assert right == total > 15_000
+
+
+@pytest.mark.requirement("C3")
+def test_the_schema_gate_agrees_with_the_published_cases(
+    repository: Path, shared: Path, tmp_path: Path
+) -> None:
+    scored = score(repository, shared, "schema", tmp_path)
+    for key in ("schema/draft2020-12/core", "schema/draft7/core"):
+        right, total = scored[key]
+        assert right == total > 800
+
+
+def score(repository: Path, shared: Path, sets: str, folder: Path) -> dict[str, list[int]]:
+    answer = folder / "scores.json"
+    adapter = repository / "tests" / "tools" / "corpus_adapter.py"
+    scorer = shared / "tools" / "score_corpora.py"
+    subprocess.run(
+        [sys.executable, str(scorer), "--adapter", str(adapter), "--sets", sets,
+         "--json", str(answer)],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    loaded: dict[str, list[int]] = json.loads(answer.read_text())
+    return loaded
