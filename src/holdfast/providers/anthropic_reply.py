@@ -55,7 +55,7 @@ class MessageReader:
 
     @property
     def is_whole(self) -> bool:
-        """Only `message_stop` says so."""
+        """See `native.Reader`. Only `message_stop` says so."""
         return self._is_done
 
     def take(self, event: Event) -> bool:

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the server said that its response is complete."""
+        """Whether all that counts has come: a connection that breaks from now on loses nothing."""
         ...
 
     def reply(self, request_ref: str) -> ModelReply:

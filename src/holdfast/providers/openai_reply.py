@@ -63,8 +63,8 @@ class ChatReader:
 
     @property
     def is_whole(self) -> bool:
-        """A finish reason says it, or `[DONE]`: some servers leave out the one, some the other."""
-        return bool(self._finish) or self._is_done
+        """See `native.Reader`. After a finish reason the usage or an error may still come."""
+        return self._is_done or bool(self._finish and self.usage != Usage())
 
     def take(self, event: Event) -> bool:
         """See `native.Reader`."""
@@ -85,7 +85,8 @@ class ChatReader:
 
     def reply(self, request_ref: str) -> ModelReply:
         """See `native.Reader`."""
-        if not self.is_whole:
+        # Some servers leave out the finish reason, some `[DONE]`; what ends without either was cut.
+        if not (self._finish or self._is_done):
             raise BadAnswer(cut_short())
         calls = self._whole_calls()
         text, reasoning = "".join(self._text), "".join(self._reasoning)
