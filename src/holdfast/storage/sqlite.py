@@ -34,10 +34,13 @@ _READERS = 2
 class SqliteStore:
     """A `protocol.ports.Store` in a folder. Make it with `open`, end it with `aclose`."""
 
+    path: Path
+    """The database file."""
+
     def __init__(self, home: Path, connection: sqlite3.Connection, busy_s: float, capacity: int) -> None:
-        self._path = home / DATABASE
+        self.path = home / DATABASE
         self._busy_s = busy_s
-        self._writer = Writer(connection, self._path, capacity)
+        self._writer = Writer(connection, self.path, capacity)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
         self._idle: deque[sqlite3.Connection] = deque()
         """Readers' connections between two questions."""
@@ -108,7 +111,7 @@ class SqliteStore:
 
     async def verify(self) -> list[Damage]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, fsck.verify_home, self._path.parent)
+        return await loop.run_in_executor(self._readers, fsck.verify_home, self.path.parent)
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -119,15 +122,15 @@ class SqliteStore:
 
     async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         if self._is_closed:
-            raise StorageError(f"{self._path} is closed")
+            raise StorageError(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
 
     def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        with storage_errors(self._path):
+        with storage_errors(self.path):
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = connect(self._path, self._busy_s, mode="ro")
+                connection = connect(self.path, self._busy_s, mode="ro")
             try:
                 return question(connection)
             finally:

@@ -48,6 +48,11 @@ class Writer:
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
 
+    @property
+    def waiting(self) -> int:
+        """How many operations are queued; never more than the capacity."""
+        return len(self._jobs)
+
     async def do(self, operation: Operation[T]) -> T:
         """The operation's result, once it is on disk. Cancelling the call does not undo the operation.
 
@@ -96,12 +101,12 @@ class Writer:
                 with self._changed:
                     self._changed.wait_for(lambda: self._jobs or self._is_closed)
                     jobs, self._jobs = self._jobs, []
-                    waiting = [_Answer(room, None) for room in self._waiting]
+                    admitted = [_Answer(room, None) for room in self._waiting]
                     self._waiting.clear()
                 if not jobs:
-                    _tell(waiting)
+                    _tell(admitted)
                     return
-                _tell(waiting + self._carry_out(jobs))
+                _tell(admitted + self._carry_out(jobs))
                 jobs = []
         finally:  # also when an operation had a bug: nobody waits for a thread that is gone
             with self._changed:

@@ -1,0 +1,205 @@
+"""Opening homes in every state: new, foreign, newer, read-only, full, locked."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import (
+    StorageCorrupt,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageNewer,
+    StorageReadOnly,
+)
+from holdfast.protocol.events import MessageReceived
+from holdfast.storage.fsck import verify_home
+from holdfast.storage.home import DATABASE
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import drive, texts
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore.open(tmp_path / "home", busy_s=0.05)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounting.returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.requirement("L12", "H1")
+async def test_session_persisted(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store, key="cli:demo")
+    commit = await driving.commit(MessageReceived("remember the plan"))
+    blob = await store.blobs.put(b"plan")
+    await store.aclose()
+    again = SqliteStore.open(tmp_path)
+    assert await again.read(driving.session) == list(commit.records)
+    assert await again.session(driving.session) == commit.row
+    assert await again.current_lease(driving.session) == driving.lease
+    assert await again.find("cli:demo") == [driving.session]
+    assert await again.blobs.get(blob) == b"plan"
+    await again.aclose()
+
+
+async def test_folders_and_files_are_for_their_owner_alone(store: SqliteStore, tmp_path: Path) -> None:
+    await (await drive(store)).commit(MessageReceived("one"))
+    await store.blobs.put(b"content")
+    await store.last_seq("x")
+    home = tmp_path / "home"
+    found = {home, *home.rglob("*")}
+    assert {path.name for path in found} >= {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "blobs"}
+    for path in found:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.requirement("C8")
+async def test_closing_leaves_no_thread_and_no_open_file(tmp_path: Path) -> None:
+    files, threads = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    await store.read(driving.session)
+    await store.aclose()
+    left = {thread for thread in threading.enumerate() if thread.name.startswith("holdfast")}
+    assert left <= threads
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert not list(tmp_path.glob("*-wal"))
+    with pytest.raises(StorageError):
+        await store.last_seq(driving.session)
+    with pytest.raises(StorageError):
+        await driving.commit(MessageReceived("two"))
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("content", [b"shopping list\n", b"x" * 5000, b"SQLite format 3\0 but no more"])
+async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / DATABASE
+    file.write_bytes(content)
+    with pytest.raises(StorageCorrupt):
+        SqliteStore.open(tmp_path)
+    with pytest.raises(StorageCorrupt):
+        verify_home(tmp_path)
+    assert file.read_bytes() == content
+    assert os.listdir(tmp_path) == [DATABASE]
+
+
+async def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / DATABASE
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE bookmarks (url TEXT)")
+    other.close()
+    before = file.read_bytes()
+    with pytest.raises(StorageCorrupt, match="not a database of Holdfast"):
+        SqliteStore.open(tmp_path)
+    assert file.read_bytes() == before
+
+
+async def test_a_home_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    await SqliteStore.open(tmp_path).aclose()
+    with sqlite3.connect(tmp_path / DATABASE) as newer:
+        newer.execute("PRAGMA user_version = 999")
+    newer.close()
+    with pytest.raises(StorageNewer) as caught:
+        SqliteStore.open(tmp_path)
+    assert "Upgrade" in caught.value.hint
+    with pytest.raises(StorageNewer):
+        verify_home(tmp_path)
+
+
+async def test_a_home_that_was_made_but_never_written_opens(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).touch()
+    await SqliteStore.open(tmp_path).aclose()
+    assert verify_home(tmp_path) == []
+
+
+async def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    await store.blobs.put(b"content")
+    await store.aclose()
+    (tmp_path / DATABASE).write_bytes(b"")
+    with pytest.raises(StorageCorrupt):
+        SqliteStore.open(tmp_path)
+
+
+@pytest.mark.requirement("L7")
+async def test_a_read_only_home_is_told_and_can_still_be_verified(small_disk: Path) -> None:
+    store = SqliteStore.open(small_disk)
+    await (await drive(store)).commit(MessageReceived("one"))
+    await store.aclose()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StorageReadOnly):
+        SqliteStore.open(small_disk)
+    with pytest.raises(StorageReadOnly):
+        SqliteStore.open(small_disk / "new")
+    assert verify_home(small_disk) == []
+
+
+@pytest.mark.requirement("L7", "C8")
+async def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(small_disk: Path) -> None:
+    store = SqliteStore.open(small_disk)
+    driving = await drive(store)
+    acknowledged = 0
+    with pytest.raises(StorageFull):
+        while True:
+            await driving.commit(MessageReceived(str(acknowledged) + "x" * 20_000))
+            acknowledged += 1
+    with pytest.raises(StorageFull):
+        await store.blobs.put(b"x" * (1 << 20))
+    assert 3 < acknowledged < 60
+    assert len(await store.read(driving.session)) == acknowledged
+    await store.aclose()
+    again = SqliteStore.open(small_disk)
+    assert len(await again.read(driving.session)) == acknowledged
+    assert await again.verify() == []
+    await again.aclose()
+
+
+@pytest.mark.requirement("L7")
+async def test_writing_goes_on_when_there_is_space_again(small_disk: Path) -> None:
+    store = SqliteStore.open(small_disk)
+    driving = await drive(store)
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 4096)
+    with pytest.raises(StorageFull):
+        await driving.commit(MessageReceived("x" * 20_000))
+    ballast.unlink()
+    await driving.commit(MessageReceived("two"))
+    assert texts(await store.read(driving.session)) == ["two"]
+    await store.aclose()
+
+
+async def test_a_database_that_another_process_keeps_locked_is_told(store: SqliteStore) -> None:
+    driving = await drive(store)
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageLocked):
+        await driving.commit(MessageReceived("one"))
+    assert await store.last_seq(driving.session) == 0, "reading does not wait for who writes"
+    other.close()
+    await driving.commit(MessageReceived("one"))
+    assert texts(await store.read(driving.session)) == ["one"]

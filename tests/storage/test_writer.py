@@ -1,0 +1,167 @@
+"""The writer groups what waits, keeps neighbours apart, and lets senders wait when its queue is full."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Fenced, StorageError
+from holdfast.storage.writer import Writer
+
+
+class Bench:
+    """A writer on a table of numbers, with a gate that holds its thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
+        self.statements: list[str] = []
+        connection.set_trace_callback(self.statements.append)
+        self.writer = Writer(connection, path, capacity=3)
+        self.gate = threading.Event()
+
+    def hold(self, connection: sqlite3.Connection) -> str:
+        assert self.gate.wait(5)
+        return "held"
+
+    def insert(self, number: int) -> Callable[[sqlite3.Connection], int]:
+        def operation(connection: sqlite3.Connection) -> int:
+            connection.execute("INSERT INTO numbers VALUES (?)", (number,))
+            if number < 0:
+                raise Fenced
+            return number
+
+        return operation
+
+    def numbers(self) -> list[int]:
+        reader = sqlite3.connect(self.path)
+        try:
+            return [row[0] for row in reader.execute("SELECT number FROM numbers ORDER BY number")]
+        finally:
+            reader.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "numbers.db")
+    yield bench
+    bench.gate.set()
+    await bench.writer.aclose()
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_true():
+            await asyncio.sleep(0)
+
+
+async def test_what_waits_is_written_with_one_commit(bench: Bench) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.do(bench.hold))
+        await until(lambda: bench.statements != [])
+        tasks = [group.create_task(bench.writer.do(bench.insert(number))) for number in (1, 2, 3)]
+        await asyncio.sleep(0)
+        bench.gate.set()
+    assert [task.result() for task in tasks] == [1, 2, 3]
+    assert bench.statements.count("COMMIT") == 2
+
+
+async def test_a_refused_operation_does_not_undo_its_neighbours(bench: Bench) -> None:
+    results: list[object] = []
+
+    async def attempt(number: int) -> None:
+        try:
+            results.append(await bench.writer.do(bench.insert(number)))
+        except (Fenced, StorageError) as error:
+            results.append(type(error))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.do(bench.hold))
+        await until(lambda: bench.statements != [])
+        for number in (1, -2, 1):
+            group.create_task(attempt(number))
+        await asyncio.sleep(0)
+        bench.gate.set()
+    assert results == [1, Fenced, StorageError]
+    assert bench.numbers() == [1]
+
+
+@pytest.mark.requirement("C8")
+async def test_a_slow_disk_slows_senders(bench: Bench) -> None:
+    done: list[int] = []
+
+    async def send(number: int) -> None:
+        done.append(await bench.writer.do(bench.insert(number)))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.do(bench.hold))
+        await until(lambda: bench.statements != [])
+        for number in range(10):
+            group.create_task(send(number))
+        await asyncio.sleep(0)
+        assert bench.writer.waiting == 3
+        assert done == []
+        bench.gate.set()
+    assert sorted(done) == list(range(10))
+    assert bench.numbers() == list(range(10))
+
+
+async def test_a_cancelled_sender_leaves_a_whole_operation(bench: Bench) -> None:
+    holding = asyncio.create_task(bench.writer.do(bench.hold))
+    await until(lambda: bench.statements != [])
+    sending = asyncio.create_task(bench.writer.do(bench.insert(1)))
+    await asyncio.sleep(0)
+    sending.cancel()
+    bench.gate.set()
+    await holding
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert await bench.writer.do(bench.insert(2)) == 2
+    assert bench.numbers() == [1, 2]
+
+
+async def test_closing_writes_what_is_waiting(bench: Bench) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.do(bench.hold))
+        await until(lambda: bench.statements != [])
+        group.create_task(bench.writer.do(bench.insert(1)))
+        await asyncio.sleep(0)
+        group.create_task(bench.writer.aclose())
+        await asyncio.sleep(0)
+        bench.gate.set()
+    assert bench.numbers() == [1]
+    with pytest.raises(StorageError):
+        await bench.writer.do(bench.insert(2))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_bug_in_an_operation_lets_nobody_wait_for_ever(bench: Bench) -> None:
+    def bug(connection: sqlite3.Connection) -> None:
+        raise ZeroDivisionError
+
+    async with asyncio.timeout(5):
+        with pytest.raises(StorageError):
+            await bench.writer.do(bug)
+        with pytest.raises(StorageError):
+            await bench.writer.do(bench.insert(1))
+
+
+def test_one_writer_serves_several_event_loops(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "numbers.db")
+
+    def in_a_loop_of_its_own(number: int) -> None:
+        assert asyncio.run(bench.writer.do(bench.insert(number))) == number
+
+    threads = [threading.Thread(target=in_a_loop_of_its_own, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    asyncio.run(bench.writer.aclose())
+    assert bench.numbers() == [0, 1, 2, 3]
