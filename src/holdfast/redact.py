@@ -380,8 +380,10 @@ def _assigned(
 ) -> Span | None:
     """The value that follows the name, when it is a real one."""
     rest = _NAME_REST.match(text, name_end)
-    match = _VALUE.match(text, rest.end() if rest else name_end)
-    if rest is None or match is None or _HARMLESS_NAME.match(rest[0]) or _is_marker(text, start):
+    if rest is None or _HARMLESS_NAME.match(rest[0]) or _is_marker(text, start):
+        return None
+    match = _VALUE.match(text, rest.end())
+    if match is None:
         return None
     if match["option"] and not _is_option(text, start):
         return None

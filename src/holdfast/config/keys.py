@@ -1,0 +1,181 @@
+"""The table of all keys: what each is, what it may be, and what a project or admin file may do to it.
+
+To add a setting, add a row here and a field in `settings`. Reading and merging files stands in `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from holdfast.config.values import Kind, choice, dollars, duration, number, text, variable, whole
+from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
+
+TURNS_MAX = 10_000
+TOKENS_MAX = 1_000_000_000
+COST_MAX_MICROUSD = 10_000_000_000
+WALL_MAX_S = 30 * 86_400
+IDLE_MAX_S = 86_400
+OUTPUT_TOKENS_MAX = 1_000_000
+USD_PER_MTOK_MAX = 100_000
+
+Project = Literal["free", "tighten", "no"]
+"""What a project file may do with a key until it is trusted: set it, only make it stricter, or nothing."""
+
+
+class Key(NamedTuple):
+    """One setting. A `*` in its path stands for a name that the user chooses."""
+
+    path: str
+    kind: Kind
+    about: str
+    default: Any = None
+    project: Project = "no"
+    strictness: Callable[[Any], float] | None = None
+    """Higher is stricter; keys that have one may be tightened by a project or an admin file."""
+    flag: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it; none for keys with a chosen name in their path."""
+        return "" if "*" in self.path else "HOLDFAST_" + self.path.upper().replace(".", "_")
+
+
+AUTONOMY = ("full", "supervised", "read-only")
+"""From loose to strict."""
+APPROVE_BY = ("prompt", "wait", "deny")
+
+_AUTONOMY = choice(*AUTONOMY)
+_APPROVE_BY = choice(*APPROVE_BY)
+_PRICE = number(0, USD_PER_MTOK_MAX)
+_MODEL = text(r"[A-Za-z0-9._-]+:\S.*", 'PROVIDER:MODEL, like "anthropic:claude-sonnet-5"')
+_LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
+    ("turns", whole(1, TURNS_MAX), "Model calls with their tool calls.", Limits().turns, "--max-turns"),
+    ("tokens", whole(1, TOKENS_MAX), "Input and output of all calls.", Limits().tokens, "--max-tokens"),
+    (
+        "cost_usd",
+        dollars(100, COST_MAX_MICROUSD),
+        "Money. Once set, a model of unknown price is refused.",
+        Limits().cost_microusd,
+        "--budget",
+    ),
+    (
+        "wall",
+        duration(1, WALL_MAX_S),
+        "Driven time; waiting for people is free.",
+        Limits().wall_s,
+        "--timeout",
+    ),
+    (
+        "idle",
+        duration(1, IDLE_MAX_S),
+        "The longest silence of a model or tool.",
+        Limits().idle_s,
+        "--idle-timeout",
+    ),
+)
+
+
+def _less(value: Any) -> float:
+    return -float(value)
+
+
+def _is_denied(value: Any) -> float:
+    return float(value == "deny")
+
+
+KEYS: tuple[Key, ...] = (
+    Key("model", _MODEL, "The model of a run that names none.", project="free", flag="--model"),
+    Key(
+        "max_output_tokens",
+        whole(1, OUTPUT_TOKENS_MAX),
+        "The most that one model call may write.",
+        DEFAULT_MAX_OUTPUT_TOKENS,
+        "tighten",
+        _less,
+    ),
+    Key(
+        "autonomy",
+        _AUTONOMY,
+        "What the agent may do without asking.",
+        "supervised",
+        "tighten",
+        AUTONOMY.index,
+        "--autonomy",
+    ),
+    Key(
+        "approve_by",
+        _APPROVE_BY,
+        "How approvals are asked; without a value: prompt on a terminal, else wait.",
+        None,
+        "tighten",
+        _is_denied,
+        "--approve-by",
+    ),
+    Key(
+        "posture",
+        text(r"[A-Za-z0-9._-]+", "the name of a posture"),
+        "The bundle of settings to start from: interactive, headless, overnight or one of [postures].",
+        flag="--posture",
+    ),
+    *(
+        Key(f"limits.{name}", kind, about, default, "tighten", _less, flag)
+        for name, kind, about, default, flag in _LIMITS
+    ),
+    Key("postures.*.autonomy", _AUTONOMY, "As the key of that name."),
+    Key("postures.*.approve_by", _APPROVE_BY, "As the key of that name."),
+    *(
+        Key(f"postures.*.limits.{name}", kind, "As the limit of that name.")
+        for name, kind, _, _, _ in _LIMITS
+    ),
+    Key(
+        "providers.*.base_url",
+        text(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "an http:// or https:// address without user or query"),
+        "Where the provider is reached.",
+    ),
+    Key("providers.*.api_key_env", variable(), "The variable that holds the key."),
+    Key("catalog.*.input_usd_per_mtok", _PRICE, "Dollars per million input tokens."),
+    Key("catalog.*.output_usd_per_mtok", _PRICE, "Dollars per million output tokens."),
+    Key("catalog.*.cache_read_usd_per_mtok", _PRICE, "Dollars per million tokens read from a cache."),
+    Key("catalog.*.cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
+    Key("catalog.*.context_tokens", whole(1_000, 100_000_000), "The model's window."),
+    Key("catalog.*.max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most the model can write."),
+    Key(
+        "sandbox.mode",
+        choice("unsafe"),
+        "How tools are fenced in; `unsafe` runs them with the user's own rights.",
+        "unsafe",
+        "free",
+    ),
+    Key(
+        "repeat.note",
+        whole(2, 100),
+        "The same call with the same result that often: the model is told.",
+        3,
+        "tighten",
+        _less,
+    ),
+    Key("repeat.stop", whole(3, 1_000), "That often: the run ends as stuck.", 8, "tighten", _less),
+)
+
+POSTURES: dict[str, dict[str, Any]] = {
+    "interactive": {"autonomy": "supervised", "approve_by": "prompt"},
+    "headless": {"autonomy": "supervised", "approve_by": "wait"},
+    "overnight": {
+        "autonomy": "supervised",
+        "approve_by": "wait",
+        "limits.turns": 500,
+        "limits.tokens": 50_000_000,
+        "limits.cost_usd": 10_000_000,
+        "limits.wall": 36_000.0,
+    },
+}
+"""The built-in postures, in the units of the program."""
+
+REFUSED: dict[str, str] = {
+    "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name that:"
+    ' api_key_env = "OPENAI_API_KEY"',
+    "allowed_paths": "there is no such key: tools reach the workspace and nothing else;"
+    " choose it with run -w DIR",
+}
+"""Keys that people expect, and why there are none."""

@@ -1,0 +1,40 @@
+"""Where a home lies and where configuration files are looked for. Nothing is made or read here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+USER_FILE = "config.toml"
+PROJECT_FILE = "holdfast.toml"
+ADMIN_FILE = Path("/etc") / "holdfast" / USER_FILE
+HOME_VARIABLE = "HOLDFAST_HOME"
+ADMIN_VARIABLE = "HOLDFAST_ADMIN_CONFIG"
+
+
+class Home(msgspec.Struct, frozen=True):
+    """One installation: its data, and the user's configuration file."""
+
+    folder: Path
+    """Database, blobs, caches and secrets."""
+    user_file: Path
+
+
+def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
+    """The home that a flag names, else the one of HOLDFAST_HOME, else the user's folders on this system."""
+    named = given or environ.get(HOME_VARIABLE, "")
+    if named:
+        folder = Path(named).expanduser().absolute()
+        return Home(folder, folder / USER_FILE)
+    data = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+    settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
+    return Home(data, settings / USER_FILE)
+
+
+def admin_file(environ: Mapping[str, str]) -> Path:
+    """The file of the machine's administrator."""
+    named = environ.get(ADMIN_VARIABLE, "")
+    return Path(named) if named else ADMIN_FILE

@@ -1,0 +1,47 @@
+"""The keys for readers and editors: JSON Schema of a configuration file, and all settings with origins.
+
+How it is printed is the command line's business.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.config.keys import KEYS
+from holdfast.config.settings import Config
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of config.toml and holdfast.toml."""
+    root = _section()
+    root = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Holdfast configuration",
+    } | root
+    for key in KEYS:
+        *sections, last = key.path.split(".")
+        node = root
+        for name in sections:
+            if name == "*":
+                node["additionalProperties"] = node["additionalProperties"] or _section()
+                node = node["additionalProperties"]
+                continue
+            node = node["properties"].setdefault(name, _section())
+        node["properties"][last] = {**key.kind.schema, "description": f"{key.about} ({key.kind.allowed})"}
+        if key.default is not None:
+            node["properties"][last]["default"] = key.kind.write(key.default)
+    return root
+
+
+def _section() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def shown(config: Config) -> list[dict[str, Any]]:
+    """Every setting as `{"key", "value", "origin"}`, in the order of the table, values as one writes them."""
+    rows = []
+    for name, setting in config.settings.items():
+        key = next((key for key in KEYS if key.path == name), None)
+        value = key.kind.write(setting.value) if key else setting.value
+        rows.append({"key": name, "value": value, "origin": setting.origin})
+    return rows

@@ -1,0 +1,123 @@
+"""Reads one TOML file into dotted keys, each with its line. What the keys mean is not known here."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Dotted = tuple[str, ...]
+
+FILE_MAX_BYTES = 1_000_000
+_PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")
+_MULTILINE_QUOTES = ('"""', "'''")
+
+
+class Entry(NamedTuple):
+    """One value of a file."""
+
+    key: Dotted
+    value: Any
+    line: int
+
+
+class Unreadable(Exception):
+    """The file cannot be read as TOML; the message names it and the line."""
+
+
+def read_toml(path: Path) -> list[Entry] | None:
+    """The values of a file in its order, tables resolved into dotted keys; None when there is no such file.
+
+    Raises:
+        Unreadable: a folder, not permitted, too large, not UTF-8 or not TOML.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None
+    except IsADirectoryError:
+        raise Unreadable(f"{path}: is a folder, not a file") from None
+    except OSError as error:
+        raise Unreadable(f"{path}: cannot be read: {(error.strerror or 'unknown error').lower()}") from None
+    if len(raw) > FILE_MAX_BYTES:
+        raise Unreadable(f"{path}: is larger than {FILE_MAX_BYTES:,} bytes")
+    try:
+        content = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise Unreadable(f"{path}:{line}: is not UTF-8 text") from None
+    try:
+        table = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise Unreadable(_at_line(path, str(error))) from None
+    except RecursionError:
+        raise Unreadable(f"{path}: is nested too deeply") from None
+    return flatten(table, _lines(content))
+
+
+def flatten(table: Mapping[str, Any], lines: Mapping[Dotted, int] | None = None) -> list[Entry]:
+    """The values of nested tables with their dotted keys; an empty table stands for itself."""
+    return list(_flatten((), table, lines or {}))
+
+
+def _flatten(above: Dotted, table: Mapping[str, Any], lines: Mapping[Dotted, int]) -> Iterator[Entry]:
+    for name, value in table.items():
+        key = (*above, str(name))
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(key, value, lines)
+        else:
+            yield Entry(key, value, _line(key, lines))
+
+
+def _line(key: Dotted, lines: Mapping[Dotted, int]) -> int:
+    """Where the key stands, or the nearest table above it (inline tables have one line for all they hold)."""
+    while key and key not in lines:
+        key = key[:-1]
+    return lines.get(key, 0)
+
+
+def _lines(content: str) -> dict[Dotted, int]:
+    """The line of each key and table header. The text is known to be valid TOML."""
+    lines: dict[Dotted, int] = {}
+    table: Dotted = ()
+    closing = ""
+    for number, line in enumerate(content.splitlines(), start=1):
+        if closing:
+            closing = "" if closing in line else closing
+            continue
+        stripped = line.strip()
+        if stripped.startswith("["):
+            table = _dotted(stripped.lstrip("["), "]") or table
+            lines.setdefault(table, number)
+        elif key := _dotted(stripped, "="):
+            for depth in range(1, len(key) + 1):
+                lines.setdefault((*table, *key[:depth]), number)
+            closing = next((quotes for quotes in _MULTILINE_QUOTES if line.count(quotes) == 1), "")
+    return lines
+
+
+def _dotted(line: str, end: str) -> Dotted:
+    """The dotted key that the line begins with, up to `end`; empty when there is none."""
+    parts: list[str] = []
+    at = 0
+    while match := _PART.match(line, at):
+        parts.append(next(part for part in match.groups() if part is not None))
+        at = match.end()
+        if line.startswith(end, at):
+            return tuple(parts)
+        if not line.startswith(".", at):
+            return ()
+        at += 1
+    return ()
+
+
+def _at_line(path: Path, message: str) -> str:
+    match = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    if not match:
+        return f"{path}: is not valid TOML: {message}"
+    what = message[: match.start()].strip()
+    return f"{path}:{match[1]}: is not valid TOML: {what} (column {match[2]})"

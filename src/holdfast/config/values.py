@@ -1,0 +1,142 @@
+"""Kinds of values: how a setting is read from a file, a variable or a flag, and what is allowed.
+
+Each kind reads what TOML gives (numbers, text) and what a variable or flag gives (text), and says its allowed
+range in one phrase that error messages and the schema share. Which key is of which kind stands in `keys`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.protocol.limits import microusd, usd
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS_S = (86_400, 3_600, 60, 1)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Kind(NamedTuple):
+    """One kind of value."""
+
+    read: Callable[[Any], Any]
+    """The value as the program uses it; raises ValueError for anything that is not allowed."""
+    allowed: str
+    schema: dict[str, Any]
+    """JSON Schema of what may stand in a file."""
+    write: Callable[[Any], Any] = _same
+    """The value as one would write it into a file."""
+
+
+def whole(low: int, high: int) -> Kind:
+    """A whole number in a range, both ends included."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d[\d_]*", value.strip()):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Kind(
+        read,
+        f"a whole number from {low:,} to {high:,}",
+        {"type": "integer", "minimum": low, "maximum": high},
+    )
+
+
+def number(low: float, high: float) -> Kind:
+    """A number in a range, both ends included."""
+
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError
+        return float(value)
+
+    return Kind(
+        read, f"a number from {low:g} to {high:g}", {"type": "number", "minimum": low, "maximum": high}
+    )
+
+
+def dollars(low_microusd: int, high_microusd: int) -> Kind:
+    """An amount of money, written as a number or as text; read as micro-dollars."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError
+        amount = microusd(value)
+        if not low_microusd <= amount <= high_microusd:
+            raise ValueError
+        return amount
+
+    low, high = usd(low_microusd), usd(high_microusd)
+    return Kind(read, f'dollars from {low} to {high}, like "2.00"', {"type": ["number", "string"]}, usd)
+
+
+def duration(low_s: int, high_s: int) -> Kind:
+    """A length of time, `"1h30m"` or a number of seconds; read as seconds."""
+
+    def read(value: Any) -> float:
+        seconds = value
+        if isinstance(value, str):
+            seconds = _seconds(value)
+        if (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, int | float)
+            or not low_s <= seconds <= high_s
+        ):
+            raise ValueError
+        return float(seconds)
+
+    phrase = f'a length of time from {spoken(low_s)} to {spoken(high_s)}, like "2h", "90s" or "1h30m"'
+    return Kind(read, phrase, {"type": ["string", "number"]}, spoken)
+
+
+def choice(*options: str) -> Kind:
+    """One of a few words."""
+
+    def read(value: Any) -> str:
+        if value not in options:
+            raise ValueError
+        return str(value)
+
+    return Kind(read, "one of " + ", ".join(options), {"enum": list(options)})
+
+
+def text(pattern: str, allowed: str) -> Kind:
+    """Text of a given form."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError
+        return value
+
+    return Kind(read, allowed, {"type": "string", "pattern": f"^(?:{pattern})$"})
+
+
+def variable() -> Kind:
+    """The name of an environment variable."""
+    return text(_VARIABLE.pattern, "the name of an environment variable, like OPENAI_API_KEY")
+
+
+def spoken(seconds: float) -> str:
+    """A length of time as people write it: `1h30m`."""
+    left, words = int(seconds), ""
+    for unit, letter in zip(_UNITS_S, "dhms", strict=True):
+        count, left = divmod(left, unit)
+        words += f"{count}{letter}" if count else ""
+    return words or "0s"
+
+
+def _seconds(written: str) -> float:
+    match = _DURATION.fullmatch(written.strip())
+    if match and any(match.groups()):
+        return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_S, strict=True))
+    if re.fullmatch(r"\d{1,9}(?:\.\d{1,3})?", written.strip()):
+        return float(written)
+    raise ValueError
