@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 import subprocess
@@ -24,7 +23,7 @@ from holdfast.protocol.events import MessageReceived
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import DATABASE
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import drive, texts
+from holdfast.testing.conformance_store import Driving, drive, texts
 
 
 @pytest.fixture
@@ -46,6 +45,25 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs the right to mount a small tmpfs")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def make_read_only(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+
+async def write_until_it_is_full(driving: Driving) -> int:
+    """How many commits were acknowledged before the disk was full."""
+    for acknowledged in range(1000):
+        try:
+            await driving.commit(MessageReceived("x" * 20_000))
+        except StorageFull:
+            return acknowledged
+    raise AssertionError("the disk was never full")
+
+
+def fill(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        file.writelines(b"x" * 4096 for _ in range(1000))
 
 
 @pytest.mark.requirement("L12", "H1")
@@ -77,7 +95,7 @@ async def test_folders_and_files_are_for_their_owner_alone(store: SqliteStore, t
 
 @pytest.mark.requirement("C8")
 async def test_closing_leaves_no_thread_and_no_open_file(tmp_path: Path) -> None:
-    files, threads = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
+    files, threads = len(list(Path("/proc/self/fd").iterdir())), set(threading.enumerate())
     store = SqliteStore.open(tmp_path)
     driving = await drive(store)
     await driving.commit(MessageReceived("one"))
@@ -85,7 +103,7 @@ async def test_closing_leaves_no_thread_and_no_open_file(tmp_path: Path) -> None
     await store.aclose()
     left = {thread for thread in threading.enumerate() if thread.name.startswith("holdfast")}
     assert left <= threads
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
     assert not list(tmp_path.glob("*-wal"))
     with pytest.raises(StorageError):
         await store.last_seq(driving.session)
@@ -103,7 +121,7 @@ async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path, conte
     with pytest.raises(StorageCorrupt):
         verify_home(tmp_path)
     assert file.read_bytes() == content
-    assert os.listdir(tmp_path) == [DATABASE]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 async def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
@@ -149,7 +167,7 @@ async def test_a_read_only_home_is_told_and_can_still_be_verified(small_disk: Pa
     store = SqliteStore.open(small_disk)
     await (await drive(store)).commit(MessageReceived("one"))
     await store.aclose()
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    make_read_only(small_disk)
     with pytest.raises(StorageReadOnly):
         SqliteStore.open(small_disk)
     with pytest.raises(StorageReadOnly):
@@ -161,11 +179,7 @@ async def test_a_read_only_home_is_told_and_can_still_be_verified(small_disk: Pa
 async def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(small_disk: Path) -> None:
     store = SqliteStore.open(small_disk)
     driving = await drive(store)
-    acknowledged = 0
-    with pytest.raises(StorageFull):
-        while True:
-            await driving.commit(MessageReceived(str(acknowledged) + "x" * 20_000))
-            acknowledged += 1
+    acknowledged = await write_until_it_is_full(driving)
     with pytest.raises(StorageFull):
         await store.blobs.put(b"x" * (1 << 20))
     assert 3 < acknowledged < 60
@@ -182,9 +196,7 @@ async def test_writing_goes_on_when_there_is_space_again(small_disk: Path) -> No
     store = SqliteStore.open(small_disk)
     driving = await drive(store)
     ballast = small_disk / "ballast"
-    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        while True:
-            file.write(b"x" * 4096)
+    fill(ballast)
     with pytest.raises(StorageFull):
         await driving.commit(MessageReceived("x" * 20_000))
     ballast.unlink()

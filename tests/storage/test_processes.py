@@ -1,4 +1,4 @@
-"""Several processes on one home, and processes that are killed: nothing acknowledged is lost, no seq has two writers."""
+"""Several processes on one home, and killed ones: nothing acknowledged is lost, no seq has two writers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ async def test_of_two_processes_with_one_lease_exactly_one_gets_each_seq(tmp_pat
 
 
 def test_many_processes_may_make_one_home_at_once(tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from holdfast.storage.sqlite import SqliteStore as S; S.open(Path({str(tmp_path)!r}))"
-    openers = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", code]) for _ in range(4)]
+    code = "import sys, pathlib, holdfast.storage.sqlite as s; s.SqliteStore.open(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
+    openers = [subprocess.Popen(command) for _ in range(4)]
     assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0, 0]
     assert verify_home(tmp_path) == []

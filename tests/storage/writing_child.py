@@ -2,7 +2,7 @@
 
     python writing_child.py HOME NUMBER-OF-SESSION COMMITS EPOCH
 
-With an epoch the process uses that lease, as a second process that believes it holds it; with 0 it takes the lease.
+With an epoch the process uses that lease, as one of two that believe they hold it; with 0 it takes the lease.
 """
 
 from __future__ import annotations

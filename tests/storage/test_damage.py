@@ -1,0 +1,246 @@
+"""Damaged homes: what is broken is told exactly, what is whole stays readable, looking changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.errors import StorageCorrupt, StorageError
+from holdfast.protocol.codec import StoredRecord, chain_link
+from holdfast.protocol.events import MessageReceived, ToolCallFinished
+from holdfast.protocol.rows import Damage, SessionRow
+from holdfast.protocol.tools import CallResult
+from holdfast.storage.blobs import blob_path
+from holdfast.storage.fsck import verify_home
+from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import an_approval, an_id, branch, drive
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    """Two sessions of eight records, all folded into the one file."""
+    store = SqliteStore.open(tmp_path)
+    for number in (1, 2):
+        driving = await drive(store, number)
+        for turn in range(1, 9):
+            await driving.commit(MessageReceived(f"session {number} turn {turn} " + "~" * 400))
+    await store.aclose()
+    return tmp_path
+
+
+def change(home: Path, sql: str) -> None:
+    """Do to the database what no store would."""
+    connection = sqlite3.connect(home / DATABASE, isolation_level=None)
+    connection.execute(sql)
+    connection.close()
+
+
+def found(home: Path) -> list[tuple[str, str, int]]:
+    return [(damage.kind, damage.session, damage.seq) for damage in verify_home(home)]
+
+
+async def readable(home: Path, number: int) -> list[StoredRecord] | None:
+    """The session's records; None when the store says that they are damaged."""
+    try:
+        store = SqliteStore.open(home)
+    except StorageError:
+        return None
+    try:
+        return await store.read(an_id(number))
+    except StorageError:
+        return None
+    finally:
+        await store.aclose()
+
+
+@pytest.mark.requirement("L12", "L7")
+async def test_corrupted_session_handled(home: Path) -> None:
+    file = home / DATABASE
+    content = bytearray(file.read_bytes())
+    content[content.index(b"session 1 turn 3") + 8] ^= 1
+    file.write_bytes(content)
+    store = SqliteStore.open(home)
+    with pytest.raises(StorageCorrupt, match="record 3 of session") as caught:
+        await store.read(an_id(1))
+    assert "fsck" in caught.value.hint
+    assert len(await store.read(an_id(1), 0, 2)) == 2, "up to there it is readable"
+    )
+    assert len(await store.read(an_id(2))) == 8, "and so is every other session"
+    assert [row.session for row in await store.sessions()] == [an_id(2), an_id(1)]
+    await store.aclose()
+    assert found(home) == [("changed", an_id(1), 3)]
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+async def test_a_torn_file_is_told_and_what_can_be_read_stays_readable(home: Path, share: float) -> None:
+    file = home / DATABASE
+    whole = {number: await readable(home, number) for number in (1, 2)}
+    os.truncate(file, int(file.stat().st_size * share))
+    assert "file" in {damage.kind for damage in verify_home(home)}
+    for number in (1, 2):
+        assert await readable(home, number) in (whole[number], None)
+
+
+@pytest.mark.requirement("L7")
+async def test_any_flipped_byte_ends_in_a_storage_error_or_whole_records(home: Path) -> None:
+    file = home / DATABASE
+    sound = file.read_bytes()
+    whole = {number: await readable(home, number) for number in (1, 2)}
+    draw = random.Random(7)
+    told = 0
+    for _ in range(60):
+        content = bytearray(sound)
+        content[draw.randrange(100, len(content))] ^= 1 << draw.randrange(8)
+        file.write_bytes(content)
+        for number in (1, 2):
+            read = await readable(home, number)
+            if read != whole[number]:
+                assert read is None or read == [], "never wrong records"
+                assert verify_home(home) != []
+                told += 1
+    assert told > 10
+
+
+@pytest.mark.parametrize(
+    ("sql", "damages"),
+    [
+        ("DELETE FROM records WHERE session = 1 AND seq = 4", [("missing", 4)]),
+        ("DELETE FROM records WHERE session = 1 AND seq IN (4, 5)", [("missing", 4)]),
+        ("DELETE FROM records WHERE session = 1 AND seq = 1", [("missing", 1)]),
+        ("DELETE FROM records WHERE session = 1 AND seq > 6", [("missing", 7)]),
+        ("UPDATE records SET at_ms = at_ms + 1 WHERE session = 1 AND seq = 8", [("changed", 8)]),
+        ("UPDATE records SET cause = 'me' WHERE session = 1 AND seq = 1", [("changed", 1)]),
+        ("UPDATE records SET link = zeroblob(32) WHERE session = 1 AND seq = 5", [("changed", 5)]),
+        (
+            "UPDATE records SET seq = CASE seq WHEN -3 THEN 6 ELSE 3 END WHERE seq IN (-3, -6)",
+            [("reordered", 3), ("reordered", 6)],
+        ),
+        (
+            "UPDATE records SET seq = CASE seq WHEN -3 THEN 4 ELSE 3 END WHERE seq IN (-3, -4)",
+            [("reordered", 3), ("reordered", 4)],
+        ),
+        ("UPDATE sessions SET seq = 7 WHERE number = 1", [("row", 8), ("row", 8)]),
+        ("UPDATE sessions SET row = 'x'  WHERE number = 1", [("row", 0)]),
+    ],
+)
+@pytest.mark.requirement("L7")
+async def test_each_kind_of_damage_is_named(home: Path, sql: str, damages: list[tuple[str, int]]) -> None:
+    if "-3" in sql:  # two at once may not have one seq
+        other = "4" if "-4" in sql else "6"
+        change(home, f"UPDATE records SET seq = -seq WHERE session = 1 AND seq IN (3, {other})")
+    change(home, sql.replace("'x'", "x'00'"))
+    assert found(home) == [(kind, an_id(1), seq) for kind, seq in damages]
+    assert len(await readable(home, 2) or []) == 8
+    if damages[0][0] != "row":
+        assert await readable(home, 1) is None
+
+
+async def test_a_damaged_row_still_lists_its_session(home: Path) -> None:
+    change(home, "UPDATE sessions SET row = x'00' WHERE number = 1")
+    store = SqliteStore.open(home)
+    assert [row.session for row in await store.sessions()] == [an_id(2), an_id(1)]
+    row = await store.session(an_id(1))
+    assert isinstance(row, SessionRow)
+    assert row.seq == 8
+    await store.aclose()
+
+
+async def test_records_of_no_session_and_unreadable_approvals_are_told(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"), approvals=(an_approval(driving),))
+    await store.aclose()
+    change(tmp_path, "UPDATE approvals SET row = x'7b'")
+    change(tmp_path, "DELETE FROM sessions")
+    assert [damage.kind for damage in verify_home(tmp_path)] == ["row", "row"]
+    store = SqliteStore.open(tmp_path)
+    with pytest.raises(StorageCorrupt):
+        await store.approvals()
+    await store.aclose()
+
+
+async def test_a_record_of_an_unknown_type_is_told_and_does_not_hide_the_others(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    link = chain_link(driving.link, 2, 5, 1, "test", "MoonLanded", 1, b"{}")
+    newer = StoredRecord(driving.session, 2, 5, 1, "test", "MoonLanded", 1, b"{}", link)
+    commit = msgspec.structs.replace(driving.make(MessageReceived("two")), records=(newer,))
+    await store.commit(commit)
+    assert [record.type for record in await store.read(driving.session)] == ["MessageReceived", "MoonLanded"]
+    damages = await store.verify()
+    assert [(damage.kind, damage.seq) for damage in damages] == [("unreadable", 2)]
+    assert "upgrade" in damages[0].message
+    await store.aclose()
+
+
+async def test_a_branch_of_a_damaged_parent_is_told_apart_from_its_own_records(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    parent = await drive(store, 1)
+    await parent.commit(*(MessageReceived(str(number)) for number in range(4)))
+    child = await branch(parent, 3, 2, MessageReceived("own"))
+    await store.aclose()
+    change(tmp_path, "UPDATE records SET epoch = 9 WHERE session = 1 AND seq = 2")
+    assert found(tmp_path) == [("changed", parent.session, 2)]
+    change(tmp_path, "DELETE FROM sessions WHERE number = 1")
+    assert ("row", child.session, 0) in found(tmp_path)
+
+
+@pytest.mark.requirement("L7")
+async def test_missing_and_changed_blobs_are_found_where_they_are_needed(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    missing, changed = await store.blobs.put(b"one"), await store.blobs.put(b"two")
+    for number, blob in enumerate((missing, changed, changed), 1):
+        await driving.commit(ToolCallFinished(f"t1.c{number}", CallResult("ok", "head", blob=blob)))
+    await store.aclose()
+    blob_path(tmp_path / BLOBS, missing).unlink()
+    blob_path(tmp_path / BLOBS, changed).write_bytes(b"owt")
+    assert verify_home(tmp_path) == [
+        Damage("blob", f"the blob {missing} is missing", driving.session, 1),
+        Damage("blob", f"the blob {changed} was changed", driving.session, 2),
+        Damage("blob", f"the blob {changed} was changed", driving.session, 3),
+    ]
+    store = SqliteStore.open(tmp_path)
+    with pytest.raises(StorageCorrupt, match="was changed"):
+        await store.blobs.get(changed)
+    await store.aclose()
+
+
+async def test_a_blob_is_written_once(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    path = blob_path(tmp_path / BLOBS, await store.blobs.put(b"one"))
+    before = path.stat()
+    await store.blobs.put(b"one")
+    await store.aclose()
+    again = SqliteStore.open(tmp_path)
+    await again.blobs.put(b"one")
+    await again.aclose()
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path == tmp_path / "blobs" / path.name[:2] / path.name[2:4] / path.name
+
+
+async def test_verifying_changes_nothing(home: Path) -> None:
+    change(home, "UPDATE records SET epoch = 9 WHERE seq = 2")
+    before = {path: hashlib.sha256(path.read_bytes()).digest() for path in home.rglob("*") if path.is_file()}
+    assert len(verify_home(home)) == 2
+    after = {path: hashlib.sha256(path.read_bytes()).digest() for path in home.rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before
+
+
+async def test_a_home_can_be_verified_while_others_write(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    for turn in range(20):
+        await driving.commit(MessageReceived(str(turn)))
+        assert await store.verify() == []
+    await store.aclose()
