@@ -71,7 +71,6 @@ async def test_corrupted_session_handled(home: Path) -> None:
         await store.read(an_id(1))
     assert "fsck" in caught.value.hint
     assert len(await store.read(an_id(1), 0, 2)) == 2, "up to there it is readable"
-    )
     assert len(await store.read(an_id(2))) == 8, "and so is every other session"
     assert [row.session for row in await store.sessions()] == [an_id(2), an_id(1)]
     await store.aclose()
