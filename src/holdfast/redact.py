@@ -25,6 +25,8 @@ STREAM_HOLD_MAX_CHARS = 65_536
 """The most that a stream holds back for what may become a secret."""
 
 _STREAM_CONTEXT_CHARS = 200
+_PASSES_MAX = 8
+"""Masking one secret may bare the beginning of the next, where two stand without anything between."""
 
 
 class Span(NamedTuple):
@@ -71,7 +73,12 @@ class Redactor:
         return apart
 
     def __call__(self, text: str) -> str:
-        return _mask(text, self.find(text))
+        for _ in range(_PASSES_MAX):
+            spans = self.find(text)
+            if not spans:
+                break
+            text = _mask(text, spans)
+        return text
 
 
 def make_redactor(known: Iterable[str] = ()) -> Redactor:
@@ -247,6 +254,7 @@ _INNER_SHAPES = (
 _SHAPE_MIN_CHARS = 20
 _PEM_BEGIN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BODY = re.compile(r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]*\Z)?")
 _PEM_BODY_MIN_CHARS = 24
 
 
@@ -287,13 +295,17 @@ def _find_private_keys(text: str) -> Iterator[Span]:
     """The blocks of private keys, each up to its end, or to the end of the text when it was cut off."""
     if "PRIVATE KEY" not in text:
         return
-    begin = _PEM_BEGIN.search(text)
+    begin, end = _PEM_BEGIN.search(text), _PEM_END.search(text)
     while begin:
-        end = _PEM_END.search(text, begin.end())
-        body_end = end.start() if end else len(text)
-        if body_end - begin.end() >= _PEM_BODY_MIN_CHARS:
-            yield Span(begin.start(), end.end() if end else len(text), "private-key")
-        begin = _PEM_BEGIN.search(text, end.end()) if end else None
+        if end and end.start() < begin.end():
+            end = _PEM_END.search(text, begin.end())
+        body = _PEM_BODY.match(text, begin.end())
+        body_end = body.end() if body else begin.end()
+        if end and end.start() - begin.end() >= _PEM_BODY_MIN_CHARS:
+            yield Span(begin.start(), end.end(), "private-key")
+        elif not end and (body_end - begin.end() >= _PEM_BODY_MIN_CHARS or body_end == len(text)):
+            yield Span(begin.start(), body_end, "private-key")
+        begin = _PEM_BEGIN.search(text, end.end() if end else body_end)
 
 
 # --- values in a secret's place -----------------------------------------------------------------
@@ -489,7 +501,7 @@ def _is_user_password(value: str) -> bool:
 
 def _is_card(text: str) -> bool:
     digits = [int(character) for character in text if character.isdigit()]
-    if not _CARD_NUMBER.fullmatch("".join(map(str, digits))) or len(set(digits)) < 3:
+    if not _CARD_NUMBER.fullmatch("".join(map(str, digits))) or len(set(digits)) < 2:
         return False
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

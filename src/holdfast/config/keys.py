@@ -173,8 +173,8 @@ POSTURES: dict[str, dict[str, Any]] = {
 """The built-in postures, in the units of the program."""
 
 REFUSED: dict[str, str] = {
-    "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name that:"
-    ' api_key_env = "OPENAI_API_KEY"',
+    "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name"
+    ' that: api_key_env = "OPENAI_API_KEY"',
     "allowed_paths": "there is no such key: tools reach the workspace and nothing else;"
     " choose it with run -w DIR",
 }

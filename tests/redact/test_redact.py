@@ -1,0 +1,264 @@
+"""Masking: what is hidden, what is left alone, whatever the text, and at what cost."""
+
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.redact import StreamRedactor, make_redactor
+
+redact = make_redactor()
+DIGITS = "0123456789"
+LETTERS = "abcdefghijKLMNOPQRSTuvwxyz"
+
+
+def mixed(length: int) -> str:
+    """A made-up credential's body: letters and digits without a pattern."""
+    return "".join((LETTERS + DIGITS)[(i * i * 7 + i * 3 + 5) % 36] for i in range(length))
+
+
+def hexes(length: int) -> str:
+    return "".join("0123456789abcdef"[(i * i * 5 + i * 3 + 2) % 16] for i in range(length))
+
+
+PEM = "-----" + "BEGIN RSA PRIVATE" + " KEY-----\n"
+SECRETS = {
+    "openai": "sk-" + mixed(48),
+    "openai project": "sk-" + "proj-" + mixed(120),
+    "anthropic": "sk-" + "ant-api03-" + mixed(93) + "AA",
+    "github": "ghp" + "_" + mixed(36),
+    "github fine": "github" + "_pat_" + mixed(82),
+    "gitlab": "glpat" + "-" + mixed(20),
+    "slack": "xoxb" + "-781236542736-2364535789652-" + mixed(24),
+    "stripe": "sk" + "_live_" + mixed(24),
+    "google": "AI" + "za" + mixed(35),
+    "aws": "AK" + "IA" + "Q7Z3K9M2X5B8N4T6",
+    "npm": "npm" + "_" + mixed(36),
+    "pypi": "pypi" + "-AgEIcHlwaS5vcmc" + mixed(70),
+    "huggingface": "hf" + "_" + (LETTERS * 2)[:34],
+    "sendgrid": "SG" + "." + mixed(22) + "." + mixed(43),
+    "twilio": "SK" + hexes(32),
+    "telegram": "7213808860" + ":AA" + mixed(33),
+    "digitalocean": "dop" + "_v1_" + hexes(64),
+    "databricks": "dapi" + hexes(32),
+    "openrouter": "sk-" + "or-v1-" + hexes(64),
+    "groq": "gsk" + "_" + mixed(52),
+    "jwt": "ey" + mixed(20) + ".ey" + mixed(40) + "." + mixed(43),
+    "private key": PEM + "MIIE" + mixed(60) + "\n" + "-----END RSA PRIVATE KEY-----",
+    "cut off private key": PEM + "MIIE" + mixed(60),
+    "card": "4111 1111 " + "1111 1111",
+    "mailgun": "key" + "-" + hexes(32),
+}
+
+
+@pytest.mark.requirement("A4", "C15")
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_credential_is_replaced_wherever_it_stands(name: str) -> None:
+    secret = SECRETS[name]
+    for text in (secret, f"see {secret}", f"x = '{secret}'", json.dumps({"a": secret})):
+        masked = redact(text)
+        assert secret not in masked
+        assert secret[10:26] not in masked
+        assert "[redacted:" in masked
+
+
+PLACES = [
+    ("password=%s", "hunter2"),
+    ("password: %s", "hunter2"),
+    ('"password": "%s"', "hunter2x"),
+    ("my password is %s.", "hunter2"),
+    ("PGPASSWORD=%s psql", "s3cr3tpw"),
+    ("passwd := '%s'", "pa$$w0rd!"),
+    ("--password %s --verbose", "hunter2"),
+    ("db_pass: '%s'", "Tr0ub4dor&3"),
+    ('api_key = "%s"', mixed(24)),
+    ("export SERVICE_TOKEN=%s", mixed(32)),
+    ("client_secret: %s", mixed(32)),
+    ('{"aws_secret_access_key": "%s"}', "wJalrXUtnFEMI/K7MDENG+bPxRfiCYzz9s8d"),
+    (r"{\"token\": \"%s\"}", mixed(32)),
+    ("Authorization: Bearer %s", mixed(24)),
+    ("authorization: basic %s", base64.b64encode(b"me:secret-pass").decode()),
+    ("curl -H 'X-Api-Key: %s' https://x", mixed(20)),
+    ("curl -u me:%s https://x", "pQ9wTxu4Fg"),
+    ("postgres://app:%s@db.internal:5432/app", "s3cr3t-pw"),
+    ("https://user:%s@example.com/x", "hunter22"),
+]
+
+
+@pytest.mark.requirement("A4", "C15")
+@pytest.mark.parametrize(("place", "secret"), PLACES)
+def test_a_value_in_a_secrets_place_is_replaced(place: str, secret: str) -> None:
+    masked = redact(place % secret)
+    assert secret not in masked
+    assert "[redacted:" in masked
+
+
+BENIGN = [
+    "commit 6e668af0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f6",
+    "sha256:" + hexes(64),
+    "id 123e4567-e89b-12d3-a456-426614174000",
+    "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 4).decode(),
+    "password = getpass()",
+    "password = os.environ['PASSWORD']",
+    "def login(user: str, password: str, token: str) -> None:",
+    "token: str = ''",
+    "api_key = <your-key>",
+    "api_key = 'your-api-key-here-1234'",
+    "API_KEY=${API_KEY}",
+    "API_KEY=xxxxxxxxxxxxxxxxxxxx",
+    "password: ********",
+    "password: required, at least 12 characters",
+    "The password is not stored anywhere.",
+    "max_tokens: 4096, input_tokens=123456, total_tokens: 99999999",
+    "token_count = 1234567890123456789",
+    "secret_name = 'prod/db/password-2024'",
+    "self.token = config.token",
+    "Authorization: Bearer <token>",
+    "curl -u $USER:$PASSWORD https://x",
+    "https://example.com:8443/a@b",
+    "git@github.com:org/repo.git",
+    "order 1234567890123456 and 4111111111111112",
+    "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A\n-----END PUBLIC KEY-----",
+    "task-force risk-management desk-based",
+    "It begins with -----BEGIN PRIVATE KEY----- and this sentence goes on.",
+    "keyboard monkey tokenizer secretary passwordless",
+]
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize("text", BENIGN)
+def test_text_without_a_secret_is_untouched(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    "secret", ["plain-known", 'with"quote\\and/slash', "ümläut-known", "two words known"]
+)
+def test_a_known_secret_is_found_plain_and_encoded(secret: str) -> None:
+    known = make_redactor([secret, "short"])
+    encoded = [
+        secret,
+        json.dumps(secret),
+        quote(secret),
+        quote(secret, safe=""),
+        secret.encode().hex(),
+        base64.b64encode(secret.encode()).decode(),
+        base64.b64encode(f"user:{secret}".encode()).decode(),
+        base64.urlsafe_b64encode(f"a{secret}bc".encode()).decode(),
+    ]
+    for form in encoded:
+        assert known.has_known_secret(f"<{form}>"), form
+        assert "[redacted:known]" in known(f"<{form}>"), form
+    assert not known.has_known_secret("something short")
+    assert known("something short") == "something short"
+
+
+SOUP = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [*SECRETS.values(), *(place for place, _ in PLACES), "password", "token", "=", ": ", '"']
+        ),
+        st.text(max_size=12),
+    ),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.requirement("A4")
+@given(SOUP)
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+@pytest.mark.requirement("A4")
+@given(SOUP, st.lists(st.integers(1, 40), min_size=1, max_size=30), st.text(max_size=5))
+def test_a_stream_never_lets_a_known_secret_through_a_cut(before: str, cuts: list[int], after: str) -> None:
+    secret = "known secret\nvalue"
+    stream = StreamRedactor(make_redactor([secret]))
+    text, shown, at = f"{before}{secret}{after} {secret}", "", 0
+    while at < len(text):
+        step = cuts[at % len(cuts)]
+        shown += stream.feed(text[at : at + step])
+        at += step
+    shown += stream.flush()
+    assert secret not in shown
+
+
+@pytest.mark.requirement("A4", "L2-06")
+def test_a_stream_gives_whole_words_early_and_loses_nothing() -> None:
+    stream = StreamRedactor(redact)
+    pieces = ["Hel", "lo wor", "ld, pass", "word=hun", "ter2 and ", "more"]
+    shown = [stream.feed(piece) for piece in pieces]
+    assert shown == ["", "Hello ", "world, ", "", "password=[redacted:password] and ", ""]
+    assert stream.flush() == "more"
+
+
+@pytest.mark.requirement("A4")
+def test_a_stream_holds_a_private_key_until_its_end() -> None:
+    stream = StreamRedactor(redact)
+    shown = "".join(
+        stream.feed(line) for line in (SECRETS["private key"] + "\nafter that\n").splitlines(True)
+    )
+    assert shown + stream.flush() == "[redacted:private-key]\nafter that\n"
+
+
+@pytest.mark.requirement("A4", "A3")
+def test_a_stream_without_a_blank_is_held_only_up_to_its_bound() -> None:
+    stream = StreamRedactor(make_redactor(["known-secret-value"]))
+    text = "x" * 65_530 + "known-secret-value" + "y" * 70_000
+    shown = "".join(stream.feed(text[at : at + 1000]) for at in range(0, len(text), 1000))
+    assert len(shown) > 60_000
+    assert "known-secret" not in shown + stream.flush()
+
+
+HOSTILE = [
+    "token=",
+    "password=(",
+    "sk-",
+    "sk-ant-api03-",
+    "4",
+    "//x/",
+    "x-",
+    "ey",
+    "-----BEGIN PRIVATE KEY-----",
+]
+
+
+@pytest.mark.requirement("A4", "L7")
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_hostile_text_costs_no_more_per_character_when_it_is_long(seed: str) -> None:
+    def cost_s(length: int) -> float:
+        text = (seed * (length // len(seed) + 1))[:length]
+        best = float("inf")
+        for _ in range(3):
+            began = time.process_time()
+            redact(text)
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert cost_s(160_000) < 8 * 3 * cost_s(20_000) + 0.05
+
+
+@pytest.mark.requirement("A4")
+def test_the_open_corpus_is_hidden_and_its_benign_texts_stay_whole(shared: Path) -> None:
+    with lzma.open(shared / "corpora" / "secrets_corpus.jsonl.xz", "rt", encoding="utf-8") as lines:
+        rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    keyword = ("KeywordDetector", "generic-api-key")
+    rows = [r for r in rows if not r.get("noisy") and not r.get("ambiguous") and r["rule"] not in keyword]
+    secret = [row for row in rows if row["label"] == "secret"]
+    benign = [row for row in rows if row["label"] == "benign"]
+    hidden = sum(not any(r["text"][a:b] in redact(r["text"]) for a, b in r["secrets"]) for r in secret)
+    intact = sum(redact(r["text"]) == r["text"] for r in benign)
+    assert hidden / len(secret) >= 0.95
+    assert intact / len(benign) >= 0.97
