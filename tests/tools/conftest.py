@@ -33,17 +33,17 @@ class Bench:
         plain = CallContext("s", "t1.c1", "s:t1.c1", str(self.workspace), 20.0, 20.0, self.heard.append)
         return msgspec.structs.replace(plain, **changes)
 
-    async def admit(self, name: str, is_approved: bool = False, **arguments: Any) -> Admission:
+    async def admit(self, name: str, /, is_approved: bool = False, **arguments: Any) -> Admission:
         return await self.admit_text(name, json.dumps(arguments), is_approved)
 
     async def admit_text(self, name: str, text: str, is_approved: bool = False) -> Admission:
         call = ToolCall(ref="r", name=name, arguments=text, call_id="t1.c1")
         return await self.tools.admit(call, self.settings, "s", is_approved)
 
-    async def run(self, name: str, **arguments: Any) -> RawResult:
+    async def run(self, name: str, /, **arguments: Any) -> RawResult:
         return await self.tools.run(name, json.dumps(arguments), self.context())
 
-    async def call(self, name: str, **arguments: Any) -> RawResult:
+    async def call(self, name: str, /, **arguments: Any) -> RawResult:
         """Admit, then run what was admitted, as the engine does; a refusal comes out as an error."""
         admission = await self.admit(name, **arguments)
         if admission.failure is not None:

@@ -116,15 +116,16 @@ class Processes:
     async def aclose(self) -> None:
         """End what still runs, then the keeper."""
         await self.end(tuple(self._watched))
-        if self._keeper is not None and self._keeper.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._keeper.stdin.close()
-            await asyncio.to_thread(self._keeper.wait)
+        if self._keeper is not None:
+            await asyncio.to_thread(_dismiss, self._keeper)
             self._keeper = None
 
     def _watch(self, key: str) -> None:
         self._watched.add(key)
-        if self._keeper is None or self._keeper.poll() is not None:
+        if self._keeper is not None and self._keeper.poll() is not None:
+            _dismiss(self._keeper)  # somebody killed it
+            self._keeper = None
+        if self._keeper is None:
             self._keeper = _start_keeper()
             for open_key in self._watched:
                 self._tell("+", open_key)
@@ -158,6 +159,14 @@ def _start_keeper() -> subprocess.Popen[bytes]:
         start_new_session=True,
         bufsize=0,
     )
+
+
+def _dismiss(old: subprocess.Popen[bytes]) -> None:
+    """Let a keeper end, which it does when its pipe does, and reap it."""
+    if old.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            old.stdin.close()
+    old.wait()
 
 
 async def _until_end(

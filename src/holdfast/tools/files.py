@@ -172,6 +172,7 @@ async def in_thread(work: Callable[[], _T]) -> _T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
+        task.exception()  # looked at, so that nobody reports it as overlooked
         raise
 
 

@@ -23,7 +23,6 @@ def main() -> None:
     """Print `path:line: text` for every matching line, until there are too many."""
     request = json.load(sys.stdin)
     pattern, left = re.compile(request["pattern"]), request["max_lines"]
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     for path in request["files"]:
         try:
             with _opened(int(sys.argv[1]), path) as fd:
@@ -32,7 +31,7 @@ def main() -> None:
                         print("[more lines match: narrow the search]", flush=True)
                         return
                     left -= 1
-                    print(f"{request['prefix']}{path}:{number}: {line}", flush=True)
+                    print(f"{_shown(request['prefix'] + path)}:{number}: {line}", flush=True)
         except OSError:
             continue
 
@@ -70,6 +69,11 @@ def _opened(folder: int, path: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _shown(name: str) -> str:
+    """A name as valid text, whatever bytes it is made of."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 if __name__ == "__main__":

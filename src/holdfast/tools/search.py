@@ -138,10 +138,10 @@ class Grep:
             stdin.write(json.dumps(request).encode())
             stdin.seek(0)
             launch = Launch(
-                argv=(sys.executable, "-I", "-S", _CHILD, str(searched.fd)),
+                argv=(sys.executable, "-I", "-S", "-X", "utf8", _CHILD, str(searched.fd)),
                 cwd="/",
                 key=context.key,
-                env={"PYTHONUTF8": "1"},
+                env={},
                 timeout_s=min(GREP_S, context.timeout_s),
                 idle_s=min(GREP_S, context.timeout_s),
                 stdin_fd=stdin.fileno(),

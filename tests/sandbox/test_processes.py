@@ -1,0 +1,233 @@
+"""A process tree ends with its call: at its end, its timeout, its silence, its flood, its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shlex
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.sandbox import keeper
+from holdfast.sandbox.process import FLOOD_BYTES, KEPT_BYTES, Launch, Processes, clean_environment
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
+
+KEY = "session:t1.c1"
+GRANDCHILDREN = (
+    "sleep 300 & setsid sleep 300 & "
+    "(setsid nohup sh -c 'trap \"\" TERM; sleep 300; sleep 300' &) ; echo started; "
+)
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = Processes()
+    yield made
+    await made.aclose()
+
+
+def launch(command: str, cwd: Path, **changes: object) -> Launch:
+    plain = Launch(("/bin/sh", "-c", command), str(cwd), KEY, clean_environment(os.environ), 20.0, 20.0)
+    return msgspec.structs.replace(plain, **changes)
+
+
+def left_over() -> set[int]:
+    return keeper.members({KEY})
+
+
+@pytest.mark.requirement("L1", "C8")
+async def test_a_command_gives_its_output_and_its_exit_code(processes: Processes, tmp_path: Path) -> None:
+    heard: list[str] = []
+    ended = await processes.run(launch("echo out; echo err >&2; pwd; exit 3", tmp_path), heard.append)
+    assert (ended.how, ended.exit_code) == ("exited", 3)
+    assert ended.output == f"out\nerr\n{tmp_path}\n" == "".join(heard)
+
+
+@pytest.mark.requirement("L1", "C8")
+async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_session(
+    processes: Processes, tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    ended = await processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path, timeout_s=0.5), lambda _: None)
+    assert (ended.how, ended.output) == ("timeout", "started\n")
+    assert time.monotonic() - begun < 4
+    assert left_over() == set()
+
+
+@pytest.mark.requirement("C8")
+async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
+    processes: Processes, tmp_path: Path
+) -> None:
+    ended = await processes.run(launch(GRANDCHILDREN, tmp_path), lambda _: None)
+    assert (ended.how, ended.exit_code, ended.output) == ("exited", 0, "started\n")
+    assert left_over() == set()
+
+
+@pytest.mark.requirement("L1")
+async def test_silence_ends_a_command_and_output_keeps_it_alive(processes: Processes, tmp_path: Path) -> None:
+    talks = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; sleep 300"
+    ended = await processes.run(launch(talks, tmp_path, idle_s=0.6), lambda _: None)
+    assert (ended.how, ended.output) == ("idle", "1\n2\n3\n4\n5\n6\n")
+    assert left_over() == set()
+
+
+@pytest.mark.requirement("L2-06", "C8")
+async def test_cancelling_a_call_ends_its_tree_within_a_second(processes: Processes, tmp_path: Path) -> None:
+    is_started = asyncio.Event()
+    call = asyncio.create_task(
+        processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path), lambda _: is_started.set())
+    )
+    await asyncio.wait_for(is_started.wait(), 5)
+    begun = time.monotonic()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert time.monotonic() - begun < 1.5
+    assert left_over() == set()
+
+
+@pytest.mark.requirement("L7", "L1")
+async def test_fifty_megabytes_of_output_end_well_in_bounded_memory(
+    processes: Processes, tmp_path: Path
+) -> None:
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = 50 << 20
+    command = f"echo first; head -c {size} /dev/zero | tr '\\0' x; echo; echo last"
+    ended = await processes.run(launch(command, tmp_path), lambda _: None)
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
+    assert (ended.how, ended.exit_code) == ("exited", 0)
+    assert ended.output_bytes == len("first\n") + size + len("\nlast\n")
+    assert ended.output.startswith("first\n")
+    assert ended.output.endswith("x\nlast\n")
+    assert "bytes of output were not kept" in ended.output
+    assert len(ended.output) < 2 * KEPT_BYTES + (1 << 18)
+    assert grown_kib < 32 << 10
+
+
+@pytest.mark.requirement("L7")
+async def test_an_endless_output_is_ended(processes: Processes, tmp_path: Path) -> None:
+    ended = await processes.run(launch("yes", tmp_path), lambda _: None)
+    assert ended.how == "flood"
+    assert ended.output_bytes > FLOOD_BYTES
+    assert left_over() == set()
+
+
+@pytest.mark.requirement("C12", "C8")
+async def test_a_command_sees_a_clean_environment(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-tools")
+    monkeypatch.setenv("LC_TIME", "C")
+    ended = await processes.run(launch("env", tmp_path), lambda _: None)
+    names = {line.partition("=")[0] for line in ended.output.splitlines()}
+    assert {"PATH", "LC_TIME", keeper.VARIABLE} <= names
+    assert not any("KEY" in name or "TOKEN" in name for name in names)
+
+
+@pytest.mark.requirement("L7")
+async def test_output_that_is_no_text_is_shown_with_replacements(
+    processes: Processes, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+    ended = await processes.run(launch("printf 'a\\377\\303\\251'", tmp_path), heard.append)
+    assert ended.output == "a\ufffdé" == "".join(heard)
+
+
+@pytest.mark.requirement("L7")
+async def test_what_cannot_be_started_raises_and_leaves_nothing_open(
+    processes: Processes, tmp_path: Path
+) -> None:
+    await processes.run(launch("true", tmp_path), lambda _: None)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for broken in (launch("true", tmp_path / "gone"), launch("", tmp_path, argv=("/no/such/program",))):
+        with pytest.raises(FileNotFoundError):
+            await processes.run(broken, lambda _: None)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.requirement("C8")
+async def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
+    processes = Processes()
+    await processes.run(launch("true", tmp_path), lambda _: None)
+    children = f"/proc/self/task/{os.getpid()}/children"
+    assert Path(children).read_text()
+    await processes.aclose()
+    assert Path(children).read_text() == ""
+
+
+@pytest.mark.requirement("H1", "C8")
+async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Processes, tmp_path: Path) -> None:
+    orphan = await asyncio.create_subprocess_exec(
+        "sleep", "300", env={keeper.VARIABLE: KEY}, start_new_session=True
+    )
+    other = await asyncio.create_subprocess_exec("sleep", "300", env={keeper.VARIABLE: "session:t1.c2"})
+    await processes.end([KEY])
+    assert await asyncio.wait_for(orphan.wait(), 5) < 0
+    assert other.returncode is None
+    other.kill()
+    await other.wait()
+
+
+DRIVER = """
+import asyncio, sys
+from holdfast.sandbox.process import Launch, Processes
+async def main():
+    launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {"PATH": "/usr/bin:/bin"}, 300.0, 300.0)
+    await Processes().run(launch, lambda text: print(text, end="", flush=True))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("H1", "C8")
+@pytest.mark.parametrize("how", ["SIGKILL", "in a group with its keeper's relatives"])
+async def test_when_the_driver_is_killed_its_tools_are_gone_within_seconds(how: str) -> None:
+    key = f"keeper-test-{os.getpid()}-{len(how)}"
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DRIVER, key, GRANDCHILDREN + "sleep 300",
+        stdout=asyncio.subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert driver.stdout is not None
+    assert await asyncio.wait_for(driver.stdout.readline(), 10) == b"started\n"
+    assert len(keeper.members({key})) >= 4
+    if how == "SIGKILL":
+        driver.kill()
+    else:
+        os.killpg(driver.pid, 9)
+    await driver.wait()
+    begun = time.monotonic()
+    while keeper.members({key}):
+        assert time.monotonic() - begun < 3
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.requirement("H1")
+async def test_a_keeper_that_was_killed_is_replaced(processes: Processes, tmp_path: Path) -> None:
+    await processes.run(launch("true", tmp_path), lambda _: None)
+    first = processes._keeper
+    assert first is not None
+    first.kill()
+    first.wait()
+    assert (await processes.run(launch("echo on", tmp_path), lambda _: None)).output == "on\n"
+    assert processes._keeper is not None
+    assert processes._keeper.pid != first.pid
+
+
+@pytest.mark.requirement("L7")
+async def test_many_commands_at_once_do_not_disturb_each_other(processes: Processes, tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as group:
+        runs = [
+            group.create_task(
+                processes.run(
+                    launch(f"sleep 0.1; echo {shlex.quote(str(n))}", tmp_path, key=f"k{n}"), lambda _: None
+                )
+            )
+            for n in range(12)
+        ]
+    assert [run.result().output for run in runs] == [f"{n}\n" for n in range(12)]

@@ -1,0 +1,39 @@
+"""Tools that another process can import."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from holdfast.protocol.ports import CallContext
+from holdfast.tools.function import tool
+
+
+@tool(effect="exec", isolation="process")
+def where(count: int, context: CallContext) -> dict[str, object]:
+    """Tell about the process."""
+    print("working")
+    context.on_output("heard\n")
+    return {"pid": os.getpid(), "count": count, "key": context.key, "workspace": context.workspace}
+
+
+@tool(effect="exec", isolation="process")
+async def twice(text: str) -> str:
+    """Double it, later."""
+    await asyncio.sleep(0)
+    return text * 2
+
+
+@tool(effect="exec", isolation="process")
+def hangs() -> None:
+    """Never comes back."""
+    time.sleep(300)
+
+
+@tool(effect="exec", isolation="process")
+def breaks(how: str) -> None:
+    """Fail in one way or another."""
+    if how == "dies":
+        os._exit(7)
+    raise ValueError(how)

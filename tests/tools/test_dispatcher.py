@@ -1,0 +1,211 @@
+"""Every call passes the gates before anything happens, and everything it does comes out as a result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.ports import Tools
+from holdfast.protocol.tools import Decision
+from holdfast.tools.builtin import make_tools
+from holdfast.tools.function import tool
+from tests.tools.conftest import Bench
+
+
+def refusal(admission: Any) -> Failure:
+    assert admission.verdict == "refuse"
+    assert isinstance(admission.failure, Failure)
+    return admission.failure
+
+
+def test_a_dispatcher_is_what_the_engine_asks_for(bench: Bench) -> None:
+    tools: Tools = bench.tools
+    names = [spec.name for spec in tools.specs(bench.settings)]
+    assert names == [
+        "read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "shell", "ask_user",
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("C3")
+@pytest.mark.parametrize(
+    ("name", "near"), [("readfile", "read_file"), ("READ_FILE", "read_file"), ("bash", "There are:")]
+)
+async def test_an_unknown_tool_is_answered_with_the_nearest_name(bench: Bench, name: str, near: str) -> None:
+    failure = refusal(await bench.admit(name))
+    assert failure.code == "unknown_tool"
+    assert near in failure.message
+
+
+@pytest.mark.requirement("C3")
+async def test_each_class_of_refusal_has_its_own_code_and_says_what_to_do(bench: Bench) -> None:
+    assert refusal(await bench.admit_text("read_file", "{")).code == "tool_validation"
+    assert refusal(await bench.admit("read_file", pth="a")).code == "tool_validation"
+    denied = refusal(await bench.admit("read_file", path=".env"))
+    assert denied.code == "policy_denied"
+    assert "secret" in denied.message
+
+
+@pytest.mark.requirement("C3")
+async def test_what_passes_is_the_canonical_form_and_what_was_not_admitted_never_ran(bench: Bench) -> None:
+    admission = await bench.admit_text("write_file", '{ "path":"a", "content" : "\\u0078" }')
+    assert (admission.verdict, admission.arguments) == ("allow", '{"content":"x","path":"a"}')
+    assert admission.decisions == (Decision(by="policy", verdict="allow", rule="autonomy:full"),)
+    assert list(bench.workspace.iterdir()) == []
+
+
+@pytest.mark.requirement("C12")
+async def test_supervised_asks_for_a_command_and_a_persons_yes_counts_but_not_against_a_denial(
+    bench: Bench,
+) -> None:
+    bench.settings = msgspec.structs.replace(bench.settings, autonomy="supervised")
+    asked = await bench.admit("shell", command="make")
+    assert (asked.verdict, asked.decisions[-1].rule) == ("ask", "autonomy:supervised")
+    approved = await bench.admit("shell", is_approved=True, command="make")
+    assert approved.verdict == "allow"
+    assert approved.decisions[-1] == Decision(by="approval", verdict="allow")
+    assert approved.arguments == asked.arguments
+    assert refusal(await bench.admit("shell", is_approved=True, command="rm -rf /")).code == "policy_denied"
+    assert (await bench.admit("write_file", path="a", content="")).verdict == "allow"
+
+
+@pytest.mark.requirement("C12")
+async def test_read_only_refuses_writes_and_commands(bench: Bench) -> None:
+    bench.settings = msgspec.structs.replace(bench.settings, autonomy="read-only")
+    assert refusal(await bench.admit("write_file", path="a", content="")).code == "policy_denied"
+    assert refusal(await bench.admit("shell", is_approved=True, command="ls")).code == "policy_denied"
+    assert (await bench.admit("list_dir")).verdict == "allow"
+
+
+async def test_a_tool_that_the_run_may_not_use_is_neither_offered_nor_admitted(bench: Bench) -> None:
+    bench.settings = msgspec.structs.replace(bench.settings, allow_tools=("*_file",), deny_tools=("write_*",))
+    assert [spec.name for spec in bench.tools.specs(bench.settings)] == ["read_file", "edit_file"]
+    assert refusal(await bench.admit("shell", command="ls")).code == "policy_denied"
+    assert refusal(await bench.admit("write_file", path="a", content="")).code == "policy_denied"
+
+
+@pytest.mark.parametrize("command", ["echo hunter2-hunter2", 'echo "hunter2-hunter2"\n'])
+async def test_arguments_that_hold_a_known_secret_are_refused(bench: Bench, command: str) -> None:
+    failure = refusal(await bench.admit("shell", command=command))
+    assert failure.code == "policy_denied"
+    assert "secret" in failure.message
+    assert "hunter2" not in failure.message
+
+
+async def test_a_question_travels_to_a_person_under_every_autonomy(bench: Bench) -> None:
+    for autonomy in ("read-only", "supervised", "full"):
+        bench.settings = msgspec.structs.replace(bench.settings, autonomy=autonomy)
+        asked = await bench.admit("ask_user", question="Which one?", options=["a", "b"])
+        assert (asked.verdict, asked.effect) == ("ask", "ask")
+        assert (asked.question, asked.options) == ("Which one?", ("a", "b"))
+
+
+@tool(effect="read")
+async def raises_much() -> str:
+    """Fails deep inside."""
+
+    def deep(left: int) -> None:
+        if left == 0:
+            raise ValueError("x" * 10_000)
+        deep(left - 1)
+
+    deep(200)
+    return ""
+
+
+@pytest.mark.requirement("L1", "L7", "A6")
+async def test_a_tool_that_raises_a_ten_kilobyte_trace_gives_a_short_text_and_the_end_of_the_trace(
+    bench_of: Callable[..., Bench],
+) -> None:
+    result = await bench_of(raises_much).call("raises_much")
+    assert result.status == "error"
+    assert result.text.startswith("raises_much failed with ValueError: xxx")
+    assert len(result.text) < 700
+    assert len(result.detail) == 4_000
+
+
+@tool(effect="read", timeout_s=0.2)
+async def never_ends() -> str:
+    """Sleeps."""
+    await asyncio.Event().wait()
+    return ""
+
+
+@tool(effect="read")
+async def has_its_own_timeout() -> str:
+    """Gives up by itself."""
+    async with asyncio.timeout(0):
+        await asyncio.Event().wait()
+    return ""
+
+
+@pytest.mark.requirement("L1", "A6")
+async def test_a_timeout_of_the_call_is_told_apart_from_one_inside_the_tool(
+    bench_of: Callable[..., Bench],
+) -> None:
+    bench = bench_of(never_ends, has_its_own_timeout)
+    assert (await bench.admit("never_ends")).timeout_s == 0.2
+    for changes in ({"timeout_s": 0.1}, {"idle_s": 0.1}):
+        ended = await bench.tools.run("never_ends", "{}", bench.context(**changes))
+        assert ended.status == "timeout"
+        assert "0.1 s" in ended.text
+    assert (await bench.call("has_its_own_timeout")).status == "error"
+
+
+class Stubborn:
+    """A tool that does not watch its own time."""
+
+    def __init__(self) -> None:
+        self.spec = msgspec.structs.replace(never_ends.spec, name="stubborn")
+
+    async def run(self, arguments: dict[str, Any], context: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def plan(self, arguments: dict[str, Any], context: Any) -> None:
+        raise RuntimeError("no plan")
+
+
+@pytest.mark.requirement("L1")
+async def test_a_tool_that_ignores_its_time_is_cancelled_by_the_backstop(
+    bench_of: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.tools.dispatcher.GRACE_S", 0.1)
+    bench = bench_of(Stubborn())
+    assert (await bench.admit("stubborn")).verdict == "allow"
+    ended = await bench.tools.run("stubborn", "{}", bench.context(timeout_s=0.1))
+    assert ended.status == "timeout"
+
+
+@pytest.mark.requirement("L2-06")
+async def test_a_cancelled_call_is_cancelled_and_not_made_a_result(bench_of: Callable[..., Bench]) -> None:
+    bench = bench_of(never_ends)
+    call = asyncio.create_task(bench.run("never_ends"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_two_tools_of_one_name_or_an_impossible_name_are_refused_at_the_start() -> None:
+    with pytest.raises(UsageError, match="two tools"):
+        make_tools([never_ends, never_ends], has_secret=lambda _: False)
+    bad = Stubborn()
+    bad.spec = msgspec.structs.replace(bad.spec, name="no blanks")
+    with pytest.raises(UsageError, match="no name"):
+        make_tools([bad], has_secret=lambda _: False)
+
+
+async def test_a_spec_that_its_tool_changes_later_stays_as_it_was_registered(
+    bench_of: Callable[..., Bench],
+) -> None:
+    shifty = Stubborn()
+    bench = bench_of(shifty)
+    before = msgspec.json.encode(bench.tools.specs(bench.settings))
+    shifty.spec.parameters["properties"]["path"] = {"type": "string"}
+    shifty.spec = msgspec.structs.replace(shifty.spec, effect="read", description="harmless")
+    assert msgspec.json.encode(bench.tools.specs(bench.settings)) == before

@@ -1,0 +1,223 @@
+"""read_file, write_file and edit_file: pages, whole writes, exact edits, and what a probe finds."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.tools import FileChange
+from holdfast.tools import files
+from tests.tools.conftest import Bench
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.requirement("C13")
+async def test_a_new_file_in_new_folders_is_written_and_read_back(bench: Bench) -> None:
+    written = await bench.call("write_file", path="a/b/c.txt", content="héllo\n")
+    assert (written.status, written.text) == ("ok", "Wrote 7 bytes to a/b/c.txt.")
+    assert (await bench.call("read_file", path="a/b/c.txt")).text == "héllo\n"
+    assert [path.name for path in (bench.workspace / "a" / "b").iterdir()] == ["c.txt"]
+
+
+async def test_a_long_file_is_read_in_pages_that_say_where_to_go_on(bench: Bench) -> None:
+    (bench.workspace / "long").write_text("".join(f"line {n}\n" for n in range(1, 5_001)))
+    first = (await bench.call("read_file", path="long", limit=3)).text
+    assert first == "line 1\nline 2\nline 3\n[lines 1-3 of 5000; go on with offset=4]"
+    assert (await bench.call("read_file", path="long", offset=4_999)).text == (
+        "line 4999\nline 5000\n[lines 4999-5000 of 5000]"
+    )
+    offset, seen = 1, ""
+    while True:
+        text = (await bench.call("read_file", path="long", offset=offset)).text
+        page, _, note = text.rpartition("[lines ")
+        seen += page
+        assert len(text) < 24_000
+        if "offset=" not in note:
+            break
+        offset = int(note.split("offset=")[1].rstrip("]"))
+    assert seen == (bench.workspace / "long").read_text()
+
+
+async def test_odd_files_are_told_apart(bench: Bench) -> None:
+    (bench.workspace / "empty").touch()
+    (bench.workspace / "binary").write_bytes(b"\x7fELF\0\0")
+    (bench.workspace / "no-end").write_text("a\nb")
+    (bench.workspace / "one-line").write_text("x" * 50_000 + "\nend\n")
+    (bench.workspace / "latin").write_bytes(b"caf\xe9\n")
+    assert (await bench.call("read_file", path="empty")).text == "[empty is empty]"
+    assert (await bench.call("read_file", path="no-end")).text == "a\nb"
+    assert (await bench.call("read_file", path="latin")).text == "caf\ufffd\n"
+    cut = (await bench.call("read_file", path="one-line")).text
+    assert cut.endswith("[lines 1-1 of 2; line 1 is longer than a page and cut; go on with offset=2]")
+    for path, word in (("binary", "binary"), ("gone", "No such file"), ("no-end/x", "not a folder")):
+        refused = await bench.run("read_file", path=path)
+        assert refused.status == "error"
+        assert word in refused.text
+    beyond = await bench.call("read_file", path="no-end", offset=9)
+    assert (beyond.status, beyond.text) == ("error", "no-end has 2 lines; there is no line 9.")
+
+
+async def test_a_huge_file_is_streamed(bench: Bench) -> None:
+    with (bench.workspace / "huge").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(3 << 30)
+    with (bench.workspace / "huge").open("r+b") as file:
+        file.write(b"\n" * 10_000)
+    text = (await bench.call("read_file", path="huge", limit=1)).text
+    assert "go on with offset=2" in text
+
+
+async def test_an_edit_replaces_exactly_one_place_or_all(bench: Bench) -> None:
+    path = bench.workspace / "a.py"
+    path.write_text("x = 1\ny = 1\r\nx = 1\n", newline="")
+    twice = await bench.call("edit_file", path="a.py", old="x = 1", new="x = 2")
+    assert twice.status == "error"
+    assert "occurs 2 times in a.py (lines 1, 3)" in twice.text
+    assert (
+        await bench.call("edit_file", path="a.py", old="y = 1", new="y = 3")
+    ).text == "Replaced 1 place in a.py."
+    assert (await bench.call("edit_file", path="a.py", old="x = 1", new="", all=True)).text == (
+        "Replaced 2 places in a.py."
+    )
+    assert path.read_bytes() == b"\ny = 3\r\n\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "word"),
+    [
+        (
+            b"def total(a, b):\n    return a - b\n",
+            "def total(a,b):",
+            "The nearest line is 1: 'def total(a, b):'",
+        ),
+        (b"a\r\nb\r\n", "a\nb", "lines end in \\r\\n"),
+        (b"abc", "zzzzzz", "Nothing in it is like it"),
+        (b"\xff\xfe", "a", "not UTF-8"),
+    ],
+)
+async def test_an_edit_that_does_not_fit_says_what_is_nearest(
+    bench: Bench, content: bytes, old: str, word: str
+) -> None:
+    (bench.workspace / "f").write_bytes(content)
+    failed = await bench.call("edit_file", path="f", old=old, new="x")
+    assert failed.status == "error"
+    assert word in failed.text
+    assert (bench.workspace / "f").read_bytes() == content
+
+
+async def test_an_edit_of_a_missing_file_makes_nothing(bench: Bench) -> None:
+    assert "does not exist" in (await bench.call("edit_file", path="new/f", old="a", new="b")).text
+    assert list(bench.workspace.iterdir()) == []
+
+
+async def test_a_write_keeps_the_mode_of_the_file(bench: Bench) -> None:
+    script = bench.workspace / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o751)
+    await bench.call("write_file", path="run.sh", content="#!/bin/sh\ntrue\n")
+    await bench.call("edit_file", path="run.sh", old="true", new="false")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o751
+
+
+@pytest.mark.requirement("L2", "L7")
+async def test_an_exception_in_mid_write_leaves_the_old_file_whole_and_nothing_beside_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.workspace / "f").write_text("old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    failed = await bench.call("write_file", path="f", content="new")
+    monkeypatch.undo()
+    assert (failed.status, failed.text) == ("error", "f: No space left on device.")
+    assert [path.name for path in bench.workspace.iterdir()] == ["f"]
+    assert (bench.workspace / "f").read_text() == "old"
+
+
+@pytest.mark.requirement("H1", "L2")
+async def test_a_write_that_was_killed_before_it_took_its_name_is_probed_as_not_done_and_cleared_away(
+    bench: Bench,
+) -> None:
+    (bench.workspace / "f").write_text("old")
+    admission = await bench.admit("write_file", path="f", content="new")
+    assert admission.on_interrupt == "probe"
+    assert admission.change == FileChange("f", sha256("old"), sha256("new"))
+    program = f"""
+import asyncio, os, signal
+from holdfast.tools import files
+from holdfast.protocol.ports import CallContext
+files.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
+context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print)
+asyncio.run(files.WriteFile().run({{"path": "f", "content": "new"}}, context))
+"""
+    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=30)
+    assert killed.returncode == -9
+    assert len(list(bench.workspace.iterdir())) == 2
+    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "no"
+    assert [path.name for path in bench.workspace.iterdir()] == ["f"]
+    await bench.run("write_file", path="f", content="new")
+    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "yes"
+    (bench.workspace / "f").write_text("somebody else's")
+    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "unknown"
+
+
+async def test_a_probe_leaves_the_temporary_file_of_a_living_writer_alone(bench: Bench) -> None:
+    living = bench.workspace / ".holdfast-0123.tmp"
+    with living.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        await bench.tools.probe("write_file", FileChange("f", "", sha256("x")), bench.settings)
+        assert living.exists()
+    await bench.tools.probe("write_file", FileChange("f", "", sha256("x")), bench.settings)
+    assert not living.exists()
+
+
+async def test_a_plan_tells_where_the_write_will_land_behind_links(bench: Bench) -> None:
+    (bench.workspace / "real").mkdir()
+    (bench.workspace / "near").symlink_to("real")
+    admission = await bench.admit("write_file", path="near/new.txt", content="x")
+    assert admission.change == FileChange("real/new.txt", "", sha256("x"))
+    failing = await bench.admit("edit_file", path="near/none.txt", old="a", new="b")
+    assert (failing.change, failing.on_interrupt) == (None, "unknown")
+
+
+@pytest.mark.requirement("L2-06")
+async def test_a_cancelled_write_is_over_when_the_cancellation_arrives(bench: Bench) -> None:
+    call = asyncio.create_task(bench.run("write_file", path="f", content="x" * (8 << 20)))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    before = {path.name: path.stat().st_size for path in bench.workspace.iterdir()}
+    assert before in ({}, {"f": 8 << 20})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_folder_without_the_right_to_write_gives_a_sentence(bench: Bench) -> None:
+    (bench.workspace / "locked").mkdir(mode=0o500)
+    failed = await bench.call("write_file", path="locked/f", content="x")
+    assert (failed.status, failed.text) == ("error", "locked/f: Permission denied.")
+
+
+async def test_reading_leaves_no_descriptor_open(bench: Bench) -> None:
+    (bench.workspace / "f").write_text("x")
+    await bench.call("read_file", path="f")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        await bench.call("read_file", path="f")
+        await bench.call("read_file", path="../f")
+        await bench.call("write_file", path="d/f", content="x")
+        await bench.call("list_dir")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,306 @@
+"""The `@tool` decorator: description, conversion, threads, processes, and what cannot be a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Optional, TypedDict
+
+import msgspec
+import pytest
+
+from holdfast.protocol.ports import CallContext, Tool
+from holdfast.protocol.tools import FileChange
+from holdfast.sandbox import keeper
+from holdfast.tools import function as function_module
+from holdfast.tools.function import tool
+from tests.tools import isolated_tools
+from tests.tools.conftest import Bench
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: float = 0.0
+
+
+@dataclasses.dataclass
+class Box:
+    name: str
+    corners: list[Point]
+
+
+class Options(TypedDict, total=False):
+    deep: bool
+
+
+@tool(effect="read", timeout_s=5)
+async def add(a: int, b: int = 2) -> int:
+    """Add two
+    numbers.
+
+    Longer words that a model does not need.
+
+    Args:
+        a: The first one,
+            told at length.
+        b (int): The second one.
+
+    Returns:
+        nothing: that counts
+    """
+    return a + b
+
+
+@tool(effect="write", name="pack")
+def describe_box(
+    box: Box,
+    mode: Literal["fast", "slow"],
+    tags: list[str] | None = None,
+    limit: Optional[int] = None,  # noqa: UP045 - the old spelling must work too
+    options: Options = {},  # noqa: B006 - must not be shared
+    extra: dict[str, Any] | str = "",
+) -> dict[str, object]:
+    """Describe it."""
+    return {"type": type(box).__name__, "x": box.corners[0].x, "mode": mode, "tags": tags, "options": options}
+
+
+def test_a_decorated_function_stays_the_function_that_it_was() -> None:
+    asked: Tool = add
+    assert asked.spec.name == "add"
+    assert asyncio.run(add(1, b=1)) == 2
+    assert inspect.unwrap(add) is add.function
+    assert (add.__name__, add.__module__) == ("add", __name__)
+
+
+@pytest.mark.requirement("C12")
+def test_a_spec_comes_from_the_signature_and_the_docstring() -> None:
+    assert add.spec.description == "Add two numbers."
+    assert add.spec.parameters == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "description": "The first one, told at length."},
+            "b": {"type": "integer", "default": 2, "description": "The second one."},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert (add.spec.effect, add.spec.on_interrupt, add.spec.timeout_s) == ("read", "rerun", 5)
+    assert (describe_box.spec.name, describe_box.spec.on_interrupt) == ("pack", "unknown")
+    properties = describe_box.spec.parameters["properties"]
+    assert properties["mode"] == {"enum": ["fast", "slow"]}
+    assert properties["tags"]["anyOf"] == [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]
+    assert set(describe_box.spec.parameters["$defs"]) == {"Box", "Options", "Point"}
+
+
+async def test_arguments_arrive_as_the_annotated_types(bench_of: Callable[..., Bench]) -> None:
+    bench = bench_of(add, describe_box)
+    assert (await bench.call("add", a=1)).text == "3"
+    result = await bench.call("pack", box={"name": "b", "corners": [{"x": 7}]}, mode="slow")
+    assert json.loads(result.text) == {"type": "Box", "x": 7, "mode": "slow", "tags": None, "options": {}}
+    assert (
+        await bench.admit("pack", box={"name": "b", "corners": [{"x": "7"}]}, mode="slow")
+    ).verdict == "refuse"
+    assert (await bench.admit("pack", box={"name": "b", "corners": []}, mode="none")).verdict == "refuse"
+    assert (await bench.admit("add", a=1, c=1)).verdict == "refuse"
+
+
+@pytest.mark.requirement("S14")
+async def test_a_tool_is_handed_its_context_by_annotation_and_not_by_the_model(
+    bench_of: Callable[..., Bench],
+) -> None:
+    @tool(effect="read")
+    def tell(words: str, here: CallContext) -> str:
+        """Tell."""
+        here.on_output(words)
+        return f"{here.session} {here.key} {here.workspace}"
+
+    bench = bench_of(tell)
+    assert list(tell.spec.parameters["properties"]) == ["words"]
+    assert (await bench.call("tell", words="hi")).text == f"s s:t1.c1 {bench.workspace}"
+    await asyncio.sleep(0)
+    assert bench.heard == ["hi"]
+    assert (await bench.admit("tell", words="hi", here={})).verdict == "refuse"
+
+
+@pytest.mark.requirement("A6")
+async def test_values_become_text(bench_of: Callable[..., Bench]) -> None:
+    values = {"text": "Error: no error", "none": None, "data": [{"a": (1, 2)}], "odd": {"path": Path("/x")}}
+
+    @tool(effect="read")
+    def give(what: str) -> object:
+        """Give."""
+        return values[what]
+
+    bench = bench_of(give)
+    told = {what: await bench.call("give", what=what) for what in values}
+    assert {result.status for result in told.values()} == {"ok"}
+    assert [result.text for result in told.values()] == [
+        "Error: no error",
+        "",
+        '[{"a":[1,2]}]',
+        '{"path":"/x"}',
+    ]
+
+
+class Unknown:
+    pass
+
+
+def star(*values: int) -> None: ...
+def untyped(value) -> None: ...
+def strange(value: Unknown) -> None: ...
+def missing(value: NotThere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def positional(value: int, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        (star, "cannot be described"),
+        (untyped, "needs a type"),
+        (strange, "has no JSON Schema"),
+        (missing, "cannot be found"),
+        (positional, "cannot be described"),
+    ],
+)
+def test_what_cannot_be_described_is_a_type_error_at_once(function: Callable[..., None], word: str) -> None:
+    with pytest.raises(TypeError, match=word) as caught:
+        tool(effect="read")(function)
+    assert function.__name__ in str(caught.value)
+
+
+def test_a_probe_needs_a_plan_and_a_plan_a_probe() -> None:
+    with pytest.raises(TypeError, match="need each other"):
+        tool(effect="write", on_interrupt="probe")(add.function)
+
+
+async def test_a_plan_of_its_own_reaches_the_admission(bench_of: Callable[..., Bench]) -> None:
+    change = FileChange("f", "", "abc")
+
+    @tool(effect="write", on_interrupt="probe", plan=lambda name: change)
+    def make(name: str) -> None:
+        """Make."""
+
+    admission = await bench_of(make).admit("make", name="f")
+    assert (admission.on_interrupt, admission.change) == ("probe", change)
+
+
+@pytest.mark.requirement("L1")
+async def test_a_sync_function_that_outlives_its_time_is_unknown_and_blocks_nobody(
+    bench_of: Callable[..., Bench],
+) -> None:
+    release = threading.Event()
+
+    @tool(effect="write")
+    def hang() -> None:
+        """Wait."""
+        release.wait(30)
+
+    bench = bench_of(hang)
+    ended = await bench.tools.run("hang", "{}", bench.context(timeout_s=0.1))
+    release.set()
+    assert ended.status == "unknown"
+    assert "may still be at work" in ended.text
+
+
+async def test_more_sync_calls_than_threads_wait_and_are_not_started_in_vain(
+    bench_of: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_module, "MAX_THREADS", 1)
+    release, started = threading.Event(), []
+
+    @tool(effect="write")
+    def hang() -> None:
+        """Wait."""
+        started.append(1)
+        release.wait(30)
+
+    bench = bench_of(hang)
+    first = await bench.tools.run("hang", "{}", bench.context(timeout_s=0.1))
+    second = await bench.tools.run("hang", "{}", bench.context(timeout_s=0.1))
+    release.set()
+    assert (first.status, second.status, len(started)) == ("unknown", "timeout", 1)
+    assert (await bench.run("hang")).status == "ok"
+
+
+async def test_a_function_that_exits_ends_its_call_and_not_the_program(
+    bench_of: Callable[..., Bench],
+) -> None:
+    @tool(effect="exec")
+    def leave() -> None:
+        """Exit."""
+        sys.exit(3)
+
+    result = await bench_of(leave).call("leave")
+    assert result.status == "error"
+    assert "sys.exit(3)" in result.text
+
+
+@pytest.mark.requirement("C8")
+def test_a_hanging_sync_tool_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, time\n"
+        "from holdfast.protocol.ports import CallContext\n"
+        "from holdfast.tools.function import tool\n"
+        "@tool(effect='exec')\n"
+        "def hang() -> None:\n    time.sleep(300)\n"
+        "context = CallContext('s', 'c', 'k', '/', 0.1, 9.0, print)\n"
+        "print(asyncio.run(hang.run({}, context)).status)\n"
+    )
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, ended.stdout) == (0, "unknown\n")
+
+
+async def test_an_isolated_function_runs_in_a_process_of_its_own(bench_of: Callable[..., Bench]) -> None:
+    bench = bench_of(isolated_tools.where, isolated_tools.twice)
+    told = json.loads((await bench.call("where", count=3)).text)
+    assert told.pop("pid") != isolated_tools.os.getpid()
+    assert told == {"count": 3, "key": "s:t1.c1", "workspace": str(bench.workspace)}
+    assert "".join(bench.heard) == "working\nheard\n"
+    assert (await bench.call("twice", text="ab")).text == "abab"
+
+
+@pytest.mark.requirement("L1", "C8")
+async def test_an_isolated_function_is_killed_at_its_timeout_and_its_death_is_told(
+    bench_of: Callable[..., Bench],
+) -> None:
+    bench = bench_of(isolated_tools.hangs, isolated_tools.breaks)
+    ended = await bench.tools.run("hangs", "{}", bench.context(timeout_s=0.8))
+    assert ended.status == "timeout"
+    assert keeper.members({"s:t1.c1"}) == set()
+    raised = await bench.call("breaks", how="raises")
+    assert (raised.status, raised.text) == ("error", "ValueError: raises")
+    assert "Traceback" in raised.detail
+    assert "exit code 7" in (await bench.call("breaks", how="dies")).text
+
+
+def test_a_function_that_no_other_process_can_find_cannot_be_isolated() -> None:
+    def inner() -> None: ...
+
+    with pytest.raises(TypeError, match="top of a module"):
+        tool(effect="exec", isolation="process")(inner)
+
+
+@pytest.mark.requirement("A6")
+def test_an_isolated_function_of_the_program_itself_is_found_by_its_file(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio\n"
+        "from holdfast.protocol.ports import CallContext\n"
+        "from holdfast.tools.function import tool\n"
+        "@tool(effect='exec', isolation='process')\n"
+        "def double(n: int) -> int:\n    return 2 * n\n"
+        "if __name__ == '__main__':\n"
+        "    context = CallContext('s', 'c', 'k', '/', 20.0, 20.0, print)\n"
+        "    print(asyncio.run(double.run({'n': 21}, context)).text)\n"
+    )
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=30)
+    assert (ended.stdout, ended.stderr) == ("42\n", "")

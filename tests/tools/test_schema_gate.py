@@ -1,0 +1,170 @@
+"""Arguments pass as canonical JSON, or come back with what is wrong and how to mend it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.tools import ToolSpec
+from holdfast.tools.schema import Arguments, BadSchema, SchemaGate, closed, compiled
+
+SPEC = ToolSpec(
+    "search",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "minLength": 1},
+            "limit": {"type": "integer", "minimum": 1},
+            "mode": {"enum": ["fast", "slow"]},
+            "where": {"type": "array", "items": {"type": "object", "required": ["path"]}},
+        },
+        "required": ["pattern"],
+    },
+)
+
+
+def message(text: str, spec: ToolSpec = SPEC) -> str:
+    checked = SchemaGate().check(spec, text)
+    assert isinstance(checked, Failure)
+    assert checked.code == "tool_validation"
+    return checked.message
+
+
+@pytest.mark.requirement("C3")
+def test_arguments_pass_as_canonical_json() -> None:
+    gate = SchemaGate()
+    one = gate.check(SPEC, ' {"pattern": "é\\u0031", "limit": 2,\n"mode":"fast"} ')
+    assert one == gate.check(SPEC, '{"mode": "fast", "limit": 2, "pattern": "é1"}')
+    assert isinstance(one, Arguments)
+    assert one.canonical == '{"limit":2,"mode":"fast","pattern":"é1"}'
+    assert one.values == json.loads(one.canonical)
+
+
+@pytest.mark.requirement("C3", "L1", "L9")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"pattern": "a"',
+        "search for it",
+        '{"pattern": NaN}',
+        '{"pattern": "\\ud800"}',
+        "[" * 100_000,
+        '{"limit": 1e999}',
+    ],
+)
+def test_text_that_is_no_json_is_refused_with_what_to_send(text: str) -> None:
+    assert "not valid JSON" in message(text)
+    assert len(message(text)) < 500
+
+
+@pytest.mark.requirement("C3")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, ["the call needs 'pattern'"]),
+        ({"pattern": "a", "limit": "ten"}, ['`limit` must be integer, not the string "ten"']),
+        ({"pattern": "a", "limit": 0}, ["`limit` breaks the rule `minimum 1`: it is the integer 0"]),
+        ({"pattern": "a", "mode": "quick"}, ['`mode` must be one of "fast", "slow", not the string "quick"']),
+        ({"patern": "a"}, ["takes no 'patern' (did you mean 'pattern'?)", "needs 'pattern'"]),
+        ({"pattern": "a", "zzz": 1}, ["takes no 'zzz' (it takes pattern, limit, mode, where)"]),
+        ({"pattern": "a", "where": [{"path": "x"}, {}]}, ["`where[1]` needs 'path'"]),
+        ({"pattern": None}, ["`pattern` must be string, not null"]),
+        ({"pattern": ["x" * 1_000]}, ["`pattern` must be string, not the array", "(1004 characters)"]),
+    ],
+)
+def test_a_violation_names_the_path_the_value_and_what_was_expected(
+    arguments: dict[str, Any], words: list[str]
+) -> None:
+    told = message(json.dumps(arguments))
+    for word in words:
+        assert word in told
+    assert told.startswith("search: ")
+    assert len(told) < 600
+
+
+@pytest.mark.requirement("C3")
+@pytest.mark.parametrize("text", ["[]", "null", '"a"', "3"])
+def test_arguments_that_are_no_object_are_refused(text: str) -> None:
+    assert "must be a JSON object" in message(text)
+
+
+@pytest.mark.requirement("C3")
+def test_unknown_arguments_are_refused_unless_the_schema_speaks_of_them() -> None:
+    gate = SchemaGate()
+    plain = ToolSpec("plain", "", {"properties": {"a": {}}})
+    composed = ToolSpec("composed", "", {"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {}}}}})
+    willing = ToolSpec("willing", "", {"properties": {"a": {}}, "additionalProperties": True})
+    for spec in (plain, composed):
+        assert isinstance(gate.check(spec, '{"a": 1}'), Arguments)
+        assert isinstance(gate.check(spec, '{"b": 1}'), Failure)
+    assert isinstance(gate.check(willing, '{"b": 1}'), Arguments)
+    assert "additionalProperties" not in plain.parameters
+
+
+def test_an_empty_text_is_an_empty_object() -> None:
+    assert SchemaGate().check(ToolSpec("none", "", {}), "") == Arguments({}, "{}")
+
+
+@pytest.mark.requirement("C3")
+def test_a_reference_to_elsewhere_is_never_fetched() -> None:
+    asked = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.3)
+        port = server.getsockname()[1]
+        for reference in (f"http://127.0.0.1:{port}/schema.json", "file:///etc/hosts"):
+            with pytest.raises(BadSchema):
+                compiled({"$ref": reference})
+        try:
+            server.accept()[0].close()
+            asked.set()
+        except TimeoutError:
+            pass
+    assert not asked.is_set()
+
+
+@pytest.mark.requirement("C3", "L7")
+def test_a_schema_bomb_ends_in_time() -> None:
+    begun = time.monotonic()
+    doubling: dict[str, Any] = {
+        f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(60)
+    }
+    doubling["a60"] = {"type": "object"}
+    with pytest.raises(BadSchema):
+        compiled({"$ref": "#/$defs/a0", "$defs": doubling})
+    assert not compiled({"pattern": "^(a+)+$"}).is_valid("a" * 80 + "b")
+    circle = compiled({"$ref": "#/$defs/x", "$defs": {"x": {"additionalProperties": {"$ref": "#/$defs/x"}}}})
+    assert circle.is_valid({"a": {"b": {}}})
+    assert time.monotonic() - begun < 2
+
+
+def test_a_broken_schema_says_what_is_wrong() -> None:
+    with pytest.raises(BadSchema, match="regex"):
+        compiled({"pattern": "("})
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5), st.recursive(st.integers(-9, 9) | st.text(max_size=3), st.lists, max_leaves=5)
+    )
+)
+def test_canonical_json_is_the_same_for_every_order_of_keys(values: dict[str, Any]) -> None:
+    gate, spec = SchemaGate(), ToolSpec("any", "", {"additionalProperties": True})
+    forward = gate.check(spec, json.dumps(values))
+    backward = gate.check(spec, json.dumps(dict(reversed(values.items())), indent=3))
+    assert forward == backward
+    assert isinstance(forward, Arguments)
+    assert json.loads(forward.canonical) == values
+
+
+def test_closing_a_schema_keeps_what_it_says() -> None:
+    assert closed({"properties": {}}) == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert closed({"unevaluatedProperties": True}) == {"unevaluatedProperties": True}
