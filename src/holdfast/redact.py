@@ -199,7 +199,7 @@ _SHAPES = (
     _shape("google", "GOCSPX- ya29.", r"GOCSPX-[\w-]{28}|ya29\.[\w-]{30,}"),
     _shape("aws", "AKIA ASIA ABIA ACCA A3T", r"(?:A3T[A-Z0-9]|A[A-Z]{3})[A-Z0-9]{16}(?!\w)"),
     _shape("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{109,269}={0,2}(?![A-Za-z0-9+/=])"),
-    _shape("aws", "bedrock-api-key-", r"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[\w+/=]*"),
+    _shape("aws", "bedrock-api-key-", r"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29[t][\w+/=]*"),
     _shape("azure", "AccountKey= SharedAccessKey=", r"\w+Key=(?P<s>[A-Za-z0-9+/]{40,}={0,2})"),
     _shape("digitalocean", "doo_v1_ dop_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     _shape("databricks", "dapi", r"dapi[a-f0-9]{32}(?:-\d)?(?![A-Za-z0-9])"),

@@ -23,9 +23,9 @@ from holdfast.redact import make_redactor
 
 _SHOWN_CHARS = 60
 _NEAR = 0.6
-_SECTIONS = {
+_SECTIONS = frozenset(
     tuple(key.path.split(".")[:depth]) for key in KEYS for depth in range(1, key.path.count(".") + 1)
-}
+)
 _redact = make_redactor()
 
 
