@@ -120,16 +120,16 @@ async def _read(
     loop, size_bytes, kept, patience_s = asyncio.get_running_loop(), 0, [], idle_s
     while chunk := await response.content.readany():
         size_bytes += len(chunk)
-        if is_stream and receive is not None:
-            if receive(chunk):
-                patience_s = AFTER_END_S
-        else:
-            kept.append(chunk)
         if size_bytes > limit:
             if response.status != 200:
                 break
             message = f"The response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
             return Failure("provider_fatal", message)
+        if is_stream and receive is not None:
+            if receive(chunk):
+                patience_s = AFTER_END_S
+        else:
+            kept.append(chunk)
         deadline.reschedule(loop.time() + patience_s)
     return Answer(response.status, headers, b"".join(kept))
 

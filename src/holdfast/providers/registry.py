@@ -195,12 +195,14 @@ def address_of(entry: Entry, base_url: str = "") -> str:
     """
     if not base_url or entry.wire == "script":
         return entry.base_url
-    address = base_url.strip().rstrip("/")
-    if "://" not in address:
-        address = f"http://{address}"
-    address = address.replace("://0.0.0.0", "://127.0.0.1", 1)
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    address = base_url.strip() if "://" in base_url else f"http://{base_url.strip()}"
+    address = address.replace("://0.0.0.0", "://127.0.0.1", 1).rstrip("/")
+    try:
+        parts = urlsplit(address)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
         raise UsageError(f"{base_url!r} is no http or https address for the provider {entry.name}.")
     if entry.name == "ollama":
         usual = urlsplit(entry.base_url)

@@ -52,6 +52,8 @@ class ModelServer:
         kept_requests: int = MAX_KEPT_REQUESTS,
     ) -> None:
         self.requests: deque[Received] = deque(maxlen=kept_requests)
+        self.connections = 0
+        """How many connections were ever opened."""
         self.abandoned = 0
         """How many replies the other side hung up on before their end."""
         self._replies = list(replies)
@@ -89,6 +91,11 @@ class ModelServer:
                 connection.abort()
             await self._listener.wait_closed()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether anybody holds a connection open."""
+        return bool(self._connections)
+
     async def until(self, is_so: Callable[[Self], bool], timeout_s: float = 5.0) -> None:
         """Wait until a predicate of the server holds, looked at after each request and each hang-up.
 
@@ -114,6 +121,7 @@ class ModelServer:
 
     def joined(self, connection: _Connection) -> None:
         """A connection was opened."""
+        self.connections += 1
         self._connections.add(connection)
 
     def left(self, connection: _Connection, *, is_mid_reply: bool) -> None:

@@ -1,0 +1,243 @@
+"""Real HTTP with a server that also misbehaves: each fault is a failure of its class, never half a call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import Message, ModelReply, Text, calls_of, text_of
+from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.ports import Delta
+from holdfast.providers import http as http_module
+from holdfast.providers.http import HttpPool, is_loopback, proxies_of, proxy_for
+from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.testing.conformance_provider import QUESTION, attempt, written_request
+from holdfast.testing.model_replies import Fault, Reply, ReplyCall
+from tests.providers.subjects import served
+
+WIRES = pytest.mark.parametrize("name", ["openai", "anthropic"])
+CALL = Reply(text="Writing.", tool_calls=(ReplyCall("write_file", {"path": "a", "content": "x" * 400}),))
+
+
+@pytest.mark.requirement("L7", "C15")
+@WIRES
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("fault", ["stall", "cut", "reset", "bad_json", "wrong_shape", "html", "empty"])
+async def test_a_fault_is_a_passing_failure_and_the_next_attempt_is_whole(
+    name: str, is_streaming: bool, fault: Fault
+) -> None:
+    broken = Reply(text=CALL.text, tool_calls=CALL.tool_calls, fault=fault)
+    async with served(name, [broken, CALL]) as subject:
+        first = await attempt(subject, is_streaming=is_streaming, idle_s=0.1 if fault == "stall" else 10)
+        second = await attempt(subject, is_streaming=is_streaming)
+    assert isinstance(first, ModelFailure)
+    assert first.failure.code == "provider_transient"
+    assert isinstance(second, ModelReply)
+    assert json.loads(calls_of(second.parts)[0].arguments) == CALL.tool_calls[0].arguments
+
+
+@pytest.mark.requirement("L7")
+@WIRES
+async def test_a_stream_that_trickles_is_not_silent(name: str) -> None:
+    reply = Reply(text="slowly", pieces=6, chunk_bytes=40, pause_s=0.02)
+    async with served(name, [reply]) as subject:
+        result = await attempt(subject, idle_s=0.25)
+    assert isinstance(result, ModelReply), result
+    assert text_of(result.parts) == "slowly"
+
+
+@pytest.mark.requirement("L2-06")
+@WIRES
+async def test_a_cancelled_stream_is_closed_within_a_second_and_its_words_were_shown(name: str) -> None:
+    shown: list[Delta] = []
+    has_begun = asyncio.Event()
+
+    def show(delta: Delta) -> None:
+        shown.append(delta)
+        has_begun.set()
+
+    reply = Reply(text="word " * 400, pieces=400, chunk_bytes=200, pause_s=0.05)
+    async with served(name, [reply]) as subject:
+        call = asyncio.create_task(attempt(subject, on_delta=show))
+        async with asyncio.timeout(5):
+            await has_begun.wait()
+        call.cancel()
+        async with asyncio.timeout(1):
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await subject.until_left()
+    assert "".join(delta.text for delta in shown).startswith("word ")
+
+
+@pytest.mark.requirement("L7")
+async def test_a_server_that_is_not_there_is_a_passing_failure_that_names_it() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        pool = HttpPool()
+        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=5)
+        await pool.aclose()
+    assert not isinstance(answer, http_module.Answer)
+    assert answer.code == "provider_transient"
+    assert f"127.0.0.1:{port}" in answer.message
+    assert "pw" not in answer.message + answer.detail
+
+
+@pytest.mark.requirement("A4")
+@WIRES
+async def test_a_redirect_is_not_followed_with_the_key(name: str) -> None:
+    async with served(name, [Reply(text="elsewhere")]) as other:
+        moved = Reply(status=307, headers={"location": other.server.url})
+        async with served(name, [moved]) as subject:
+            result = await attempt(subject)
+        assert isinstance(result, ModelFailure)
+        assert result.failure.code == "provider_fatal"
+        assert not other.server.requests
+
+
+@pytest.mark.requirement("A4", "C15")
+@WIRES
+async def test_the_key_travels_in_its_header_and_shows_nowhere_else(name: str) -> None:
+    async with served(name, [Reply(status=401, message="wrong key: sk-test-key")]) as subject:
+        result = await attempt(subject)
+        (request,) = subject.server.requests
+        assert "sk-test-key" not in repr(subject.provider) + repr(vars(subject.provider)["wire"])
+    assert request.headers["x-api-key" if name == "anthropic" else "authorization"].endswith("sk-test-key")
+    assert isinstance(result, ModelFailure)
+    assert result.failure.code == "provider_refused"
+    assert "sk-test-key" not in repr(result)
+    assert "[redacted]" in result.failure.detail
+
+
+@pytest.mark.requirement("S1", "L11")
+@WIRES
+async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
+    long = Message("user", (Text("x" * 2_000_000),))
+    async with served(name, [Reply(text="ok", repeat=True)]) as subject:
+        for messages in ([QUESTION], [QUESTION, QUESTION], [long], [QUESTION]):
+            for is_streaming in (True, False):
+                body = written_request(
+                    subject.provider.wire, subject.facts, messages, is_streaming=is_streaming
+                )
+                result = await subject.provider.call(
+                    subject.facts,
+                    body,
+                    is_streaming=is_streaming,
+                    idle_s=10,
+                    answered=0,
+                    on_delta=lambda delta: None,
+                )
+                assert isinstance(result, ModelReply), result
+                assert subject.server.requests[-1].body == body
+        assert subject.server.connections == 1
+
+
+@pytest.mark.requirement("S1")
+async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> None:
+    async with served("openai", [Reply(text="ok", repeat=True)]) as subject:
+        pool = HttpPool()
+        for name in ("openai", "groq", "ollama"):
+            entry, url = PROVIDERS[name], subject.server.openai_url
+            provider = make_provider(entry, model="m", base_url=url, api_key="", http=pool)
+            facts = ModelFacts(name, "m")
+            body = written_request(provider.wire, facts, [QUESTION])
+            result = await provider.call(
+                facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+            )
+            assert isinstance(result, ModelReply)
+        assert subject.server.connections == 1
+        await pool.aclose()
+        await subject.server.until(lambda server: not server.is_connected)
+
+
+@pytest.mark.requirement("L7")
+@WIRES
+async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -> None:
+    async with served(name, [CALL]) as subject:
+        body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=False)
+        result = await subject.provider.call(
+            subject.facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+        )
+    assert isinstance(result, ModelReply)
+    assert len(calls_of(result.parts)) == 1
+
+
+@pytest.mark.requirement("A3", "L7")
+@WIRES
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["stream", "whole"])
+async def test_an_endless_response_is_given_up(
+    name: str, is_streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "MAX_RESPONSE_BYTES", 10_000)
+    async with served(name, [Reply(text="x" * 50_000, pieces=50)]) as subject:
+        result = await attempt(subject, is_streaming=is_streaming)
+    assert isinstance(result, ModelFailure)
+    assert result.failure.code == "provider_fatal"
+
+
+@pytest.mark.requirement("L7")
+def test_a_proxy_serves_other_hosts_and_never_this_machine() -> None:
+    proxies = proxies_of(
+        {
+            "HTTPS_PROXY": "http://upper:1",
+            "https_proxy": "http://lower:1",
+            "HTTP_PROXY": "http://cgi:1",
+            "no_proxy": "corp.example, .internal",
+            "PATH": "/bin",
+        }
+    )
+    assert proxies == {"https": "http://lower:1", "no": "corp.example, .internal"}
+    assert proxy_for("https://api.openai.com/v1", proxies) == "http://lower:1"
+    assert proxy_for("http://api.openai.com/v1", proxies) is None
+    for direct in (
+        "https://corp.example",
+        "https://a.internal/v1",
+        "https://127.0.0.1:1",
+        "https://[::1]/v1",
+    ):
+        assert proxy_for(direct, proxies) is None
+    assert proxy_for("https://x.y", proxies | {"no": "*"}) is None
+
+
+@pytest.mark.requirement("L7")
+def test_only_this_machine_is_loopback() -> None:
+    for url in ("http://localhost:1", "http://127.8.0.1", "http://[::1]:80/v1", "http://a.localhost"):
+        assert is_loopback(url)
+    for url in ("http://localhost.evil.com", "http://10.0.0.1", "http://127.0.0.1.nip.io", "http://0.0.0.0"):
+        assert not is_loopback(url)
+
+
+@pytest.mark.requirement("C21")
+async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "replies.jsonl"
+    script.write_text('{"text": "one"}\n{"text": "two", "repeat": true}\n')
+    command = [sys.executable, "-m", "holdfast.testing.model_server", "--script", str(script)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        address = (await process.stdout.readline()).decode().strip()
+        pool = HttpPool()
+        try:
+            entry = PROVIDERS["openai"]
+            provider = make_provider(entry, model="m", base_url=f"{address}/v1", api_key="", http=pool)
+            facts, said = ModelFacts("openai", "m"), []
+            answer = Message("assistant", (Text("one"),))
+            for messages in ([QUESTION], [QUESTION], [QUESTION, answer, QUESTION], [answer] * 3):
+                body = written_request(provider.wire, facts, messages)
+                reply = await provider.call(
+                    facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                )
+                assert isinstance(reply, ModelReply), reply
+                said.append(text_of(reply.parts))
+        finally:
+            await pool.aclose()
+    finally:
+        process.kill()
+        await process.wait()
+    assert said == ["one", "one", "two", "two"]

@@ -1,0 +1,303 @@
+"""Responses as compatible servers really send them, read in the process: odd, cut, and in any chunking."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.protocol.messages import ModelReply, Reasoning, Text, ToolCall, Usage, calls_of, text_of
+from holdfast.protocol.ports import Delta
+from holdfast.providers.anthropic_reply import MessageReader
+from holdfast.providers.errors import BadAnswer
+from holdfast.providers.native import Reader
+from holdfast.providers.openai_reply import ChatReader
+from holdfast.providers.sse import EventParser
+from holdfast.testing.model_replies import Format, Reply, ReplyCall, render
+
+READERS = {"openai": ChatReader, "anthropic": MessageReader}
+
+
+def read(reader: Reader, *chunks: bytes) -> ModelReply:
+    parser = EventParser()
+    for chunk in chunks:
+        for event in parser.feed(chunk):
+            reader.take(event)
+    return reader.reply("")
+
+
+def stream(*chunks: dict[str, Any], done: bool = True) -> bytes:
+    ending = b"data: [DONE]\n\n" if done else b""
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + ending
+
+
+def chat(*chunks: dict[str, Any], done: bool = True) -> ModelReply:
+    return read(ChatReader("deepseek:m", 400, lambda delta: None), stream(*chunks, done=done))
+
+
+def choice(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def piece(index: int | None = None, ref: str = "", name: str = "", arguments: Any = "") -> dict[str, Any]:
+    call: dict[str, Any] = {"function": {"name": name, "arguments": arguments}}
+    call |= {} if index is None else {"index": index}
+    call |= {"id": ref} if ref else {}
+    return choice(tool_calls=[call])
+
+
+TWO = [("read", {"path": "a"}), ("list", {})]
+
+ODD_CALLS: dict[str, list[dict[str, Any]]] = {
+    "as agreed": [
+        piece(0, "c1", "read"),
+        piece(0, arguments='{"path":'),
+        piece(0, arguments='"a"}'),
+        piece(1, "c2", "list"),
+        piece(1, arguments="{}"),
+    ],
+    "interleaved": [
+        piece(0, "c1", "read", '{"path"'),
+        piece(1, "c2", "list", "{"),
+        piece(0, arguments=':"a"}'),
+        piece(1, arguments="}"),
+    ],
+    "without index": [
+        piece(None, "c1", "read"),
+        piece(None, arguments='{"path":"a"}'),
+        piece(None, "c2", "list"),
+        piece(None, arguments="{}"),
+    ],
+    "without index and id": [piece(None, "", "read", '{"path":"a"}'), piece(None, "", "list", "{}")],
+    "without index and id, in pieces": [
+        piece(None, "", "read"),
+        piece(None, "", "", '{"path"'),
+        piece(None, "", "", ':"a"}'),
+        piece(None, "", "list"),
+    ],
+    "index 0 for all": [piece(0, "c1", "read", '{"path":"a"}'), piece(0, "c2", "list", "{}")],
+    "index 0 for all, no id": [piece(0, "", "read", '{"path":"a"}'), piece(0, "", "list", "{}")],
+    "one id for all": [piece(None, "c", "read", '{"path":"a"}'), piece(None, "c", "list", "{}")],
+    "id and name in each piece": [
+        piece(0, "c1", "read", '{"path"'),
+        piece(0, "c1", "read", ':"a"}'),
+        piece(1, "c2", "list", ""),
+    ],
+    "arguments as an object": [piece(0, "c1", "read", {"path": "a"}), piece(1, "c2", "list", {})],
+    "both in one chunk": [
+        choice(
+            tool_calls=[
+                {"id": "c1", "function": {"name": "read", "arguments": '{"path":"a"}'}},
+                {"id": "c2", "function": {"name": "list", "arguments": None}},
+            ]
+        )
+    ],
+}
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize("chunks", ODD_CALLS.values(), ids=ODD_CALLS.keys())
+def test_parallel_calls_are_told_apart_however_a_server_numbers_them(chunks: list[dict[str, Any]]) -> None:
+    reply = chat(*chunks, choice("tool_calls"))
+    assert [(call.name, json.loads(call.arguments)) for call in calls_of(reply.parts)] == TWO
+    assert reply.finish == "tool_calls"
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS.keys())
+@pytest.mark.parametrize(
+    "content", [b"[1]", b"nonsense", b"null", b'{"choices":[]}', b'{"content":"x"}', b"\xff"]
+)
+def test_a_body_of_the_wrong_shape_is_a_passing_failure(reader: type[Any], content: bytes) -> None:
+    with pytest.raises(BadAnswer) as caught:
+        reader("openai:m", 4, lambda delta: None).take_body(content)
+    assert caught.value.failure.code == "provider_transient"
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        choice("stop", content=42),
+        choice("tool_calls", tool_calls=[{"index": 0, "function": "read"}]),
+        {"choices": [{"index": 0, "delta": "text"}]},
+    ],
+)
+def test_a_chunk_of_the_wrong_shape_is_a_passing_failure(chunk: dict[str, Any]) -> None:
+    with pytest.raises(BadAnswer) as caught:
+        chat(chunk)
+    assert caught.value.failure.code == "provider_transient"
+
+
+@pytest.mark.requirement("L7")
+def test_a_stream_that_ends_without_saying_so_is_cut_and_brings_no_calls() -> None:
+    for chunks in ([choice(content="Par")], [piece(0, "c1", "read", '{"path":"a"}')], []):
+        with pytest.raises(BadAnswer) as caught:
+            chat(*chunks, done=False)
+        assert caught.value.failure.code == "provider_transient"
+    with pytest.raises(BadAnswer):
+        chat(piece(0, "c1", "read", '{"pa'), done=True)
+
+
+@pytest.mark.requirement("L7")
+def test_either_a_finish_reason_or_done_ends_a_stream() -> None:
+    assert chat(choice(content="Paris"), choice("stop"), done=False).finish == "stop"
+    assert chat(choice(content="Paris"), done=True).finish == "stop"
+
+
+@pytest.mark.requirement("L1", "L7")
+def test_a_call_that_the_output_cap_cut_is_dropped_and_a_whole_one_is_kept() -> None:
+    whole, half = piece(0, "c1", "read", '{"path":"a"}'), piece(1, "c2", "write", '{"path":"b","content":"x')
+    reply = chat(whole, half, choice("length"))
+    assert ([call.name for call in calls_of(reply.parts)], reply.finish) == (["read"], "length")
+    assert calls_of(chat(piece(0, "c1", "delete_all"), choice("length")).parts) == ()
+
+
+@pytest.mark.requirement("L1", "L7")
+@pytest.mark.parametrize("is_streaming", [True, False])
+def test_a_message_that_the_output_cap_cut_in_a_call_loses_that_call(is_streaming: bool) -> None:
+    calls = (ReplyCall("read", '{"path":"a"}'), ReplyCall("write", '{"path":"b"' if is_streaming else {}))
+    rendered = render(Reply(tool_calls=calls, finish="length"), "anthropic", 0, is_streaming=is_streaming)
+    reader = MessageReader("anthropic:m", 4, lambda delta: None)
+    if is_streaming:
+        reply = read(reader, rendered.body)
+    else:
+        reader.take_body(rendered.body)
+        reply = reader.reply("")
+    assert ([call.name for call in calls_of(reply.parts)], reply.finish) == (["read"], "length")
+
+
+@pytest.mark.requirement("L1")
+def test_malformed_arguments_of_a_finished_call_are_handed_on_as_they_are() -> None:
+    reply = chat(piece(0, "c1", "read", '{"path": oops'), choice("tool_calls"))
+    assert calls_of(reply.parts) == (ToolCall("c1", "read", '{"path": oops'),)
+
+
+@pytest.mark.requirement("L7")
+def test_an_error_inside_a_stream_is_a_failure_of_its_class() -> None:
+    classes = {
+        "rate_limited": {"message": "slow down", "code": 429},
+        "provider_fatal": {"message": "Token limit", "code": 400},
+        "provider_transient": {"message": "bad call", "code": "tool_use_failed", "status_code": 400},
+        "context_overflow": {"message": "maximum context length is 4096 tokens", "code": 400},
+    }
+    for code, error in classes.items():
+        with pytest.raises(BadAnswer) as caught:
+            chat(choice(content="x"), {"error": error})
+        assert caught.value.failure.code == code
+    overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n'
+    with pytest.raises(BadAnswer) as caught:
+        read(MessageReader("anthropic:m", 4, lambda delta: None), overloaded)
+    assert caught.value.failure.code == "provider_transient"
+
+
+@pytest.mark.requirement("C6")
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 4}, Usage(9, 4)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 4,
+                "prompt_tokens_details": {"cached_tokens": 5},
+                "completion_tokens_details": {"reasoning_tokens": 3},
+            },
+            Usage(9, 4, 5, 0, 3),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 6}, Usage(9, 4, 6)),
+        ({"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109}, Usage(35, 74)),
+        ({"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": None}, Usage(9, 4)),
+    ],
+)
+def test_usage_is_read_from_all_the_places_where_servers_put_it(
+    usage: dict[str, Any], expected: Usage
+) -> None:
+    assert chat(choice(content="x"), choice("stop"), {"choices": [], "usage": usage}).usage == expected
+    assert chat(choice("stop", content="x"), {"x_groq": {"usage": usage}}).usage == expected
+
+
+@pytest.mark.requirement("C6")
+def test_a_server_without_usage_gets_an_estimate_that_is_marked_as_one() -> None:
+    reply = chat(choice("stop", content="Paris, of course"))
+    assert (reply.usage, reply.is_estimated) == (Usage(101, 5), True)
+
+
+@pytest.mark.requirement("L7")
+def test_reasoning_refusals_and_typed_content_are_kept_apart() -> None:
+    assert chat(choice(reasoning_content="hm", reasoning="hm"), choice("stop", content="4")).parts == (
+        Reasoning("deepseek", "hm"),
+        Text("4"),
+    )
+    refused = chat(choice(refusal="I can't help."), choice("stop"))
+    assert (text_of(refused.parts), refused.finish) == ("I can't help.", "refusal")
+    typed = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "4"},
+    ]
+    assert chat(choice("stop", content=typed)).parts == (Reasoning("deepseek", "hm"), Text("4"))
+
+
+@pytest.mark.requirement("L7")
+def test_signed_reasoning_details_are_joined_and_kept_for_the_way_back() -> None:
+    first = {"type": "reasoning.text", "index": 0, "text": "two ", "signature": None}
+    second = {"type": "reasoning.text", "index": 0, "text": "and two", "signature": "c2ln"}
+    reply = chat(choice(reasoning_details=[first]), choice(reasoning_details=[second]), choice("stop"))
+    (reasoning,) = reply.parts
+    assert isinstance(reasoning, Reasoning)
+    assert reasoning.text == "two and two"
+    joined = {"type": "reasoning.text", "index": 0, "text": "two and two", "signature": "c2ln"}
+    assert json.loads(reasoning.payload) == [joined]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+CALLS = st.builds(ReplyCall, st.sampled_from(["read", "write"]), st.dictionaries(TEXTS, TEXTS, max_size=3))
+REPLIES = st.builds(
+    Reply,
+    TEXTS,
+    TEXTS,
+    st.lists(CALLS, max_size=3).map(tuple),
+    st.just(Usage(9, 4)),
+    pieces=st.integers(1, 6),
+)
+
+
+@pytest.mark.requirement("C2", "L7")
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@given(REPLIES, st.lists(st.integers(1, 60), min_size=1, max_size=20))
+def test_any_reply_in_any_chunking_is_read_like_the_whole_one(
+    wire: Format, reply: Reply, sizes: list[int]
+) -> None:
+    shown: list[Delta] = []
+    name = f"{wire}:m"
+    body = render(reply, wire, 0, is_streaming=True).body
+    cycle, at, chunks = itertools.cycle(sizes), 0, []
+    while at < len(body):
+        chunks.append(body[at : (at := at + next(cycle))])
+    streamed = read(READERS[wire](name, 4, shown.append), *chunks)
+    whole = READERS[wire](name, 4, shown.append)
+    whole.take_body(render(reply, wire, 0, is_streaming=False).body)
+    assert streamed == whole.reply("")
+    assert text_of(streamed.parts) == reply.text
+    assert [json.loads(call.arguments) for call in calls_of(streamed.parts)] == [
+        call.arguments for call in reply.tool_calls
+    ]
+    assert "".join(delta.text for delta in shown if delta.kind == "text") == reply.text
+
+
+@pytest.mark.requirement("C2", "L7")
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@given(REPLIES, st.floats(0, 1))
+def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
+    wire: Format, reply: Reply, share: float
+) -> None:
+    body = render(reply, wire, 0, is_streaming=True).body
+    try:
+        got = read(READERS[wire](f"{wire}:m", 4, lambda delta: None), body[: int(len(body) * share)])
+    except BadAnswer:
+        return
+    assert got.parts == read(READERS[wire](f"{wire}:m", 4, lambda delta: None), body).parts
