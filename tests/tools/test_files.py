@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol.tools import FileChange
-from holdfast.tools import files
+from holdfast.tools import writing
 from tests.tools.conftest import Bench
 
 
@@ -139,7 +139,7 @@ async def test_an_exception_in_mid_write_leaves_the_old_file_whole_and_nothing_b
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(writing.os, "fsync", full)
     failed = await bench.call("write_file", path="f", content="new")
     monkeypatch.undo()
     assert (failed.status, failed.text) == ("error", "f: No space left on device.")
@@ -157,9 +157,9 @@ async def test_a_write_that_was_killed_before_it_took_its_name_is_probed_as_not_
     assert admission.change == FileChange("f", sha256("old"), sha256("new"))
     program = f"""
 import asyncio, os, signal
-from holdfast.tools import files
+from holdfast.tools import files, writing
 from holdfast.protocol.ports import CallContext
-files.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
+writing.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
 context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print)
 asyncio.run(files.WriteFile().run({{"path": "f", "content": "new"}}, context))
 """

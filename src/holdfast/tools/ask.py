@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import FileChange, ToolSpec
-from holdfast.tools.files import arguments_object
+from holdfast.tools.schema import arguments_object
 
 
 class AskUser:

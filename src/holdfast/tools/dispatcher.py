@@ -21,12 +21,12 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult, Tool
 from holdfast.protocol.tools import Admission, Decision, FileChange, ToolSpec
 from holdfast.sandbox.process import Processes
-from holdfast.tools.files import probe
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
 from holdfast.tools.schema import BadSchema, SchemaGate
 from holdfast.tools.shell import program_of, timeout_of
 from holdfast.tools.workspace import PathRefused, resolve
+from holdfast.tools.writing import probe
 
 GRACE_S = 2.0
 """A tool keeps its own time and says what it did until then; this much later it is cancelled."""

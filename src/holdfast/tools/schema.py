@@ -107,6 +107,16 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", **schema, keyword: False}
 
 
+def arguments_object(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an arguments object that takes these and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
 def _applications(schema: object, root: Mapping[str, Any], known: dict[str, int]) -> int:
     """The most subschemas that one value is held against in one place; references inside are followed."""
     if not isinstance(schema, Mapping):

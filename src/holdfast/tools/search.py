@@ -24,7 +24,8 @@ from holdfast.policy.paths import secret_rule
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import FileChange, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
-from holdfast.tools.files import answer, arguments_object, attempt
+from holdfast.tools.blocking import answer, attempt
+from holdfast.tools.schema import arguments_object
 from holdfast.tools.workspace import PathRefused, kind_of, look, open_folder, place, refuse_protected
 
 MAX_ENTRIES = 500
@@ -171,7 +172,7 @@ class _Searched(NamedTuple):
 
 def _searchable(workspace: str, path: str, glob: str) -> _Searched:
     with place(workspace, path) as found:
-        refuse_protected(workspace, path, found)
+        refuse_protected(path, found)
         facts = look(found)
         if facts is not None and kind_of(facts.st_mode) == "file":
             folder = found.path.rpartition("/")[0]

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import FileChange, ToolSpec
 from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes, clean_environment
-from holdfast.tools.files import arguments_object
+from holdfast.tools.schema import arguments_object
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0

@@ -24,6 +24,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
+from holdfast.tools.blocking import Refused
 
 _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -36,8 +37,8 @@ _KEY_FOLDERS = ("~/.ssh", "~/.aws", "~/.kube", "~/.azure", "~/.docker", "/etc/ss
 _KEY_FILES = ("~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.env")
 
 
-class PathRefused(Exception):
-    """A path that no file tool touches; the message is a sentence for the model."""
+class PathRefused(Refused):
+    """A path that no file tool touches."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -49,6 +50,13 @@ class Place(msgspec.Struct, frozen=True):
     """`.` for the folder itself."""
     path: str
     """Relative to the root, every link followed; `.` for the root."""
+    root: str
+    """Absolute, every link followed."""
+
+    @property
+    def whole(self) -> str:
+        """The absolute path."""
+        return self.root if self.path == "." else os.path.join(self.root, self.path)
 
 
 def resolve(root: str, given: str) -> str:
@@ -58,8 +66,7 @@ def resolve(root: str, given: str) -> str:
         PathRefused: it leads out of the root, or nothing can have that path.
     """
     with place(root, given) as found:
-        base = os.path.realpath(root)
-        return base if found.path == "." else os.path.join(base, found.path)
+        return found.whole
 
 
 @contextmanager
@@ -93,7 +100,7 @@ def open_to_read(root: str, given: str) -> Iterator[tuple[int, Place]]:
         OSError: it cannot be opened.
     """
     with place(root, given) as found:
-        refuse_protected(root, given, found)
+        refuse_protected(given, found)
         if found.folder_fd == MISSING:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
         with open_regular(found, given) as fd:
@@ -131,7 +138,7 @@ def open_regular(found: Place, given: str) -> Iterator[int]:
 def open_folder(root: str, given: str) -> Iterator[tuple[int, Place]]:
     """Open a folder for listing; raises as `open_to_read` does."""
     with place(root, given) as found:
-        refuse_protected(root, given, found)
+        refuse_protected(given, found)
         if found.folder_fd == MISSING:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -142,14 +149,13 @@ def open_folder(root: str, given: str) -> Iterator[tuple[int, Place]]:
             os.close(fd)
 
 
-def refuse_protected(root: str, given: str, found: Place) -> None:
+def refuse_protected(given: str, found: Place) -> None:
     """Refuse secrets and kernel files by where a path really leads, at the moment of opening."""
-    whole = os.path.join(os.path.realpath(root), found.path)
-    if rule := secret_rule(given) or secret_rule(whole):
+    if rule := secret_rule(given) or secret_rule(found.whole):
         raise PathRefused(f"{given} names a secret ({rule}); work without its content.")
     # As it was named, too: /proc/self/root is a door to everywhere.
-    named = os.path.normpath(os.path.join(root, given))
-    if is_kernel_path(whole, os.path.realpath(root)) or is_kernel_path(named, root):
+    named = os.path.normpath(os.path.join(found.root, given))
+    if is_kernel_path(found.whole, found.root) or is_kernel_path(named, found.root):
         raise PathRefused(f"{given}: /proc, /sys and /dev are not for file tools.")
 
 
@@ -218,8 +224,8 @@ class _Walk:
             elif self._todo:
                 self._enter(name)
             else:
-                return Place(self._folders[-1], name, "/".join([*self._names, name]))
-        return Place(self._folders[-1], ".", "/".join(self._names) or ".")
+                return Place(self._folders[-1], name, "/".join([*self._names, name]), self._root)
+        return Place(self._folders[-1], ".", "/".join(self._names) or ".", self._root)
 
     def close(self) -> None:
         while self._folders:

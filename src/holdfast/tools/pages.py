@@ -1,0 +1,78 @@
+"""A text file read a page at a time, never held whole: neither the file nor any of its lines."""
+
+from __future__ import annotations
+
+import os
+from io import BufferedReader
+
+from holdfast.tools.blocking import Refused
+from holdfast.tools.workspace import open_to_read
+
+PAGE_LINES = 2_000
+PAGE_BYTES = 20_000
+"""Below the limit of a result, so that a page is never clipped in its middle."""
+COUNTED_BYTES = 256 << 20
+"""How far behind a page lines are counted."""
+
+_CHUNK_BYTES = 1 << 20
+
+
+def read_page(workspace: str, path: str, offset: int, limit: int) -> str:
+    """The lines from `offset` on as they stand in the file; when that is not all of it, a last line in
+    brackets says how many there are and where to go on.
+
+    Raises:
+        Refused: the path is refused, the file is binary, or it has no such line.
+        OSError: it cannot be opened.
+    """
+    with open_to_read(workspace, path) as (fd, _), open(fd, "rb", closefd=False) as file:
+        if b"\0" in file.peek(8192)[:8192]:
+            raise Refused(f"{path} is binary ({os.fstat(fd).st_size} bytes); only text can be read.")
+        page, last, is_cut, newlines, last_byte = _page(file, offset, limit)
+        newlines, last_byte, is_counted = _count_rest(file, newlines, last_byte)
+    total = newlines + (last_byte not in (b"", b"\n"))
+    if total == 0:
+        return f"[{path} is empty]"
+    if not page:
+        raise Refused(f"{path} has {total} lines; there is no line {offset}.")
+    text = page.decode(errors="replace")
+    if offset == 1 and last == total and not is_cut:
+        return text
+    notes = [f"lines {offset}-{last} of {total if is_counted else f'more than {total}'}"]
+    if is_cut:
+        notes.append(f"line {last} is longer than a page and cut")
+    if last < total:
+        notes.append(f"go on with offset={last + 1}")
+    newline = "" if text.endswith("\n") else "\n"
+    return f"{text}{newline}[{'; '.join(notes)}]"
+
+
+def _page(file: BufferedReader, offset: int, limit: int) -> tuple[bytes, int, bool, int, bytes]:
+    """The bytes of a page, its last line, whether that is cut, and the newlines and last byte read so far."""
+    page, line, last, last_byte = bytearray(), 1, 0, b""
+    is_cut = False
+    while line < offset + limit:
+        # Never a whole line at once: a line may be as long as the file.
+        piece = file.readline(PAGE_BYTES + 1)
+        if not piece:
+            break
+        last_byte = piece[-1:]
+        is_full = bool(page) and len(page) + len(piece) > PAGE_BYTES
+        if line >= offset and not is_full:
+            page += piece[:PAGE_BYTES]
+            last, is_cut = line, len(piece) > PAGE_BYTES
+        line += last_byte == b"\n"
+        if is_full:
+            break
+    return bytes(page), last, is_cut, line - 1, last_byte
+
+
+def _count_rest(file: BufferedReader, newlines: int, last_byte: bytes) -> tuple[int, bytes, bool]:
+    """Go on counting newlines; False when there was too much to count."""
+    counted_bytes = 0
+    while chunk := file.read(_CHUNK_BYTES):
+        newlines, last_byte = newlines + chunk.count(b"\n"), chunk[-1:]
+        counted_bytes += len(chunk)
+        if counted_bytes > COUNTED_BYTES:
+            return newlines, last_byte, False
+    return newlines, last_byte, True

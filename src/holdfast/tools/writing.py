@@ -1,0 +1,167 @@
+"""A file replaced as a whole or not at all, and how one tells afterwards whether it was.
+
+The content goes to a temporary file beside its target, which then takes the name in one step. A crash may
+leave the temporary file; its writer's lock is gone with the writer, so that a probe knows it and removes it.
+What the content is belongs to `files`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.tools import FileChange
+from holdfast.tools.blocking import Refused
+from holdfast.tools.workspace import (
+    MISSING,
+    PathRefused,
+    Place,
+    look,
+    open_regular,
+    place,
+    refuse_other_kinds,
+    refuse_protected,
+)
+
+_CHUNK_BYTES = 1 << 20
+_PREFIX, _SUFFIX = ".holdfast-", ".tmp"
+
+Make = Callable[[str, Place], tuple[bytes, str]]
+"""The new content of a file at a place, and what the model is told when it is written."""
+
+
+def write(workspace: str, path: str, make: Make, *, makes_folders: bool) -> str:
+    """Put what `make` makes at the path; returns what the model is told. The mode and owner are kept.
+
+    Raises:
+        Refused: the path is refused, has other names, or `make` refuses.
+        OSError: it cannot be written; the old file is whole.
+    """
+    with place(workspace, path, makes_folders=makes_folders) as found:
+        refuse_protected(path, found)
+        facts = look(found)
+        if facts is not None:
+            refuse_other_kinds(path, facts.st_mode)
+            if facts.st_nlink > 1:
+                raise PathRefused(
+                    f"{path} has other names (hard links), maybe outside the workspace: it is not written. "
+                    "Write to a new file instead, or remove this name first."
+                )
+        content, told = make(path, found)
+        _replace(found, content, facts)
+    return told
+
+
+def plan(workspace: str, path: str, make: Make) -> FileChange | None:
+    """The hashes before and after such a write; None when it would fail."""
+    try:
+        with place(workspace, path) as found:
+            refuse_protected(path, found)
+            content, _ = make(path, found)
+            before = _content_hash(found)
+            return FileChange(path=found.path, before=before, after=hashlib.sha256(content).hexdigest())
+    except (Refused, OSError):
+        return None
+
+
+def _replace(found: Place, content: bytes, before: os.stat_result | None) -> None:
+    """Give the content the name in one step: whoever looks sees the old file or the new one."""
+    with _listable(found) as folder:
+        with _temporary(folder) as (fd, name):
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if before is not None:
+                os.fchmod(fd, before.st_mode & 0o7777)
+                with suppress(PermissionError):
+                    os.fchown(fd, before.st_uid, before.st_gid)
+            os.fsync(fd)
+            os.rename(name, found.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
+@contextmanager
+def _listable(found: Place) -> Iterator[int]:
+    """The folder of a place, opened so that it can be listed and synced (the walk's descriptor can't)."""
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found.folder_fd)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _temporary(folder: int) -> Iterator[tuple[int, str]]:
+    """A new file that only we write, locked while we live; it is gone at the end unless it was renamed."""
+    while True:
+        name = f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        try:
+            with suppress(OSError):  # a file system without locks: then nobody sweeps it either
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_named(fd, name, folder):  # swept before we had the lock
+                continue
+            try:
+                yield fd, name
+            finally:
+                if _is_named(fd, name, folder):
+                    os.unlink(name, dir_fd=folder)
+            return
+        finally:
+            os.close(fd)
+
+
+def _sweep(folder: int) -> None:
+    """Remove temporary files in a folder whose writers are gone."""
+    for name in os.listdir(folder):
+        if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
+            continue
+        with suppress(OSError):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(name, flags, dir_fd=folder)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_named(fd, name, folder):
+                    os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(fd)
+
+
+def _is_named(fd: int, name: str, folder: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def probe(workspace: str, change: FileChange) -> Probed:
+    """Whether an interrupted write happened: the file's content is the new one, the old one, or neither.
+
+    Also removes what the interrupted writer may have left behind.
+    """
+    try:
+        with place(workspace, change.path) as found:
+            if found.folder_fd != MISSING:
+                with _listable(found) as folder:
+                    _sweep(folder)
+            now = _content_hash(found)
+    except (Refused, OSError):
+        return Probed("unknown")
+    if now == change.after:
+        return Probed("yes")
+    return Probed("no" if now == change.before else "unknown")
+
+
+def _content_hash(found: Place) -> str:
+    """SHA-256 in hex; empty when there is no file."""
+    if look(found) is None:
+        return ""
+    digest = hashlib.sha256()
+    with open_regular(found, found.path) as fd:
+        while chunk := os.read(fd, _CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
