@@ -69,7 +69,7 @@ def test_there_is_no_global_mutable_state() -> None:
         for file, tree in TREES.items()
         for node in tree.body
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, mutable)
-        if not re.match(r"__all__|_?[A-Z][A-Z0-9_]* ?[:=]", ast.unparse(node))
+        if not re.match(r"__all__|_?[A-Z][A-Za-z0-9_]* ?[:=]", ast.unparse(node))
     ]
     assert wrong == [], "what a module holds is constant, and named so"
 
