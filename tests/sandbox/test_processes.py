@@ -55,7 +55,7 @@ async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_sessio
     processes: Processes, tmp_path: Path
 ) -> None:
     begun = time.monotonic()
-    ended = await processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path, timeout_s=0.5), lambda _: None)
+    ended = await processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path, timeout_s=1.0), lambda _: None)
     assert (ended.how, ended.output) == ("timeout", "started\n")
     assert time.monotonic() - begun < 4
     assert left_over() == set()
@@ -72,9 +72,9 @@ async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
 
 @pytest.mark.requirement("L1")
 async def test_silence_ends_a_command_and_output_keeps_it_alive(processes: Processes, tmp_path: Path) -> None:
-    talks = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; sleep 300"
-    ended = await processes.run(launch(talks, tmp_path, idle_s=0.6), lambda _: None)
-    assert (ended.how, ended.output) == ("idle", "1\n2\n3\n4\n5\n6\n")
+    talks = "for i in 1 2 3 4; do echo $i; sleep 0.4; done; sleep 300"
+    ended = await processes.run(launch(talks, tmp_path, idle_s=1.2), lambda _: None)
+    assert (ended.how, ended.output) == ("idle", "1\n2\n3\n4\n")
     assert left_over() == set()
 
 
@@ -203,6 +203,25 @@ async def test_when_the_driver_is_killed_its_tools_are_gone_within_seconds(how: 
     await driver.wait()
     begun = time.monotonic()
     while keeper.members({key}):
+        assert time.monotonic() - begun < 3
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.requirement("H1", "C8")
+async def test_a_driver_inside_a_tool_takes_its_own_tools_with_it(
+    processes: Processes, tmp_path: Path
+) -> None:
+    inner = f"keeper-inner-{os.getpid()}"
+    argv = (sys.executable, "-c", DRIVER, inner, GRANDCHILDREN + "sleep 300")
+    is_started = asyncio.Event()
+    call = asyncio.create_task(processes.run(launch("", tmp_path, argv=argv), lambda _: is_started.set()))
+    await asyncio.wait_for(is_started.wait(), 10)
+    assert keeper.members({inner})
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    begun = time.monotonic()
+    while keeper.members({inner}):
         assert time.monotonic() - begun < 3
         await asyncio.sleep(0.02)
 

@@ -181,6 +181,11 @@ def test_a_probe_needs_a_plan_and_a_plan_a_probe() -> None:
         tool(effect="write", on_interrupt="probe")(add.function)
 
 
+def test_an_effect_that_there_is_not_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="read, write, exec, network"):
+        tool(effect="ask")(add.function)
+
+
 async def test_a_plan_of_its_own_reaches_the_admission(bench_of: Callable[..., Bench]) -> None:
     change = FileChange("f", "", "abc")
 

@@ -7,7 +7,8 @@ the workspace; letter case is ignored. Finding out where a path really leads, an
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
+from fnmatch import fnmatchcase, translate
 
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4096
@@ -18,6 +19,7 @@ _SECRET_NAMES = (
     ".env", ".env.*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc",
     "?*.pem", "?*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
 )  # fmt: skip
+_SECRET_NAME = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
 
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
@@ -41,7 +43,9 @@ def secret_rule(path: str) -> str:
     name = parts[-1] if parts else ""
     if name in _PUBLIC_NAMES:
         return ""
-    return next((pattern for pattern in _SECRET_NAMES if fnmatchcase(name, pattern)), "")
+    if not _SECRET_NAME.match(name):
+        return ""
+    return next(pattern for pattern in _SECRET_NAMES if fnmatchcase(name, pattern))
 
 
 def is_kernel_path(path: str, workspace: str) -> bool:

@@ -28,6 +28,7 @@ from holdfast.tools.threads import Threads
 MAX_THREADS = 16
 """Of one sync tool, so many calls run at once; more wait."""
 
+_EFFECTS = ("read", "write", "exec", "network")
 _CHILD = str(Path(__file__).with_name("function_child.py"))
 
 P = ParamSpec("P")
@@ -62,6 +63,8 @@ def tool(
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+        if effect not in _EFFECTS:
+            raise TypeError(f"{function.__name__}: the effect of a function is one of {', '.join(_EFFECTS)}")
         signature = describe(function)
         rule = on_interrupt or ("rerun" if effect == "read" else "unknown")
         if (rule == "probe") != (plan is not None):

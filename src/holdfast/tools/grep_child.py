@@ -26,6 +26,9 @@ def main() -> None:
     for path in request["files"]:
         try:
             with _opened(int(sys.argv[1]), path) as fd:
+                if os.fstat(fd).st_size > MAX_FILE_BYTES:
+                    print(f"[{_shown(path)} is larger than {MAX_FILE_BYTES >> 20} MiB: not searched]")
+                    continue
                 for number, line in _matches(fd, pattern):
                     if left == 0:
                         print("[more lines match: narrow the search]", flush=True)
@@ -37,8 +40,7 @@ def main() -> None:
 
 
 def _matches(fd: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    facts = os.fstat(fd)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         return
     with open(fd, "rb", closefd=False) as file:
         if b"\0" in file.peek(8192)[:8192]:
