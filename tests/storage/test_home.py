@@ -147,6 +147,12 @@ async def test_a_home_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         verify_home(tmp_path)
 
 
+def test_a_home_without_a_database_cannot_be_verified(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="there is no database"):
+        verify_home(tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_home_that_was_made_but_never_written_opens(tmp_path: Path) -> None:
     (tmp_path / DATABASE).touch()
     await SqliteStore.open(tmp_path).aclose()

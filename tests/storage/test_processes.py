@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.events import MessageReceived
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import an_id, drive
@@ -91,6 +92,24 @@ async def test_of_two_processes_with_one_lease_exactly_one_gets_each_seq(tmp_pat
         seqs = acknowledged(one) + acknowledged(two)
     assert sorted(seqs) == list(range(2, 2 * len(seqs) + 1, 2))
     assert await whole_journal(tmp_path, 1) == 2 * len(seqs)
+
+
+@pytest.mark.requirement("C11")
+async def test_looking_at_a_home_that_is_in_use_does_not_drop_its_locks(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store, 2)
+    await driving.commit(MessageReceived("one"))
+    assert await store.verify() == []
+    await SqliteStore.open(tmp_path).aclose()
+    with child(tmp_path, 1, 5) as other:
+        go(other)
+        assert acknowledged(other)[-1] == 10
+        assert other.wait(10) == 0
+    assert (tmp_path / "holdfast.db-wal").exists(), "the other did not think that it was the last one"
+    await driving.commit(MessageReceived("two"))
+    await store.aclose()
+    assert await whole_journal(tmp_path, 2) == 2
+    assert await whole_journal(tmp_path, 1) == 10
 
 
 def test_many_processes_may_make_one_home_at_once(tmp_path: Path) -> None:

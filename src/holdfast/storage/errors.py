@@ -22,9 +22,6 @@ from holdfast.errors import (
     StorageReadOnly,
 )
 
-_PRIMARY = 0xFF
-"""SQLite's extended result codes carry the primary code in their low byte."""
-
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -53,8 +50,7 @@ def storage_error(error: Exception, where: Path) -> StorageError:
 
 
 def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    match code & _PRIMARY:
+    match primary_code(error):
         case sqlite3.SQLITE_FULL:
             return _full(where)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -66,7 +62,9 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
             return _read_only(where)
         case sqlite3.SQLITE_CANTOPEN if not os.access(where.parent, os.W_OK):
             return _read_only(where)
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+        case sqlite3.SQLITE_NOTADB:
+            return not_ours(where)
+        case sqlite3.SQLITE_CORRUPT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
             return _full(where)
@@ -81,6 +79,19 @@ def _from_os(error: OSError, where: Path) -> StorageError:
     if error.errno in _READ_ONLY_ERRNOS:
         return _read_only(where)
     return StorageError(f"{error.filename or where} cannot be used: {error.strerror or error}")
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result code without its extension; Python's own complaints count as SQLITE_ERROR."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def not_ours(where: Path) -> StorageCorrupt:
+    """The refusal of a file that is something else than a database of Holdfast."""
+    return StorageCorrupt(
+        f"{where} is not a database of Holdfast; it was left as it is",
+        hint="Move it away, or name another home with --home.",
+    )
 
 
 def _is_full(where: Path) -> bool:

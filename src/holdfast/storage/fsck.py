@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import StorageCorrupt
+from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.rows import ApprovalRow, Damage, SessionRow
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import examine, row_damage
-from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, check_is_database, check_version, connect
+from holdfast.storage.errors import primary_code, storage_errors
+from holdfast.storage.home import BLOBS, DATABASE, check_version, connect
 from holdfast.storage.reads import lineage, link_at, stored
 
 _BUSY_S = 5.0
@@ -35,29 +35,22 @@ def verify_home(home: Path) -> list[Damage]:
         StorageError: there is no database, or it cannot be read.
     """
     path = home / DATABASE
-    with storage_errors(path):
-        check_is_database(path, home / BLOBS)
-        with _readable(path) as connection:
-            try:
-                check_version(connection, path)
-                return _verify(connection, home / BLOBS)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise
-                return [Damage("file", f"the database cannot be read: {error}")]
+    if not path.exists():
+        raise StorageError(f"there is no database at {path}")
+    with storage_errors(path), _readable(path) as connection:
+        try:
+            return _verify(connection, home / BLOBS) if check_version(connection, path) else []
+        except sqlite3.DatabaseError as error:
+            if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                raise
+            return [Damage("file", f"the database cannot be read: {error}")]
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection for reading; to a copy where SQLite may not make the index of its log beside the file."""
     with closing(connect(path, _BUSY_S, mode="ro")) as connection:
-        try:
-            connection.execute("PRAGMA schema_version").fetchone()
-        except sqlite3.OperationalError:
-            pass  # where nothing can be written, SQLite cannot make the index of its log: read a copy
-        except sqlite3.DatabaseError:
-            yield connection  # damaged at the first page: asking on will tell
-            return
-        else:
+        if _may_be_read(connection):
             yield connection
             return
     with tempfile.TemporaryDirectory(prefix="holdfast-fsck-") as folder:
@@ -68,6 +61,14 @@ def _readable(path: Path) -> Iterator[sqlite3.Connection]:
                 shutil.copyfile(part, copy.with_name(copy.name + suffix))
         with closing(connect(copy, _BUSY_S)) as connection:
             yield connection
+
+
+def _may_be_read(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        return primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return True
 
 
 def _verify(connection: sqlite3.Connection, blobs: Path) -> list[Damage]:

@@ -1,6 +1,7 @@
 """Opening a home: folders and files with their rights, the database at the right version, or a clear refusal.
 
-What is in the database is the business of `reads` and `writes`.
+What is in the database is the business of `reads` and `writes`. No file of the database is ever opened but by
+SQLite: closing it would drop the locks of every other connection of this process.
 """
 
 from __future__ import annotations
@@ -14,13 +15,11 @@ from pathlib import Path
 
 from holdfast.errors import StorageCorrupt, StorageNewer, StorageReadOnly
 from holdfast.storage import migrations
-from holdfast.storage.errors import storage_errors
+from holdfast.storage.errors import not_ours, storage_errors
 
 DATABASE = "holdfast.db"
 BLOBS = "blobs"
 
-_HEADER = b"SQLite format 3\0"
-_APPLICATION_ID_AT = 68
 _WAL_LIMIT_BYTES = 8 << 20
 
 
@@ -60,27 +59,12 @@ def connect(path: Path, busy_s: float, mode: str = "rw") -> sqlite3.Connection:
     )
 
 
-def check_is_database(path: Path, blobs: Path) -> None:
-    """Look at the first bytes of a file, without SQLite and without a change.
-
-    Raises:
-        StorageCorrupt: it is something else than a database of ours.
-    """
-    with path.open("rb") as file:
-        head = file.read(100)
-    if not head and not blobs.exists():
-        return  # made, and never written to
-    application = head[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
-    is_ours = application in (bytes(4), migrations.APPLICATION_ID.to_bytes(4, "big"))
-    if len(head) < 100 or not head.startswith(_HEADER) or not is_ours:
-        raise _not_ours(path)
-
-
 def _own_file(path: Path, blobs: Path) -> None:
     """Make the file as SQLite would, but for its owner alone: SQLite gives its companions the same rights."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    check_is_database(path, blobs)
+    if path.stat().st_size == 0 and blobs.exists():
+        raise StorageCorrupt(f"{path} was emptied: there are blobs beside it, so it held sessions")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise StorageReadOnly(
             f"{path} cannot be written", hint="Check its owner and rights, or name another home with --home."
@@ -109,7 +93,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     if application != migrations.APPLICATION_ID:
         is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
         if application or found or not is_empty:
-            raise _not_ours(path)
+            raise not_ours(path)
     if found > migrations.NEWEST:
         raise StorageNewer(
             f"{path} was written by a newer version of Holdfast (schema {found}, this one knows up to"
@@ -128,10 +112,3 @@ def _only_process(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
-
-
-def _not_ours(path: Path) -> StorageCorrupt:
-    return StorageCorrupt(
-        f"{path} is not a database of Holdfast; it was left as it is",
-        hint="Move it away, or name another home with --home.",
-    )

@@ -103,10 +103,10 @@ class Writer:
                     jobs, self._jobs = self._jobs, []
                     admitted = [_Answer(room, None) for room in self._waiting]
                     self._waiting.clear()
+                _tell(admitted)
                 if not jobs:
-                    _tell(admitted)
                     return
-                _tell(admitted + self._carry_out(jobs))
+                _tell(self._carry_out(jobs))
                 jobs = []
         finally:  # also when an operation had a bug: nobody waits for a thread that is gone
             with self._changed:
