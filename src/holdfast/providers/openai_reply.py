@@ -27,6 +27,8 @@ _FINISH: dict[str, Finish] = {
     "content_filter": "refusal",
 }
 
+_REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+
 
 class _Call:
     """One tool call as it grows."""
@@ -121,22 +123,27 @@ class ChatReader:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, dict):
             raise BadAnswer(wrong_shape("a message that is no object", str(choice)))
-        self._take_content(delta.get("content"))
-        self._refusal.append(_text(delta.get("refusal")))
-        self._take_reasoning(delta)
-        for call in _dicts(delta.get("tool_calls")):
-            self._take_call(call)
-        finish = _text(choice.get("finish_reason"))
-        if finish == "error":
-            raise BadAnswer(from_error_object(choice, self._model))
-        self._finish = finish or self._finish
+        if content := delta.get("content"):
+            self._take_content(content)
+        if refusal := delta.get("refusal"):
+            self._refusal.append(_text(refusal))
+        if not _REASONING_KEYS.isdisjoint(delta):
+            self._take_reasoning(delta)
+        if calls := delta.get("tool_calls"):
+            for call in _dicts(calls):
+                self._take_call(call)
+        if finish := choice.get("finish_reason"):
+            if finish == "error":
+                raise BadAnswer(from_error_object(choice, self._model))
+            self._finish = _text(finish)
 
     def _take_content(self, content: object) -> None:
         """Words, or a list of typed pieces (Mistral's reasoning models)."""
-        if not isinstance(content, str | list | None):
-            raise BadAnswer(wrong_shape("content that is no text", str(content)))
         if isinstance(content, str):
             self._say(content)
+            return
+        if not isinstance(content, list):
+            raise BadAnswer(wrong_shape("content that is no text", str(content)))
         for piece in _dicts(content):
             if piece.get("type") == "thinking":
                 self._think("".join(_text(thought.get("text")) for thought in _dicts(piece.get("thinking"))))
@@ -189,13 +196,13 @@ class ChatReader:
         return next((call for call in reversed(self._calls) if not ref or call.ref in ("", ref)), None)
 
     def _take_usage(self, chunk: dict[str, Any]) -> None:
-        usage = chunk.get("usage") or _dict(chunk.get("x_groq")).get("usage")
+        usage = chunk.get("usage")
+        if not usage and "x_groq" in chunk:
+            usage = _dict(chunk["x_groq"]).get("usage")
         if not isinstance(usage, dict):
             return
-        read, written = (
-            _dict(usage.get("prompt_tokens_details")),
-            _dict(usage.get("completion_tokens_details")),
-        )
+        read = _dict(usage.get("prompt_tokens_details"))
+        written = _dict(usage.get("completion_tokens_details"))
         prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
         cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
         self.usage = Usage(
