@@ -14,14 +14,14 @@ from holdfast.testing.conformance_store import StoreConformance
 from holdfast.testing.faults import FaultyStore
 
 
-@pytest.mark.requirement("C11", "C18", "H1")
+@pytest.mark.requirement("C11")
 class TestVolatile(StoreConformance):
     @pytest.fixture
     def store(self) -> Store:
         return VolatileStore()
 
 
-@pytest.mark.requirement("C11", "C18", "H1")
+@pytest.mark.requirement("C11")
 class TestSqlite(StoreConformance):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:

@@ -66,7 +66,7 @@ def fill(ballast: Path) -> None:
         file.writelines(b"x" * 4096 for _ in range(1000))
 
 
-@pytest.mark.requirement("L12", "H1")
+@pytest.mark.requirement("L12")
 async def test_session_persisted(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path)
     driving = await drive(store, key="cli:demo")
@@ -82,6 +82,7 @@ async def test_session_persisted(tmp_path: Path) -> None:
     await again.aclose()
 
 
+@pytest.mark.requirement("A14")
 async def test_folders_and_files_are_for_their_owner_alone(store: SqliteStore, tmp_path: Path) -> None:
     await (await drive(store)).commit(MessageReceived("one"))
     await store.blobs.put(b"content")

@@ -55,7 +55,7 @@ async def whole_journal(home: Path, session: int) -> int:
         await store.aclose()
 
 
-@pytest.mark.requirement("C8", "L7")
+@pytest.mark.requirement("C8", "H1", "A12")
 async def test_after_kill_9_every_acknowledged_commit_is_there_and_the_home_is_clean(tmp_path: Path) -> None:
     written = 0
     for round_ in range(6):
