@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -29,6 +30,9 @@ class Served:
             PROVIDERS[name], model="test-model", base_url=base_url, api_key=api_key, http=http
         )
 
+    async def until_asked(self) -> None:
+        await self.server.until(lambda server: len(server.requests) > 0)
+
     async def until_left(self) -> None:
         await self.server.until(lambda server: server.abandoned > 0)
 
@@ -39,6 +43,10 @@ class Scripted:
     def __init__(self, replies: Sequence[Reply]) -> None:
         self.facts = ModelFacts("script", "test.jsonl")
         self.provider: Provider = script_from_lines([_line(reply) for reply in replies])
+
+    async def until_asked(self) -> None:
+        """A task that was just made begins with the next turn of the loop."""
+        await asyncio.sleep(0)
 
     async def until_left(self) -> None:
         """There is no connection to close."""

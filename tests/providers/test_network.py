@@ -47,7 +47,7 @@ async def test_a_fault_is_a_passing_failure_and_the_next_attempt_is_whole(
 async def test_a_stream_that_trickles_is_not_silent(name: str) -> None:
     reply = Reply(text="slowly", pieces=6, chunk_bytes=40, pause_s=0.02)
     async with served(name, [reply]) as subject:
-        result = await attempt(subject, idle_s=0.25)
+        result = await attempt(subject, idle_s=0.5)
     assert isinstance(result, ModelReply), result
     assert text_of(result.parts) == "slowly"
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.protocol.messages import ModelReply, Reasoning, Text, ToolCall, Usage, calls_of, text_of
@@ -268,6 +268,7 @@ REPLIES = st.builds(
 
 @pytest.mark.requirement("C2", "L7")
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@settings(deadline=None)
 @given(REPLIES, st.lists(st.integers(1, 60), min_size=1, max_size=20))
 def test_any_reply_in_any_chunking_is_read_like_the_whole_one(
     wire: Format, reply: Reply, sizes: list[int]
@@ -291,6 +292,7 @@ def test_any_reply_in_any_chunking_is_read_like_the_whole_one(
 
 @pytest.mark.requirement("C2", "L7")
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@settings(deadline=None)
 @given(REPLIES, st.floats(0, 1))
 def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
     wire: Format, reply: Reply, share: float

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.providers.sse import Event, EventParser, EventTooLarge
@@ -50,6 +50,7 @@ def cut(content: bytes, at: list[int]) -> list[bytes]:
 
 
 @pytest.mark.requirement("L7")
+@settings(deadline=None)
 @given(streams(), st.lists(st.integers(0, 300), max_size=30))
 def test_any_cut_gives_the_events_of_the_whole(content: bytes, at: list[int]) -> None:
     assert events_of(*cut(content, at)) == events_of(content)

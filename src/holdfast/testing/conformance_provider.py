@@ -41,6 +41,10 @@ class Subject(Protocol):
     provider: Provider
     facts: ModelFacts
 
+    async def until_asked(self) -> None:
+        """Return once the other side has a request, or would have one."""
+        ...
+
     async def until_left(self) -> None:
         """Return once the other side saw that the connection of an unfinished reply was closed."""
         ...
@@ -160,7 +164,7 @@ async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
     async with prepare([Reply(text="late", delay_s=LONG_S), Reply(text="again")]) as subject:
         async with asyncio.TaskGroup() as group:
             call = group.create_task(attempt(subject))
-            await asyncio.sleep(0.05)
+            await subject.until_asked()
             call.cancel()
         async with asyncio.timeout(1.0):
             await subject.until_left()
