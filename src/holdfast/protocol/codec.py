@@ -60,7 +60,7 @@ def chain_link(
     The session's id is left out, since a branch shares its parent's records.
     """
     head = f"{seq}\0{at_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()
-    return hashlib.sha256(previous_link + head + body).digest()  # one call: half the time of three updates
+    return hashlib.sha256(previous_link + head + body).digest()  # one call: cheaper than three updates
 
 
 def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:

@@ -24,7 +24,7 @@ _approval_decoder = msgspec.json.Decoder(ApprovalRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
 _RECORDS = (
-    "SELECT ?, seq, at_ms, epoch, cause, type, v, body, link FROM records"
+    "SELECT seq, at_ms, epoch, cause, type, v, body, link FROM records"
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY updated_ms DESC, number DESC"
@@ -88,8 +88,8 @@ def stored(
     connection: sqlite3.Connection, session: str, number: int, after_seq: int, upto_seq: int
 ) -> list[StoredRecord]:
     """The records under a session's number with after_seq < seq <= upto_seq, unchecked."""
-    rows = connection.execute(_RECORDS, (session, number, after_seq, upto_seq))
-    return [StoredRecord(*row) for row in rows]
+    rows = connection.execute(_RECORDS, (number, after_seq, upto_seq))
+    return [StoredRecord(session, *row) for row in rows]
 
 
 def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -> bytes | None:
