@@ -260,7 +260,7 @@ _PEM_BODY_MIN_CHARS = 24
 
 def _find_shapes(text: str) -> Iterator[Span]:
     # Every shape is one long word: the many look-ups are spent on those, which ordinary text has few of.
-    long_words = " ".join(word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS)
+    long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
     for shape in _SHAPES:
