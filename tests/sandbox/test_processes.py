@@ -8,7 +8,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,8 @@ from holdfast.sandbox.process import FLOOD_BYTES, KEPT_BYTES, Launch, Processes,
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
 
-KEY = "session:t1.c1"
+KEY, OTHER_KEY = f"test-{os.getpid()}:t1.c1", f"test-{os.getpid()}:t1.c2"
+INNER_KEY = f"test-{os.getpid()}:inner"
 GRANDCHILDREN = (
     "sleep 300 & setsid sleep 300 & "
     "(setsid nohup sh -c 'trap \"\" TERM; sleep 300; sleep 300' &) ; echo started; "
@@ -31,6 +32,13 @@ async def processes() -> AsyncIterator[Processes]:
     made = Processes()
     yield made
     await made.aclose()
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """Also a test that fails leaves no process behind."""
+    yield
+    keeper.end_trees({KEY, OTHER_KEY, INNER_KEY})
 
 
 def launch(command: str, cwd: Path, **changes: object) -> Launch:
@@ -167,7 +175,7 @@ async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Process
     orphan = await asyncio.create_subprocess_exec(
         "sleep", "300", env={keeper.VARIABLE: KEY}, start_new_session=True
     )
-    other = await asyncio.create_subprocess_exec("sleep", "300", env={keeper.VARIABLE: "session:t1.c2"})
+    other = await asyncio.create_subprocess_exec("sleep", "300", env={keeper.VARIABLE: OTHER_KEY})
     await processes.end([KEY])
     assert await asyncio.wait_for(orphan.wait(), 5) < 0
     assert other.returncode is None
@@ -188,40 +196,39 @@ asyncio.run(main())
 @pytest.mark.requirement("H1", "C8")
 @pytest.mark.parametrize("how", ["SIGKILL", "in a group with its keeper's relatives"])
 async def test_when_the_driver_is_killed_its_tools_are_gone_within_seconds(how: str) -> None:
-    key = f"keeper-test-{os.getpid()}-{len(how)}"
     driver = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DRIVER, key, GRANDCHILDREN + "sleep 300",
+        sys.executable, "-c", DRIVER, INNER_KEY, GRANDCHILDREN + "sleep 300",
         stdout=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert driver.stdout is not None
     assert await asyncio.wait_for(driver.stdout.readline(), 10) == b"started\n"
-    assert len(keeper.members({key})) >= 4
+    assert len(keeper.members({INNER_KEY})) >= 4
     if how == "SIGKILL":
         driver.kill()
     else:
         os.killpg(driver.pid, 9)
     await driver.wait()
     begun = time.monotonic()
-    while keeper.members({key}):
+    while keeper.members({INNER_KEY}):
         assert time.monotonic() - begun < 3
         await asyncio.sleep(0.02)
 
 
 @pytest.mark.requirement("H1", "C8")
+@pytest.mark.parametrize("before", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 async def test_a_driver_inside_a_tool_takes_its_own_tools_with_it(
-    processes: Processes, tmp_path: Path
+    processes: Processes, tmp_path: Path, before: str
 ) -> None:
-    inner = f"keeper-inner-{os.getpid()}"
-    argv = (sys.executable, "-c", DRIVER, inner, GRANDCHILDREN + "sleep 300")
+    argv = (sys.executable, "-c", before + DRIVER, INNER_KEY, GRANDCHILDREN + "sleep 300")
     is_started = asyncio.Event()
     call = asyncio.create_task(processes.run(launch("", tmp_path, argv=argv), lambda _: is_started.set()))
     await asyncio.wait_for(is_started.wait(), 10)
-    assert keeper.members({inner})
+    assert keeper.members({INNER_KEY})
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     begun = time.monotonic()
-    while keeper.members({inner}):
+    while keeper.members({INNER_KEY}):
         assert time.monotonic() - begun < 3
         await asyncio.sleep(0.02)
 
@@ -238,7 +245,6 @@ async def test_a_keeper_that_was_killed_is_replaced(processes: Processes, tmp_pa
     assert processes._keeper.pid != first.pid
 
 
-@pytest.mark.requirement("L7")
 async def test_many_commands_at_once_do_not_disturb_each_other(processes: Processes, tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as group:
         runs = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from holdfast.protocol.tools import Admission
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.dispatcher import Dispatcher
 
+SESSION = f"s{os.getpid()}"
+"""Told apart from that of another test run on this machine: processes are ended by the call's key."""
+KEY = f"{SESSION}:t1.c1"
+
 
 class Bench:
     """One workspace and its tools; `admit` and `run` take plain keyword arguments."""
@@ -30,7 +35,7 @@ class Bench:
         )
 
     def context(self, **changes: Any) -> CallContext:
-        plain = CallContext("s", "t1.c1", "s:t1.c1", str(self.workspace), 20.0, 20.0, self.heard.append)
+        plain = CallContext(SESSION, "t1.c1", KEY, str(self.workspace), 20.0, 20.0, self.heard.append)
         return msgspec.structs.replace(plain, **changes)
 
     async def admit(self, name: str, /, is_approved: bool = False, **arguments: Any) -> Admission:
@@ -38,7 +43,7 @@ class Bench:
 
     async def admit_text(self, name: str, text: str, is_approved: bool = False) -> Admission:
         call = ToolCall(ref="r", name=name, arguments=text, call_id="t1.c1")
-        return await self.tools.admit(call, self.settings, "s", is_approved)
+        return await self.tools.admit(call, self.settings, SESSION, is_approved)
 
     async def run(self, name: str, /, **arguments: Any) -> RawResult:
         return await self.tools.run(name, json.dumps(arguments), self.context())

@@ -22,7 +22,7 @@ from holdfast.sandbox import keeper
 from holdfast.tools import function as function_module
 from holdfast.tools.function import tool
 from tests.tools import isolated_tools
-from tests.tools.conftest import Bench
+from tests.tools.conftest import KEY, SESSION, Bench
 
 
 class Point(msgspec.Struct):
@@ -79,7 +79,6 @@ def test_a_decorated_function_stays_the_function_that_it_was() -> None:
     assert (add.__name__, add.__module__) == ("add", __name__)
 
 
-@pytest.mark.requirement("C12")
 def test_a_spec_comes_from_the_signature_and_the_docstring() -> None:
     assert add.spec.description == "Add two numbers."
     assert add.spec.parameters == {
@@ -123,7 +122,7 @@ async def test_a_tool_is_handed_its_context_by_annotation_and_not_by_the_model(
 
     bench = bench_of(tell)
     assert list(tell.spec.parameters["properties"]) == ["words"]
-    assert (await bench.call("tell", words="hi")).text == f"s s:t1.c1 {bench.workspace}"
+    assert (await bench.call("tell", words="hi")).text == f"{SESSION} {KEY} {bench.workspace}"
     await asyncio.sleep(0)
     assert bench.heard == ["hi"]
     assert (await bench.admit("tell", words="hi", here={})).verdict == "refuse"
@@ -268,7 +267,7 @@ async def test_an_isolated_function_runs_in_a_process_of_its_own(bench_of: Calla
     bench = bench_of(isolated_tools.where, isolated_tools.twice)
     told = json.loads((await bench.call("where", count=3)).text)
     assert told.pop("pid") != isolated_tools.os.getpid()
-    assert told == {"count": 3, "key": "s:t1.c1", "workspace": str(bench.workspace)}
+    assert told == {"count": 3, "key": KEY, "workspace": str(bench.workspace)}
     assert "".join(bench.heard) == "working\nheard\n"
     assert (await bench.call("twice", text="ab")).text == "abab"
 
@@ -280,7 +279,7 @@ async def test_an_isolated_function_is_killed_at_its_timeout_and_its_death_is_to
     bench = bench_of(isolated_tools.hangs, isolated_tools.breaks)
     ended = await bench.tools.run("hangs", "{}", bench.context(timeout_s=0.8))
     assert ended.status == "timeout"
-    assert keeper.members({"s:t1.c1"}) == set()
+    assert keeper.members({KEY}) == set()
     raised = await bench.call("breaks", how="raises")
     assert (raised.status, raised.text) == ("error", "ValueError: raises")
     assert "Traceback" in raised.detail
@@ -294,7 +293,6 @@ def test_a_function_that_no_other_process_can_find_cannot_be_isolated() -> None:
         tool(effect="exec", isolation="process")(inner)
 
 
-@pytest.mark.requirement("A6")
 def test_an_isolated_function_of_the_program_itself_is_found_by_its_file(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

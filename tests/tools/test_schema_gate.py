@@ -49,7 +49,7 @@ def test_arguments_pass_as_canonical_json() -> None:
     assert one.values == json.loads(one.canonical)
 
 
-@pytest.mark.requirement("C3", "L1", "L9")
+@pytest.mark.requirement("C3", "L1")
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -143,4 +145,10 @@ async def test_an_admitted_command_names_its_folder_program_and_timeout(bench: B
     admission = await bench.admit("shell", command="env ls", timeout_s=7)
     assert (admission.verdict, admission.effect, admission.on_interrupt) == ("allow", "exec", "unknown")
     assert (admission.cwd, admission.timeout_s) == (str(bench.workspace), 7.0)
-    assert admission.binary.endswith("/env") or "coreutils" in admission.binary
+    assert admission.binary == str(Path(shutil.which("env") or "").resolve())
+    script = bench.workspace / "run.sh"
+    script.touch(mode=0o755)
+    assert (await bench.admit("shell", command="./run.sh --fast")).binary == str(script)
+    assert (await bench.admit("shell", command="X=1 'oops")).binary == (
+        await bench.admit("shell", command=":")
+    ).binary

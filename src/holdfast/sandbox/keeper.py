@@ -28,6 +28,10 @@ from collections.abc import Collection, Iterable
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call a process works for."""
 
+MARK = "HOLDFAST_KEEPER"
+"""The environment variable that a keeper is known by. It belongs to no tree, not even its driver's: a driver
+may itself run inside a tool, and when that is ended its keeper still has to end what the driver ran."""
+
 GRACE_S = 0.3
 """Between asking (TERM) and ending (KILL)."""
 _END_S = 0.6
@@ -68,7 +72,7 @@ def members(keys: Collection[str], roots: Collection[int] = ()) -> set[int]:
             found.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= more
-    return found
+    return {pid for pid in found if not _carries(pid, {f"{MARK}=1".encode()})}
 
 
 def _pids() -> Iterable[int]:
@@ -125,8 +129,6 @@ def _group_lives(group: int) -> bool:
 
 def main() -> None:
     """Keep watch until the driver is gone, then end what it left."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
     watched: dict[str, int] = {}
     buffer = b""
     for chunk in _messages(int(sys.argv[1])):

@@ -13,6 +13,7 @@ import codecs
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -144,21 +145,22 @@ class Processes:
 
 
 def _start_keeper() -> subprocess.Popen[bytes]:
-    """A keeper in a session of its own, so that Ctrl-C and a hang-up of the terminal pass it by.
-
-    Its environment is clean, so that a driver inside another driver's tool does not lose its keeper before
-    the keeper has done its work.
-    """
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=clean_environment(os.environ),
-        start_new_session=True,
-        bufsize=0,
-    )
+    """A keeper in a session of its own, deaf to all but SIGKILL: it ends when its work is done."""
+    # Blocked from its birth: between its start and its first line it could not ignore them yet.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**clean_environment(os.environ), keeper.MARK: "1"},
+            start_new_session=True,
+            bufsize=0,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _dismiss(old: subprocess.Popen[bytes]) -> None:

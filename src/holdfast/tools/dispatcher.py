@@ -178,7 +178,7 @@ async def _admission(proposal: Proposal, session: str) -> Admission:
         timeout_s=timeout_of(values) if is_shell else spec.timeout_s,
         change=change,
         cwd=settings.workspace if spec.effect == "exec" else "",
-        binary=program_of(values["command"]) if is_shell else "",
+        binary=program_of(values["command"], settings.workspace) if is_shell else "",
         question=values["question"] if spec.effect == "ask" else "",
         options=tuple(values.get("options", ())) if spec.effect == "ask" else (),
     )

@@ -70,14 +70,14 @@ def timeout_of(arguments: dict[str, Any]) -> float:
     return float(arguments.get("timeout_s", TIMEOUT_S))
 
 
-def program_of(command: str) -> str:
+def program_of(command: str, workspace: str) -> str:
     """The file that the command's first word names, every link followed; the shell's own when that is no
     program (a builtin, a variable, a text that cannot be split)."""
     try:
         word = next(iter(shlex.split(command, comments=True)), "")
     except ValueError:
         word = ""
-    found = shutil.which(word) if word else None
+    found = shutil.which(str(Path(workspace, word)) if "/" in word else word) if word else None
     return str(Path(found or shutil.which("bash") or "/bin/sh").resolve())
 
 
