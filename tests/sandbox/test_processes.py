@@ -64,7 +64,8 @@ async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_sessio
 ) -> None:
     begun = time.monotonic()
     ended = await processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path, timeout_s=1.0), lambda _: None)
-    assert (ended.how, ended.output) == ("timeout", "started\n")
+    assert ended.how == "timeout"
+    assert ended.output.startswith("started\n")  # a shell may add that a child was killed
     assert time.monotonic() - begun < 4
     assert left_over() == set()
 
@@ -74,7 +75,8 @@ async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
     processes: Processes, tmp_path: Path
 ) -> None:
     ended = await processes.run(launch(GRANDCHILDREN, tmp_path), lambda _: None)
-    assert (ended.how, ended.exit_code, ended.output) == ("exited", 0, "started\n")
+    assert (ended.how, ended.exit_code) == ("exited", 0)
+    assert ended.output.startswith("started\n")
     assert left_over() == set()
 
 

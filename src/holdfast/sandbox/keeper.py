@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call a process works for."""
@@ -36,6 +37,9 @@ GRACE_S = 0.3
 """Between asking (TERM) and ending (KILL)."""
 _END_S = 0.6
 _POLL_S = 0.01
+_LOOKS = 4
+"""As often nobody must be found, while there is a process that could not be told."""
+_KERNEL_THREAD = 0x00200000
 
 
 def end_trees(keys: Collection[str], roots: Collection[int] = ()) -> None:
@@ -60,19 +64,31 @@ def end_trees(keys: Collection[str], roots: Collection[int] = ()) -> None:
 
 def members(keys: Collection[str], roots: Collection[int] = ()) -> set[int]:
     """The pids of all living processes that belong to the calls or the roots; never this process."""
+    return _look(keys, roots)[0]
+
+
+def _look(keys: Collection[str], roots: Collection[int]) -> tuple[set[int], bool]:
+    """The members, and whether some process could not be told: one that is just becoming another program
+    has no environment for a moment."""
     needles = {f"{VARIABLE}={key}".encode() for key in keys}
     parents: dict[int, int] = {}
     found: set[int] = set()
+    is_unsure = False
     for pid in _pids():
         stat = _stat(pid) if pid != os.getpid() else None
         if stat is None:
             continue
-        parents[pid], group, session = stat
-        if pid in roots or group in roots or session in roots or (needles and _carries(pid, needles)):
+        parents[pid] = stat.parent
+        if pid in roots or stat.group in roots or stat.session in roots:
             found.add(pid)
+        elif needles and not stat.is_kernel:
+            environment = _environment(pid)
+            is_unsure = is_unsure or environment == {b""}
+            if not needles.isdisjoint(environment):
+                found.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= more
-    return {pid for pid in found if not _carries(pid, {f"{MARK}=1".encode()})}
+    return {pid for pid in found if f"{MARK}=1".encode() not in _environment(pid)}, is_unsure
 
 
 def _pids() -> Iterable[int]:
@@ -82,22 +98,34 @@ def _pids() -> Iterable[int]:
         return ()
 
 
-def _stat(pid: int) -> tuple[int, int, int] | None:
-    """Parent, group and session of a process; None when it is gone or only waits to be reaped."""
+class _Stat(NamedTuple):
+    """What the kernel says of a process."""
+
+    parent: int
+    group: int
+    session: int
+    is_kernel: bool
+
+
+def _stat(pid: int) -> _Stat | None:
+    """None when the process is gone or only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[2]), int(fields[3]))
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return _Stat(int(fields[1]), int(fields[2]), int(fields[3]), bool(int(fields[6]) & _KERNEL_THREAD))
 
 
-def _carries(pid: int, needles: set[bytes]) -> bool:
+def _environment(pid: int) -> set[bytes]:
+    """Its variables as NAME=VALUE; nothing when it is gone or somebody else's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return not needles.isdisjoint(file.read().split(b"\0"))
+            return set(file.read().split(b"\0"))
     except OSError:
-        return False
+        return set()
 
 
 def _signal(pids: Iterable[int], groups: Iterable[int], number: signal.Signals) -> None:
@@ -110,7 +138,14 @@ def _signal(pids: Iterable[int], groups: Iterable[int], number: signal.Signals) 
 
 
 def _lives(keys: Collection[str], roots: Collection[int]) -> bool:
-    return bool(members(keys, roots)) or any(map(_group_lives, roots))
+    for _ in range(_LOOKS):
+        found, is_unsure = _look(keys, roots)
+        if found or any(map(_group_lives, roots)):
+            return True
+        if not is_unsure:
+            return False
+        time.sleep(_POLL_S)
+    return False
 
 
 def _group_lives(group: int) -> bool:
