@@ -241,3 +241,33 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
         process.kill()
         await process.wait()
     assert said == ["one", "one", "two", "two"]
+
+
+@pytest.mark.requirement("L7")
+async def test_a_server_that_keeps_a_finished_stream_open_does_not_hold_the_answer_up() -> None:
+    whole = b'{"choices":[{"index":0,"delta":{"content":"Paris"},"finish_reason":"stop"}]}'
+    events = b"data: " + whole + b"\n\ndata: [DONE]\n\n"
+    is_over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + events)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        is_over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        pool = HttpPool()
+        provider = make_provider(PROVIDERS["openai"], model="m", base_url=url, api_key="", http=pool)
+        facts = ModelFacts("openai", "m")
+        async with asyncio.timeout(5):
+            reply = await provider.call(
+                facts, b"", is_streaming=True, idle_s=60, answered=0, on_delta=lambda delta: None
+            )
+            await pool.aclose()
+            await is_over.wait()
+    assert isinstance(reply, ModelReply)
+    assert text_of(reply.parts) == "Paris"

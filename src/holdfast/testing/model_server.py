@@ -90,6 +90,8 @@ class ModelServer:
             for connection in list(self._connections):
                 connection.abort()
             await self._listener.wait_closed()
+            # An aborted transport is only closed in the next turn of the loop, which may be its last.
+            await self.until(lambda server: not server.is_connected)
 
     @property
     def is_connected(self) -> bool:
