@@ -47,6 +47,8 @@ class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
 
     epoch: int
     holder: str = ""
+    reads: tuple[str, ...] = ()
+    """Names of the tools that only read, as of this driver: their calls may run side by side."""
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The pause is over."""
+    """The pause, or the wait before another attempt, is over."""
 
     by: str = ""
 
@@ -116,7 +118,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True):
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal["budget", "repeat", "empty", "continue"]
+    about: Literal["cost", "tokens", "repeat", "empty", "continue"]
     text: str
 
 
@@ -150,6 +152,8 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     reserved_tokens: int
     again: tuple[tuple[int, int], ...] = ()
     add: tuple[Piece, ...] = ()
+    marks: str = ""
+    """A letter for each added fragment: `u` words to the model, `a` its response, `t` results of its calls."""
     is_final: bool = False
     """The last pass of a run that reached a limit: without tools."""
 

@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True):
     reserved_microusd: int
     again: tuple[tuple[int, int], ...] = ()
     add: tuple[Piece, ...] = ()
+    marks: str = ""
 
 
 class Short(msgspec.Struct, frozen=True):

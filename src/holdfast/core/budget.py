@@ -1,0 +1,165 @@
+"""What the next model call may cost: the worst case is reserved before it is sent.
+
+Also the token estimate, calibrated by what the provider counted for the last request. No prices are looked up
+here (they came with the settings of the run) and nothing is rendered.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from holdfast.core.state import Run, State
+from holdfast.protocol.limits import Limits, ModelFacts, Settings, usd
+from holdfast.protocol.outcomes import Short
+
+BYTES_PER_TOKEN = 3.5
+"""Before a provider has counted anything: about what English, code and JSON have."""
+WORST_BYTES_PER_TOKEN = 2.0
+WORST_SHARE = 1.15
+"""How much more than expected a provider may count for what it has counted before."""
+OVERHEAD_TOKENS = 64
+"""What a chat template may add."""
+LAST_PASS_OUTPUT_TOKENS = 1_024
+LEAST_OUTPUT_TOKENS = 256
+LEAST_LAST_OUTPUT_TOKENS = 16
+WARN_SHARE = 0.8
+WINDOW_SHARE = 0.9
+"""Of the window that a request may fill by our estimate; estimates err."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What an affordable call reserves."""
+
+    expected_tokens: int
+    output_cap_tokens: int
+    reserved_tokens: int
+    reserved_microusd: int
+
+
+def expected_tokens(state: State, size_bytes: int) -> int:
+    """The likely input tokens of a request of this size."""
+    if not state.measured_tokens:
+        return math.ceil(size_bytes / BYTES_PER_TOKEN)
+    if size_bytes < state.measured_bytes:
+        return math.ceil(size_bytes * state.measured_tokens / state.measured_bytes)
+    ratio = min(max(state.measured_bytes / state.measured_tokens, 0.1), 8.0)
+    return state.measured_tokens + math.ceil((size_bytes - state.measured_bytes) / ratio)
+
+
+def worst_tokens(state: State, size_bytes: int) -> int:
+    """The input tokens that money is reserved for."""
+    if not state.measured_tokens:
+        return math.ceil(size_bytes / WORST_BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+    likely = expected_tokens(state, min(size_bytes, state.measured_bytes))
+    ratio = min(state.measured_bytes / state.measured_tokens, WORST_BYTES_PER_TOKEN)
+    fresh = max(size_bytes - state.measured_bytes, 0) / max(ratio, 0.1)
+    return math.ceil(likely * WORST_SHARE + fresh) + OVERHEAD_TOKENS
+
+
+def window_tokens(state: State, settings: Settings, *, is_final: bool) -> int:
+    """The most input tokens that the next request may have by our estimate: what fits the model's window
+    beside an answer, and in a last pass also what the budget affords."""
+    facts = settings.facts
+    window = min(state.window_tokens or facts.context_tokens, facts.context_tokens)
+    room = int(window * WINDOW_SHARE) - min(_output_cap(settings), window // 4)
+    if is_final and state.run is not None:
+        room = min(room, _affordable_input(state.run, settings))
+    return max(room, 1)
+
+
+def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
+    """What a call with a request of this size reserves, or which limit it would break.
+
+    An ordinary call must leave what a last pass needs, so that a run always ends in an answer.
+    """
+    assert state.settings is not None and state.run is not None
+    settings, run = state.settings, state.run
+    facts, limits = settings.facts, settings.limits
+    expected, worst = expected_tokens(state, size_bytes), worst_tokens(state, size_bytes)
+    window = min(state.window_tokens or facts.context_tokens, facts.context_tokens)
+    cap = min(_output_cap(settings), max(window - expected, 0))
+    least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, _output_cap(settings))
+    if cap < least:
+        return Short("context", f"The conversation fills the model's window of {window:,} tokens.")
+    kept = 0 if is_final else worst + _last_pass_output(settings)
+    cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
+    if cap < least:
+        return Short("tokens", f"The token limit of {limits.tokens:,} is reached.")
+    if facts.price == "known":
+        cap = min(cap, _affordable_output(run, settings, worst, is_final))
+        if cap < least:
+            return Short("cost", f"The budget of ${usd(limits.cost_microusd)} is reached.")
+    return Grant(expected, cap, worst + cap, _price(facts, worst, cap))
+
+
+def cost_left(run: Run, limits: Limits) -> int:
+    """Micro-dollars that are neither spent nor held."""
+    return limits.cost_microusd - run.totals.cost_microusd - run.totals.held_microusd
+
+
+def tokens_left(run: Run, limits: Limits) -> int:
+    """Tokens that are neither used nor held."""
+    return limits.tokens - run.totals.usage.total_tokens - run.totals.held_tokens
+
+
+def warnings(run: Run, settings: Settings) -> list[tuple[str, str]]:
+    """The limits of which 80 % are used and nobody was told: name, and what to tell."""
+    limits, found = settings.limits, []
+    used_microusd = limits.cost_microusd - cost_left(run, limits)
+    if settings.facts.price == "known" and used_microusd >= WARN_SHARE * limits.cost_microusd:
+        left = usd(max(cost_left(run, limits), 0))
+        text = f"80 % of the budget of ${usd(limits.cost_microusd)} is used; ${left} is left."
+        found.append(("cost", text))
+    if tokens_left(run, limits) <= (1 - WARN_SHARE) * limits.tokens:
+        found.append(("tokens", f"80 % of the limit of {limits.tokens:,} tokens is used."))
+    return [(name, text) for name, text in found if name not in run.warned]
+
+
+def _output_cap(settings: Settings) -> int:
+    own = settings.facts.max_output_tokens
+    return min(settings.max_output_tokens, own) if own else settings.max_output_tokens
+
+
+def _worst_input_price(facts: ModelFacts) -> int:
+    """Per million tokens: writing the cache can cost more than reading plainly."""
+    return max(facts.input_microusd_per_mtok, facts.cache_write_microusd_per_mtok)
+
+
+def _price(facts: ModelFacts, input_tokens: int, output_tokens: int) -> int:
+    total = input_tokens * _worst_input_price(facts) + output_tokens * facts.output_microusd_per_mtok
+    return -(-total // 1_000_000)
+
+
+def _last_pass_output(settings: Settings) -> int:
+    """The output that is kept back for a last pass: never more than a tenth of a small budget."""
+    price = settings.facts.output_microusd_per_mtok if settings.facts.price == "known" else 0
+    share = settings.limits.cost_microusd * 100_000 // price if price else LAST_PASS_OUTPUT_TOKENS
+    tenth = settings.limits.tokens // 10
+    return max(min(LAST_PASS_OUTPUT_TOKENS, share, tenth), LEAST_LAST_OUTPUT_TOKENS)
+
+
+def _affordable_output(run: Run, settings: Settings, worst: int, is_final: bool) -> int:
+    """The output tokens that the budget affords after this input; an ordinary call's output is paid again
+    as input of the last pass, which has to stay affordable too."""
+    facts = settings.facts
+    left = cost_left(run, settings.limits) - _price(facts, worst, 0)
+    per_token = facts.output_microusd_per_mtok
+    if not is_final:
+        left -= _price(facts, worst + OVERHEAD_TOKENS, _last_pass_output(settings))
+        per_token += _worst_input_price(facts)
+    if left < 0:
+        return -1
+    return left * 1_000_000 // per_token if per_token else 1 << 62
+
+
+def _affordable_input(run: Run, settings: Settings) -> int:
+    """The input tokens of a last pass that leave room for the least answer."""
+    facts, limits = settings.facts, settings.limits
+    tokens = tokens_left(run, limits) - LEAST_LAST_OUTPUT_TOKENS
+    price = _worst_input_price(facts)
+    if facts.price == "known" and price:
+        answer = _price(facts, 0, LEAST_LAST_OUTPUT_TOKENS)
+        tokens = min(tokens, max(cost_left(run, limits) - answer, 0) * 1_000_000 // price)
+    return int(tokens / WORST_SHARE) - OVERHEAD_TOKENS

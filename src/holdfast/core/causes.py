@@ -1,0 +1,49 @@
+"""What makes the core decide. Everything is a cause: there is no other way in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.protocol.commands import Command
+from holdfast.protocol.outcomes import AttemptResult, Probed, Request, Short
+from holdfast.protocol.tools import Admission
+
+
+class Attach(msgspec.Struct, frozen=True):
+    """A driver took the lease."""
+
+    epoch: int
+    holder: str = ""
+    reads: tuple[str, ...] = ()
+
+
+class Commanded(msgspec.Struct, frozen=True):
+    """A command arrived, through the driver or a visitor, under the epoch that will commit it."""
+
+    command: Command
+    epoch: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the attempt with this key came to."""
+
+    key: str
+    result: AttemptResult
+    duration_ms: int = 0
+    first_delta_ms: int = 0
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What the prepare step with this key found."""
+
+    key: str
+    result: Request | Short | Admission | Probed
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The timer with this key has come due."""
+
+    key: str
+
+
+Cause = Attach | Commanded | Outcome | Prepared | Due

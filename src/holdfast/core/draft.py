@@ -1,0 +1,41 @@
+"""The batch in the making: events as they are decided, and the state as each of them leaves it.
+
+The only mutable object of the core; it lives for one decision.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.evolve import evolve
+from holdfast.core.state import State, open_run
+from holdfast.protocol.events import Event, Record, RunLanding
+
+LAST_PASS = (
+    "{message} This is your last response: give the best answer that you can from what you have. No tools."
+)
+
+
+class Draft:
+    """What is decided so far."""
+
+    def __init__(self, state: State, now_ms: int, epoch: int) -> None:
+        self.state = state
+        self.now_ms = now_ms
+        self.epoch = epoch
+        self.events: list[Event] = []
+
+    @property
+    def is_visit(self) -> bool:
+        """Whether the commit will be a visitor's, who may state facts but start nothing."""
+        return self.epoch != self.state.epoch
+
+    def add(self, event: Event) -> None:
+        """Decide an event."""
+        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, "", event)
+        self.state = evolve(self.state, record)
+        self.events.append(event)
+
+    def land(self, reason: str, message: str) -> None:
+        """A limit is reached: a last pass without tools follows."""
+        run = open_run(self.state)
+        if run is not None and not run.landing:
+            self.add(RunLanding(reason, LAST_PASS.format(message=message)))

@@ -1,0 +1,116 @@
+"""Decisions about model calls: start one, and settle what an attempt came to."""
+
+from __future__ import annotations
+
+from holdfast.core import retry
+from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.draft import Draft
+from holdfast.core.state import ModelCall, open_run
+from holdfast.protocol import events as e
+from holdfast.protocol.ids import call_id
+from holdfast.protocol.limits import cost_microusd
+from holdfast.protocol.messages import ModelReply, Part, ToolCall, Usage
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Request, Short
+
+
+def start(draft: Draft, cause: Prepared) -> None:
+    """The intent of an attempt, or what follows when it cannot be afforded."""
+    run, settings = open_run(draft.state), draft.state.settings
+    if run is None or settings is None:
+        return
+    match cause.result:
+        case Short(reason=reason, message=message) if run.landing or reason == "context":
+            status: e.RunStatus = "limit" if run.landing else "failed"
+            draft.add(e.RunStopping(status, run.landing or "context_overflow", message, draft.now_ms))
+        case Short(reason=reason, message=message):
+            draft.land(reason, message)
+        case Request() as request:
+            state = draft.state
+            is_retry = state.failed_attempts > 0
+            draft.add(
+                e.ModelCallStarted(
+                    key=cause.key,
+                    epoch=draft.epoch,
+                    turn=state.turn if is_retry else state.turn + 1,
+                    attempt=state.failed_attempts + 1,
+                    model=settings.facts.name,
+                    base=request.base,
+                    keep=request.keep,
+                    tail=request.tail,
+                    sha256=request.sha256,
+                    size_bytes=request.size_bytes,
+                    expected_tokens=request.expected_tokens,
+                    output_cap_tokens=request.output_cap_tokens,
+                    reserved_microusd=request.reserved_microusd,
+                    reserved_tokens=request.reserved_tokens,
+                    again=request.again,
+                    add=request.add,
+                    marks=request.marks,
+                    is_final=bool(run.landing),
+                )
+            )
+
+
+def settle(draft: Draft, cause: Outcome) -> None:
+    """What an attempt came to; nothing when it is not the open one."""
+    call = draft.state.model_call
+    if call is None or call.key != cause.key:
+        return
+    match cause.result:
+        case ModelReply() as reply:
+            _responded(draft, cause, reply)
+        case ModelFailure() as failed:
+            _failed(draft, cause, call, failed)
+        case ModelCut(text=text, usage=usage):
+            cost = _cost(draft, usage)
+            draft.add(e.ModelCallCut(cause.key, text, usage, cost, cause.duration_ms))
+
+
+def _responded(draft: Draft, cause: Outcome, reply: ModelReply) -> None:
+    draft.add(
+        e.Responded(
+            key=cause.key,
+            parts=_named(reply.parts, draft.state.turn),
+            usage=reply.usage,
+            cost_microusd=_cost(draft, reply.usage),
+            finish=reply.finish,
+            model=reply.model,
+            request_ref=reply.request_ref,
+            duration_ms=cause.duration_ms,
+            first_delta_ms=cause.first_delta_ms,
+            is_estimated=reply.is_estimated,
+        )
+    )
+
+
+def _named(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
+    """The parts with our ids on their calls: a provider's may be missing or repeated."""
+    named: list[Part] = []
+    count = 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            count += 1
+            part = ToolCall(part.ref, part.name, part.arguments, call_id(turn, count))
+        named.append(part)
+    return tuple(named)
+
+
+def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure) -> None:
+    """Try again when that may help; else the run fails with the reason."""
+    run, settings = open_run(draft.state), draft.state.settings
+    if run is None or settings is None:
+        return
+    failure = failed.failure
+    seed = f"{draft.state.session} {cause.key}"
+    retry_at = retry.retry_at_ms(failure, call.attempt, settings.model_attempts, seed, draft.now_ms)
+    is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
+    cost = _cost(draft, failed.usage)
+    draft.add(e.ModelCallFailed(cause.key, failure, retry_at, failed.usage, cost, cause.duration_ms))
+    if not retry_at and not is_shortened:
+        reason = failure.code if failure.code != "cancelled" else "provider_transient"
+        draft.add(e.RunStopping("failed", reason, failure.message, draft.now_ms))
+
+
+def _cost(draft: Draft, usage: Usage) -> int:
+    settings = draft.state.settings
+    return cost_microusd(settings.facts, usage) if settings is not None else 0

@@ -1,0 +1,86 @@
+"""Decisions about tool calls: admit and start one, settle what an attempt came to, give one up."""
+
+from __future__ import annotations
+
+from holdfast.core import approvals
+from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.draft import Draft
+from holdfast.core.state import Call, action_key, admissible, open_run
+from holdfast.protocol import events as e
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.tools import Admission, CallResult
+
+UNKNOWN_OUTCOME = (
+    "The outcome of this call is unknown: {why}. It may have taken effect in full, in part or not at all, and it "
+    "was not repeated. Look at the state of the world before you rely on it or do it again."
+)
+NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
+DONE_BEFORE = "Done. (The process was interrupted right after this; the file on disk shows that it happened.)"
+
+
+def admit(draft: Draft, cause: Prepared) -> None:
+    """What the gates, or a look at an interrupted call, mean for the call with this key."""
+    run = open_run(draft.state)
+    call = next((call for call in admissible(draft.state) if action_key(call) == cause.key), None)
+    if call is None or run is None or run.is_paused or run.stopping is not None:
+        return
+    match cause.result:
+        case Probed(happened="yes"):
+            draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE)))
+        case Probed():
+            draft.add(abandoned(call, "it was interrupted, and the file has changed since in another way"))
+        case Admission(verdict="refuse", failure=failure) as admission if failure is not None:
+            draft.add(e.ToolCallRefused(call.call_id, call.name, failure, admission.decisions))
+        case Admission(verdict="ask") as admission:
+            approvals.ask(draft, call, admission)
+        case Admission() as admission:
+            _start(draft, call, admission)
+
+
+def _start(draft: Draft, call: Call, admission: Admission) -> None:
+    """Permission used, gates passed, intent recorded: in one commit."""
+    settings, run = draft.state.settings, open_run(draft.state)
+    if settings is None or run is None:
+        return
+    if call.approval_id and call.attempt == 0:
+        draft.add(e.ApprovalConsumed(call.approval_id))
+    draft.add(e.ToolCallAdmitted(call.call_id, call.name, admission.decisions))
+    left_s = settings.limits.wall_s - run.driven_ms / 1000
+    draft.add(
+        e.ToolCallStarted(
+            call_id=call.call_id,
+            name=call.name,
+            epoch=draft.epoch,
+            attempt=call.attempt + 1,
+            effect=admission.effect,
+            on_interrupt=admission.on_interrupt,
+            timeout_s=round(max(min(admission.timeout_s, left_s), 0.001), 3),
+            arguments="" if admission.arguments == call.arguments else admission.arguments,
+            change=admission.change,
+        )
+    )
+
+
+def settle(draft: Draft, cause: Outcome) -> None:
+    """What an attempt came to; nothing when it is not open."""
+    call = next((c for c in draft.state.calls if c.status == "started" and action_key(c) == cause.key), None)
+    if call is None or not isinstance(cause.result, CallResult):
+        return
+    if cause.result.status == "unknown":
+        draft.add(e.ToolCallAbandoned(call.call_id, cause.result.text))
+    else:
+        draft.add(e.ToolCallFinished(call.call_id, cause.result))
+
+
+def abandoned(call: Call, why: str) -> e.ToolCallAbandoned:
+    """The call is closed, and the model is told that nobody knows."""
+    return e.ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
+
+
+def refuse_all(draft: Draft) -> None:
+    """In the last pass no call runs."""
+    for call in draft.state.calls:
+        if call.status == "proposed":
+            failure = Failure("budget_exhausted", NO_TOOLS_LEFT)
+            draft.add(e.ToolCallRefused(call.call_id, call.name, failure))

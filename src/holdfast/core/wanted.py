@@ -1,0 +1,118 @@
+"""What should be in flight now, from the state alone: prepare steps, attempts and timers, each with a key.
+
+Only attempts that this epoch recorded as started are wanted, so nothing runs that its driver did not record.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.state import (
+    Call,
+    ModelCall,
+    State,
+    action_key,
+    admissible,
+    open_run,
+    phase,
+    started_calls,
+)
+
+
+class PrepareRequest(msgspec.Struct, frozen=True):
+    """Render and estimate the next request."""
+
+    key: str
+    is_final: bool
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """Put a call before the gates; look first whether an interrupted attempt of it happened."""
+
+    key: str
+    call: Call
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Send the request that was recorded."""
+
+    key: str
+    call: ModelCall
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Run the attempt that was recorded."""
+
+    key: str
+    call: Call
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A cause `Due(key)` at this time."""
+
+    key: str
+    at_ms: int
+
+
+Prepare = PrepareRequest | Admit
+Attempt = CallModel | RunTool
+Action = Prepare | Attempt | Wait
+
+
+def wanted(state: State) -> list[Action]:
+    """All that should be in flight, in a stable order."""
+    match phase(state):
+        case "idle" | "paused":
+            return []
+        case "stopping":
+            return _grace(state)
+        case "calling":
+            call = state.model_call
+            attempts: list[Action] = []
+            if call is not None and call.epoch == state.epoch:
+                attempts.append(CallModel(call.key, call))
+            return [*attempts, *_wall(state)]
+        case "acting":
+            running = [
+                RunTool(action_key(call), call) for call in started_calls(state) if call.epoch == state.epoch
+            ]
+            return [*running, *_admissions(state), *_deadlines(state), *_wall(state)]
+        case "admitting":
+            return [*_admissions(state), *_deadlines(state)]
+        case "waiting":
+            return _deadlines(state)
+        case "backing_off":
+            return [Wait("retry", state.retry_at_ms)]
+        case "preparing":
+            run = open_run(state)
+            return [PrepareRequest(f"m{state.model_calls + 1}", run is not None and bool(run.landing))]
+
+
+def _admissions(state: State) -> list[Action]:
+    run = open_run(state)
+    if run is None or run.is_paused:
+        return []
+    return [Admit(action_key(call), call) for call in admissible(state)]
+
+
+def _deadlines(state: State) -> list[Action]:
+    return [
+        Wait(f"approval {call.approval_id}", call.deadline_ms)
+        for call in state.calls
+        if call.status == "asked"
+    ]
+
+
+def _wall(state: State) -> list[Action]:
+    run = open_run(state)
+    if run is None or state.settings is None:
+        return []
+    left_ms = int(state.settings.limits.wall_s * 1000) - run.driven_ms
+    return [Wait("wall", state.at_ms + max(left_ms, 0))]
+
+
+def _grace(state: State) -> list[Action]:
+    run = open_run(state)
+    if run is None or run.stopping is None:
+        return []
+    return [Wait("grace", run.stopping.grace_until_ms)]
