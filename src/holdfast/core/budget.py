@@ -74,7 +74,8 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
 
     An ordinary call must leave what a last pass needs, so that a run always ends in an answer.
     """
-    assert state.settings is not None and state.run is not None
+    assert state.settings is not None
+    assert state.run is not None
     settings, run = state.settings, state.run
     facts, limits = settings.facts, settings.limits
     expected, worst = expected_tokens(state, size_bytes), worst_tokens(state, size_bytes)

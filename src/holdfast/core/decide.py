@@ -24,8 +24,8 @@ MAX_EMPTY_REPLIES = 3
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
 REPEAT_NOTE = (
-    "You have made the same call with the same arguments {count} turns in a row, and its result did not change. "
-    "Try something else, or say what keeps you from going on."
+    "You have made the same call with the same arguments {count} turns in a row, and its result did not "
+    "change. Try something else, or say what keeps you from going on."
 )
 
 
@@ -187,13 +187,13 @@ def _consequences(draft: Draft) -> bool:
 def _wind_down(draft: Draft, run: Run) -> None:
     """Close what never started; when nothing is open, write the terminal record."""
     assert run.stopping is not None
+    if draft.is_visit:  # a visitor holds the lease, so nothing that was started can still be running
+        _give_up(draft)
     for call in draft.state.calls:
         if call.status == "asked":
             draft.add(e.ApprovalResolved(call.approval_id, "withdrawn", "runtime"))
         if call.status in ("proposed", "asked", "answered", "denied"):
-            failure = Failure(
-                "cancelled", "The run was stopped before this call was started; it did not run."
-            )
+            failure = Failure("cancelled", "The run was stopped before this call started.")
             draft.add(e.ToolCallRefused(call.call_id, call.name, failure))
     if draft.state.model_call is None and not started_calls(draft.state):
         ending = run.stopping

@@ -1,0 +1,216 @@
+"""The request of a session, kept as bytes: every message is encoded once, and a request is an edit of the last.
+
+The body of a request is `base` + the fragments joined by commas + `tail`. The fragments lie in one growing buffer
+with a running SHA-256, so that a step costs what is new in it. When the window is full, a deterministic view is
+cut: the goal and the last turns stay, calls with their results whole. What a record holds is quoted from there
+instead of being stored again (see `events.Piece`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.context.transcript import Said, Transcript
+from holdfast.protocol import events as e
+from holdfast.protocol.codec import json_text
+from holdfast.protocol.ports import Wire
+
+QUOTE_FROM_CHARS = 64
+"""Shorter texts are cheaper to repeat than to quote."""
+CUT_TO_SHARE = 0.6
+"""Of the window that a cut leaves filled: the next cut is then many turns away."""
+MAX_TURN_OF_GOAL = 2
+"""How many messages at the beginning count as the goal at the most."""
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """An encoded element of the list of messages."""
+
+    number: int
+    mark: str
+    start: int
+    """Where it lies in the buffer."""
+    end: int
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """How the next request differs from the last one, and what it comes to."""
+
+    keep: int
+    again: tuple[tuple[int, int], ...]
+    add: tuple[e.Piece, ...]
+    marks: str
+    body: bytes
+    """Base and fragments, without the tail."""
+    hasher: Any
+    """Of `body`: update it with the tail."""
+
+
+class Conversation:
+    """The fragments of the last request, and the messages that no request has carried yet."""
+
+    def __init__(self, numbers: int = 0) -> None:
+        """`numbers`: how many fragments the session's journal holds already."""
+        self._transcript = Transcript()
+        self._unsent: list[Said] = []
+        self._texts: dict[int, str] = {}
+        self._buffer = bytearray()
+        self._fragments: list[Fragment] = []
+        self._numbers = numbers
+        self._base = b""
+        self._hasher = hashlib.sha256()
+        self._hashed_bytes = 0
+        """How much of the buffer the running hash covers, after the base."""
+
+    def add(self, record: e.Record) -> None:
+        """Fold a record: words become unsent messages, an intent makes them part of the request."""
+        if isinstance(record.event, e.ModelCallStarted):
+            self._apply(record.event)
+            return
+        for said in self._transcript.add(record):
+            self._unsent.append(said)
+            self._texts.update(said.quotes)
+
+    def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool]) -> Edit:
+        """The next request. `fits` tells whether a body of so many bytes is within the window.
+
+        Changes nothing but the running hash: the intent that records the edit does, through `add`.
+        """
+        new = [(said, bytes(element)) for said in self._unsent for element in wire.message(said.message)]
+        fresh = b",".join(element for _, element in new)
+        view = self._fragments
+        if not fits(len(base) + len(self._buffer) + len(fresh) + 1):
+            view = self._cut(fits, len(base) + len(fresh))
+        keep = _common(self._fragments, view)
+        if keep == len(self._fragments):
+            hasher = self._running_hash(base)
+            hasher.update(b"," + fresh if view and new else fresh)
+            body = b"".join((base, self._buffer, b"," if view and new else b"", fresh))
+        else:
+            kept = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
+            body = base + b",".join([*kept, fresh] if new else kept)
+            hasher = hashlib.sha256(body)
+        return Edit(
+            keep=keep,
+            again=_ranges(view[keep:]),
+            add=tuple(_piece(element, said.quotes) for said, element in new),
+            marks="".join(said.mark for said, _ in new),
+            body=body,
+            hasher=hasher,
+        )
+
+    def _running_hash(self, base: bytes) -> hashlib._Hash:
+        """A copy of the hash over the base and the whole buffer, which then costs what is new in it."""
+        if base != self._base:
+            self._base, self._hasher, self._hashed_bytes = base, hashlib.sha256(base), 0
+        self._hasher.update(memoryview(self._buffer)[self._hashed_bytes :])
+        self._hashed_bytes = len(self._buffer)
+        return self._hasher.copy()
+
+    def _apply(self, event: e.ModelCallStarted) -> None:
+        """The intent as recorded is the truth about what was sent, also after an upgrade."""
+        if event.keep != len(self._fragments) or event.again:
+            by_number = {fragment.number: fragment for fragment in self._fragments}
+            view = self._fragments[: event.keep]
+            view += [by_number[n] for first, last in event.again for n in range(first, last + 1)]
+            self._keep(view)
+        for piece, mark in zip(event.add, event.marks, strict=True):
+            self._append(_encoded(piece, self._texts), mark)
+        self._unsent, self._texts = [], {}
+
+    def _append(self, element: bytes, mark: str) -> None:
+        if self._fragments:
+            self._buffer += b","
+        start = len(self._buffer)
+        self._buffer += element
+        self._fragments.append(Fragment(self._numbers, mark, start, len(self._buffer)))
+        self._numbers += 1
+
+    def _keep(self, view: list[Fragment]) -> None:
+        old, self._buffer, self._fragments = self._buffer, bytearray(), []
+        for fragment in view:
+            if self._fragments:
+                self._buffer += b","
+            start = len(self._buffer)
+            self._buffer += old[fragment.start : fragment.end]
+            self._fragments.append(Fragment(fragment.number, fragment.mark, start, len(self._buffer)))
+        self._base = b""  # the running hash does not cover this view
+
+    def _cut(self, fits: Callable[[int], bool], other_bytes: int) -> list[Fragment]:
+        """The goal and as many of the last turns as leave room to work; at the least the goal."""
+        fragments = self._fragments
+        goal = _goal(fragments)
+        size = other_bytes + sum(fragment.end - fragment.start + 1 for fragment in fragments[:goal])
+        first = len(fragments)
+        for start in _turn_starts(fragments, goal):
+            grown = size + sum(f.end - f.start + 1 for f in fragments[start:first])
+            if not fits(int(grown / CUT_TO_SHARE)):
+                break
+            size, first = grown, start
+        return fragments[:goal] + fragments[first:]
+
+
+def _goal(fragments: Sequence[Fragment]) -> int:
+    """How many fragments at the beginning say what the session is for."""
+    count = 0
+    while count < min(len(fragments), MAX_TURN_OF_GOAL) and fragments[count].mark == "u":
+        count += 1
+    return count
+
+
+def _turn_starts(fragments: Sequence[Fragment], goal: int) -> list[int]:
+    """Where a cut may fall, from the last to the first: before anything but the results of calls."""
+    return [at for at in range(len(fragments) - 1, goal - 1, -1) if fragments[at].mark != "t"]
+
+
+def _common(old: Sequence[Fragment], new: Sequence[Fragment]) -> int:
+    if old is new:
+        return len(old)
+    count = 0
+    while count < min(len(old), len(new)) and old[count].number == new[count].number:
+        count += 1
+    return count
+
+
+def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
+    """The numbers of the fragments as ranges, both ends included."""
+    ranges: list[tuple[int, int]] = []
+    for fragment in fragments:
+        if ranges and ranges[-1][1] == fragment.number - 1:
+            ranges[-1] = (ranges[-1][0], fragment.number)
+        else:
+            ranges.append((fragment.number, fragment.number))
+    return tuple(ranges)
+
+
+def rewritten(records: Sequence[e.Record]) -> Conversation:
+    """The conversation with every message unsent again, for another wire to write anew."""
+    starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
+    conversation = Conversation(sum(len(start.add) for start in starts))
+    for record in records:
+        if not isinstance(record.event, e.ModelCallStarted):
+            conversation.add(record)
+    return conversation
+
+
+def _piece(element: bytes, quotes: tuple[tuple[int, str], ...]) -> e.Piece:
+    """The element as literal texts and quotes of records; it reads back to exactly these bytes."""
+    piece: list[str | int] = []
+    at = 0
+    for seq, text in quotes:
+        if len(text) < QUOTE_FROM_CHARS:
+            continue
+        escaped = json_text(text)
+        found = element.find(escaped, at)
+        if found >= 0:
+            piece += [element[at:found].decode(), seq]
+            at = found + len(escaped)
+    return (*piece, element[at:].decode())
+
+
+def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:
+    return b"".join(json_text(texts[part]) if isinstance(part, int) else part.encode() for part in piece)

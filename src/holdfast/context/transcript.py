@@ -1,0 +1,83 @@
+"""The journal as messages: which record's words stand where in the conversation.
+
+A fold that yields a message as soon as it is whole: the results of a turn's calls come together, in the order of
+the calls, and words that arrive meanwhile come after them. Encoding is the business of `conversation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.protocol import events as e
+from holdfast.protocol.messages import Message, Part, Text, ToolCall, ToolResult, calls_of
+
+RUNTIME = "[holdfast] "
+CUT = "\n[holdfast] The response was stopped here."
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A message, and the records whose words are in it."""
+
+    message: Message
+    mark: str
+    """`u` words to the model, `a` its response, `t` results of its calls."""
+    quotes: tuple[tuple[int, str], ...] = ()
+    """(seq, text) of records whose text the message holds whole."""
+
+
+class Transcript:
+    """The fold. Its state is the turn in progress: open calls, their results so far, words that wait."""
+
+    def __init__(self) -> None:
+        self._calls: tuple[ToolCall, ...] = ()
+        self._results: dict[str, tuple[int, str, bool]] = {}
+        self._waiting: list[Said] = []
+
+    def add(self, record: e.Record) -> Iterator[Said]:
+        """The messages that became whole with this record."""
+        seq, event = record.seq, record.event
+        match event:
+            case e.MessageReceived(text=text):
+                yield from self._words(seq, text, text)
+            case e.NoteAdded(text=text) | e.RunLanding(message=text):
+                yield from self._words(seq, text, RUNTIME + text)
+            case e.Responded(parts=parts) if parts:
+                self._calls, self._results = calls_of(parts), {}
+                yield Said(Message("assistant", parts, "assistant"), "a")
+            case e.ModelCallCut(text=text) if text.strip():
+                yield Said(Message("assistant", (Text(text + CUT),), "assistant"), "a", ((seq, text),))
+            case e.ToolCallFinished(call_id=call_id, result=result):
+                yield from self._result(call_id, seq, result.text, result.status != "ok")
+            case e.ToolCallRefused(call_id=call_id, failure=failure):
+                yield from self._result(call_id, seq, failure.message, True)
+            case e.ToolCallAbandoned(call_id=call_id, text=text):
+                yield from self._result(call_id, seq, text, True)
+            case _:
+                pass
+
+    def _words(self, seq: int, text: str, shown: str) -> Iterator[Said]:
+        trust = "user" if shown == text else "runtime"
+        said = Said(Message("user", (Text(shown),), trust), "u", ((seq, text),))  # type: ignore[arg-type]
+        if self._calls:
+            self._waiting.append(said)
+        else:
+            yield said
+
+    def _result(self, call_id: str, seq: int, text: str, is_error: bool) -> Iterator[Said]:
+        if not any(call.call_id == call_id for call in self._calls):
+            return
+        self._results.setdefault(call_id, (seq, text, is_error))
+        if len(self._results) < len(self._calls):
+            return
+        parts: list[Part] = []
+        quotes: list[tuple[int, str]] = []
+        for call in self._calls:
+            at, words, failed = self._results[call.call_id]
+            parts.append(ToolResult(call.call_id, call.ref, call.name, words, failed))
+            quotes.append((at, words))
+        yield Said(Message("tool", tuple(parts), "tool"), "t", tuple(quotes))
+        self._calls, self._results = (), {}
+        waiting, self._waiting = self._waiting, []
+        yield from waiting
