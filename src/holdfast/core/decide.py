@@ -162,9 +162,13 @@ def _give_up(draft: Draft) -> None:
 
 
 def stop(draft: Draft, status: e.RunStatus, reason: str, message: str) -> None:
-    """End the open run as soon as nothing is open any more."""
+    """End the open run: at once, or as soon as nothing is open any more."""
     run = open_run(draft.state)
-    if run is not None and run.stopping is None:
+    if run is None or run.stopping is not None:
+        return
+    if draft.state.model_call is None and all(call.status == "done" for call in draft.state.calls):
+        draft.add(e.RunStopped(run.number, status, reason, message))
+    else:
         draft.add(e.RunStopping(status, reason, message, draft.now_ms + STOP_GRACE_MS))
 
 

@@ -34,6 +34,7 @@ def start(draft: Draft, cause: Prepared) -> None:
                     turn=state.turn if is_retry else state.turn + 1,
                     attempt=state.failed_attempts + 1,
                     model=settings.facts.name,
+                    wire=request.wire,
                     base=request.base,
                     keep=request.keep,
                     tail=request.tail,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.core import approvals
 from holdfast.core.causes import Outcome, Prepared
 from holdfast.core.draft import Draft
@@ -56,10 +58,15 @@ def _start(draft: Draft, call: Call, admission: Admission) -> None:
             effect=admission.effect,
             on_interrupt=admission.on_interrupt,
             timeout_s=round(max(min(admission.timeout_s, left_s), 0.001), 3),
-            arguments="" if admission.arguments == call.arguments else admission.arguments,
+            arguments="" if _means_the_same(call.arguments, admission.arguments) else admission.arguments,
             change=admission.change,
         )
     )
+
+
+def _means_the_same(written: str, canonical: str) -> bool:
+    """Whether the gates changed nothing but spaces and order: then the arguments are not stored again."""
+    return bool(msgspec.json.decode(written or "{}") == msgspec.json.decode(canonical or "{}"))
 
 
 def settle(draft: Draft, cause: Outcome) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
+from holdfast.protocol.commands import Command
 from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record
 from holdfast.protocol.upcast import upcast
 
 _encoder = msgspec.json.Encoder()
 _TYPES = {cls.__name__: cls for cls in EVENT_TYPES}
 _decoders = {name: msgspec.json.Decoder(cls) for name, cls in _TYPES.items()}
+
+_command_decoder = msgspec.json.Decoder(Command)
 
 FIRST_LINK = bytes(32)
 """What stands before the first record of a journal in its hash chain."""
@@ -107,6 +110,11 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
 def encode_json(value: object) -> bytes:
     """Any vocabulary value as JSON: inbox bodies, rows, answers for scripts."""
     return _encoder.encode(value)
+
+
+def decode_command(body: bytes) -> Command:
+    """The command in an inbox entry."""
+    return _command_decoder.decode(body)
 
 
 def to_builtins(event: Event) -> dict[str, Any]:

@@ -138,6 +138,8 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: int
     attempt: int
     model: str
+    wire: str
+    """The name of the wire that wrote it (`ports.Wire`)."""
     base: str
     """SHA-256 of the blob that holds all before the messages: model, system text, tools."""
     keep: int

@@ -34,6 +34,7 @@ class ModelCut(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """A rendered and affordable request, as an edit of the last one (see `events.ModelCallStarted`)."""
 
+    wire: str
     base: str
     keep: int
     tail: str

@@ -252,6 +252,11 @@ class Tool(Protocol):
 class Tools(Protocol):
     """The tools of a runtime behind their gates: what the engine knows of them."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the tools that only read."""
+        ...
+
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """What the model is offered, in a stable order."""
         ...
@@ -278,8 +283,5 @@ class Tools(Protocol):
         ...
 
 
-Redactor = Callable[[str], str]
-"""Masks secrets in a text; the composition root makes it, with the values that are known."""
-
 Resolver = Callable[[str], Awaitable[Provider]]
-"""The provider by its name, made once; raises `UsageError` or `ProviderUnavailable`."""
+"""The provider for a PROVIDER:MODEL, made once; raises `UsageError` or `ProviderUnavailable`."""

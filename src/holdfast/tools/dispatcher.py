@@ -69,6 +69,11 @@ class Dispatcher:
         # Hooks, taint, rate and budget will stand between policy and approval, in this order.
         self._gates: tuple[Gate, ...] = (self._schema, self._secrets, self._policy, self._approval)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the tools that only read."""
+        return tuple(spec.name for spec in self._registry.specs() if spec.effect == "read")
+
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """What the model is offered, in a stable order."""
         return self._registry.specs(settings.allow_tools, settings.deny_tools)

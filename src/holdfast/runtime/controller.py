@@ -1,0 +1,246 @@
+"""The one door: commands come in here, durably, and sessions are driven, followed and visited from here.
+
+Senders (command line, library, later gateways and channels) know this class and nothing behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+
+from holdfast.core.causes import Commanded
+from holdfast.core.decide import decide
+from holdfast.core.state import State
+from holdfast.core.summary import summary
+from holdfast.errors import Fenced, NoSuchSession, Overloaded
+from holdfast.protocol.codec import decode, decode_command, encode_json
+from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
+from holdfast.protocol.events import Record
+from holdfast.protocol.ids import session_id
+from holdfast.protocol.rows import Commit, InboxEntry, Lease, SessionRow
+from holdfast.runtime.bus import Bus, Item
+from holdfast.runtime.doorbell import Doorbell, ring
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.holder import LEASE_MS, is_free, this_process
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.parts import Parts
+
+INBOX_CAPACITY = 100
+"""Commands that may wait for one session; the next one is refused with a clear answer."""
+WATCH_S = 0.2
+"""How often a session that another process drives is looked at."""
+LOOK_S = 0.05
+
+AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"})
+
+
+class SessionController:
+    """The sessions of one runtime. Open it with `async with`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._bus = Bus()
+        self._drivers: dict[str, Driver] = {}
+        self._doorbell = Doorbell(self._on_ring)
+        self._holder = this_process()
+
+    async def __aenter__(self) -> SessionController:
+        if self._parts.run_folder is not None:
+            self._doorbell.open(self._parts.run_folder, f"{os.getpid()}-{self._holder.nonce}")
+            self._holder = this_process(self._doorbell.path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._doorbell.close()
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    async def open(self, key: str = "") -> str:
+        """The id of the session with this CHANNEL:CHAT, made when there is none; a new session for no key."""
+        now_ms = self._parts.clock.now_ms()
+        return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
+
+    async def submit(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> str:
+        """Put a command before a session; returns its id. When this returns, the command is durable.
+
+        Raises:
+            NoSuchSession: there is no such session.
+            Overloaded: its inbox is full; nothing was accepted.
+        """
+        store, now_ms = self._parts.store, self._parts.clock.now_ms()
+        command = Command(command_id or secrets.token_hex(16), session, sender, self._redacted(body))
+        entry = InboxEntry(command.id, session, now_ms, encode_json(command))
+        if await store.post(entry, INBOX_CAPACITY) == "full":
+            raise Overloaded(
+                f"Session {session} has {INBOX_CAPACITY} commands waiting; nothing was accepted.",
+                hint="Send it again when the session has worked through them.",
+            )
+        await self._wake(session)
+        return command.id
+
+    async def decide_now(self, session: str, sender: str, body: CommandBody) -> None:
+        """Submit a command and see it settled: by who drives the session, else by a visit of our own.
+
+        A visit states the command's facts and starts nothing: the session goes on when it is driven again.
+        """
+        command_id = await self.submit(session, sender, body)
+        while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
+            lease = await self._acquire(session)
+            if self._is_ours(lease) and session not in self._drivers:
+                await self._visit(lease)
+            else:
+                await asyncio.sleep(LOOK_S)
+
+    # --- driving --------------------------------------------------------------------------------
+
+    async def drive(self, session: str) -> State:
+        """Drive the session until it rests, or follow whoever drives it until then.
+
+        Raises:
+            NoSuchSession: there is no such session.
+            StorageError: the store failed; what was acknowledged is safe.
+        """
+        while True:
+            row = await self._row(session)
+            has_work = bool(await self._parts.store.inbox(session))
+            if row.status in AT_REST and not has_work and not self._is_due(row):
+                return (await self.journal(session)).state
+            lease = await self._acquire(session)
+            if not self._is_ours(lease) or session in self._drivers:
+                await asyncio.sleep(WATCH_S)
+                continue
+            state = await self._drive(lease, row.key)
+            if state is not None and not await self._parts.store.inbox(session):
+                return state
+
+    async def _drive(self, lease: Lease, key: str) -> State | None:
+        """Drive under the lease; None when another driver took the session."""
+        driver = Driver(self._parts, self._bus, lease, key)
+        self._drivers[lease.session] = driver
+        try:
+            return await driver.drive()
+        except Fenced:
+            return None
+        finally:
+            del self._drivers[lease.session]
+
+    async def _visit(self, lease: Lease) -> None:
+        """Settle the commands that wait, under an epoch of our own, without attaching."""
+        store, now_ms = self._parts.store, self._parts.clock.now_ms()
+        journal = await self.journal(lease.session)
+        for entry in await store.inbox(lease.session):
+            command = decode_command(entry.body)
+            before = journal.state.seq
+            events = decide(journal.state, Commanded(command, lease.epoch), now_ms)
+            batch = [journal.note(event, now_ms, lease.epoch, command.id) for event in events]
+            await store.commit(
+                Commit(
+                    session=lease.session,
+                    epoch=lease.epoch,
+                    expected_seq=before,
+                    records=journal.linked(batch),
+                    row=summary(journal.state),
+                    now_ms=now_ms,
+                    acknowledged=(command.id,),
+                    approvals=journal.changed_approvals(batch),
+                )
+            )
+            self._bus.publish(lease.session, batch)
+        await store.release(lease)
+
+    # --- watching -------------------------------------------------------------------------------
+
+    async def follow(self, session: str, after_seq: int = 0) -> AsyncIterator[Item]:
+        """Every record after the cursor, in order and without a gap, and what arrives meanwhile; endless."""
+        queue = self._bus.subscribe(session)
+        try:
+            cursor = after_seq
+            async for record in self._records(session, cursor):
+                cursor = record.seq
+                yield record
+            while True:
+                item = await self._next(queue)
+                if isinstance(item, Record) and item.seq == cursor + 1:
+                    cursor = item.seq
+                    yield item
+                elif item is None or isinstance(item, Record):
+                    async for record in self._records(session, cursor):
+                        cursor = record.seq
+                        yield record
+                else:
+                    yield item
+        finally:
+            self._bus.unsubscribe(session, queue)
+
+    async def journal(self, session: str) -> Journal:
+        """The session's fold as it stands in the store."""
+        row = await self._row(session)
+        journal = Journal(session, row.key)
+        journal.load(await self._parts.store.read(session))
+        return journal
+
+    async def _next(self, queue: asyncio.Queue[Item]) -> Item | None:
+        """The next thing told in this process; None when it is time to look whether another one wrote."""
+        try:
+            async with asyncio.timeout(WATCH_S):
+                return await queue.get()
+        except TimeoutError:
+            return None
+
+    async def _records(self, session: str, after_seq: int) -> AsyncIterator[Record]:
+        if await self._parts.store.last_seq(session) > after_seq:
+            for stored in await self._parts.store.read(session, after_seq):
+                yield decode(stored)
+
+    # --- leases ---------------------------------------------------------------------------------
+
+    async def _acquire(self, session: str) -> Lease:
+        """The lease in force: ours when the session was free."""
+        store, now_ms = self._parts.store, self._parts.clock.now_ms()
+        standing = await store.current_lease(session)
+        is_left = standing is not None and self._is_ours(standing) and session not in self._drivers
+        if standing is not None and not is_left and not is_free(standing, now_ms):
+            return standing
+        is_lapsed = standing is None or (standing.until_ms <= now_ms and not is_left)
+        over = None if is_lapsed else standing
+        return await store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
+
+    def _is_ours(self, lease: Lease) -> bool:
+        return lease.holder.nonce == self._holder.nonce
+
+    def _is_due(self, row: SessionRow) -> bool:
+        return 0 < row.due_ms <= self._parts.clock.now_ms()
+
+    async def _row(self, session: str) -> SessionRow:
+        row = await self._parts.store.session(session)
+        if row is None:
+            raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
+        return row
+
+    async def _wake(self, session: str) -> None:
+        """Ring at the door of whoever drives the session."""
+        driver = self._drivers.get(session)
+        if driver is not None:
+            driver.ring()
+        elif self._parts.run_folder is not None:
+            lease = await self._parts.store.current_lease(session)
+            if lease is not None:
+                ring(lease.holder.doorbell, session)
+
+    def _on_ring(self, session: str) -> None:
+        driver = self._drivers.get(session)
+        if driver is not None:
+            driver.ring()
+
+    def _redacted(self, body: CommandBody) -> CommandBody:
+        """Words from outside are masked before anything of them is stored."""
+        redact = self._parts.redact
+        match body:
+            case Send(text=text, settings=settings):
+                return Send(redact(text), settings)
+            case Resolve(approval_id=approval_id, decision=decision, note=note):
+                return Resolve(approval_id, decision, redact(note))
+            case _:
+                return body

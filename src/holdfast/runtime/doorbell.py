@@ -1,0 +1,69 @@
+"""How one process wakes another: a unix datagram that names a session. Lost rings only cost the slow poll."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Doorbell:
+    """This process's socket; lives from `open` to `close`."""
+
+    def __init__(self, on_ring: Callable[[str], None]) -> None:
+        self._on_ring = on_ring
+        self._socket: socket.socket | None = None
+        self.path = ""
+
+    def open(self, folder: Path, name: str) -> None:
+        """Listen in the folder; without a doorbell (a path too long, no unix sockets) polling has to do."""
+        path = folder / f"{name}.sock"
+        bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bell.setblocking(False)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(folder)
+            bell.bind(str(path))
+            path.chmod(0o600)
+        except OSError:
+            bell.close()
+            return
+        self._socket, self.path = bell, str(path)
+        asyncio.get_running_loop().add_reader(bell.fileno(), self._read)
+
+    def _read(self) -> None:
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            while True:
+                self._on_ring(self._socket.recv(64).decode("ascii", "replace"))
+
+    def close(self) -> None:
+        """Stop listening and take the socket away."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+            Path(self.path).unlink(missing_ok=True)
+
+
+def ring(path: str, session: str) -> None:
+    """Tell the process behind the doorbell to look into the session's inbox."""
+    if not path:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
+        bell.setblocking(False)
+        with contextlib.suppress(OSError):
+            bell.sendto(session.encode(), path)
+
+
+def _sweep(folder: Path) -> None:
+    """Take away the sockets of processes that are gone: their names begin with the pid."""
+    for path in folder.glob("*.sock"):
+        pid = path.name.partition("-")[0]
+        with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):
+            os.kill(int(pid), 0)
+            continue
+        path.unlink(missing_ok=True)

@@ -1,0 +1,249 @@
+"""The loop: one driver per session turns causes into commits and keeps in flight what the state wants.
+
+It decides nothing (`core`), runs nothing itself (`runner`), and is the only one that appends while it holds the
+lease. Resume, timer, approval, cancel and a late answer are all the same step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.decide import decide
+from holdfast.core.state import State, phase, started_calls
+from holdfast.core.summary import summary
+from holdfast.core.wanted import Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
+from holdfast.errors import Fenced, HoldfastError, StorageError
+from holdfast.protocol.codec import decode_command
+from holdfast.protocol.events import Event, Record, SessionOpened
+from holdfast.protocol.rows import Commit, Lease
+from holdfast.runtime.bus import Bus
+from holdfast.runtime.holder import LEASE_MS, RENEW_MS
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.parts import Parts
+from holdfast.runtime.prepare import Planner
+from holdfast.runtime.runner import Runner
+
+PATIENCE_MS = 60_000
+"""A timer that is further away than this is not waited for: the session is parked."""
+POLL_MS = 1_000
+"""How often the inbox is looked into without a ring."""
+
+
+class Driver:
+    """Drives one session under one lease, from attaching until nothing is left to do now."""
+
+    def __init__(self, parts: Parts, bus: Bus, lease: Lease, key: str = "") -> None:
+        self._parts = parts
+        self._bus = bus
+        self._lease = lease
+        self._journal = Journal(lease.session, key)
+        self._planner = Planner(parts)
+        self._runner = Runner(parts, bus, lease.session)
+        self._causes: asyncio.Queue[Cause | None] = asyncio.Queue()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: HoldfastError | None = None
+        self._is_closing = False
+
+    @property
+    def state(self) -> State:
+        """The fold of all that is committed."""
+        return self._journal.state
+
+    def ring(self) -> None:
+        """Something may lie in the inbox."""
+        self._causes.put_nowait(None)
+
+    async def drive(self) -> State:
+        """Attach, and go on until the session rests; the lease is given back then.
+
+        Raises:
+            Fenced: another driver has the session; nothing more was written or started here.
+            StorageError: what is acknowledged is safe, and no more can be written.
+        """
+        keeper = asyncio.create_task(self._keep_lease())
+        try:
+            self._journal.load(await self._parts.store.read(self._lease.session))
+            await self._attach()
+            while not self._is_at_rest() or await self._read_inbox():
+                await self._step()
+            await self._parts.store.release(self._lease)
+            return self.state
+        finally:
+            await self._close(keeper)
+
+    # --- taking over ----------------------------------------------------------------------------
+
+    async def _attach(self) -> None:
+        """End what a dead driver left running, then say that this one has begun."""
+        session = self._lease.session
+        orphans = [f"{session}:{call.call_id}" for call in started_calls(self.state)]
+        if orphans:
+            await self._parts.tools.end_orphans(orphans)
+        holder = self._lease.holder
+        opening = () if self.state.seq else (SessionOpened(session, self._journal.key),)
+        attach = Attach(self._lease.epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
+        await self._settle(attach, "attach", opening=opening)
+
+    async def _keep_lease(self) -> None:
+        """Look into the inbox now and then, and renew the lease in time, until it is lost."""
+        clock = self._parts.clock
+        try:
+            while True:
+                await asyncio.sleep(POLL_MS / 1000)
+                self.ring()
+                if clock.now_ms() > self._lease.until_ms - LEASE_MS + RENEW_MS:
+                    await self._renew()
+        except HoldfastError as error:
+            self._failure = error
+            self.ring()
+
+    async def _renew(self) -> None:
+        """Prolong the lease, also one that lapsed while this machine slept and that nobody took."""
+        until_ms = self._parts.clock.now_ms() + LEASE_MS
+        renewed = await self._parts.store.renew(self._lease, until_ms)
+        if renewed is None:
+            raise Fenced()
+        self._lease = renewed
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is in flight, and nothing is due before long."""
+        if self._running or not self._causes.empty():
+            return False
+        near_ms = self._parts.clock.now_ms() + PATIENCE_MS
+        return all(isinstance(action, Wait) and action.at_ms > near_ms for action in wanted(self.state))
+
+    async def _step(self) -> None:
+        """Wait for the next cause and settle it; None is a ring."""
+        cause = await self._causes.get()
+        if self._failure is not None:
+            raise self._failure
+        if cause is None:
+            await self._read_inbox()
+        else:
+            await self._settle(cause, cause.key if isinstance(cause, Outcome | Due) else "")
+
+    async def _read_inbox(self) -> bool:
+        """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
+        if phase(self.state) == "stopping":
+            return False
+        entries = await self._parts.store.inbox(self._lease.session)
+        for entry in entries:
+            if phase(self.state) == "stopping":
+                break
+            command = decode_command(entry.body)
+            await self._settle(Commanded(command, self._lease.epoch), command.id, acknowledged=(command.id,))
+        return bool(entries)
+
+    # --- one cause ------------------------------------------------------------------------------
+
+    async def _settle(
+        self,
+        cause: Cause,
+        name: str,
+        *,
+        acknowledged: tuple[str, ...] = (),
+        opening: tuple[Event, ...] = (),
+    ) -> None:
+        """Decide the cause with the prepare steps that it brings, commit all of it as one, and act on it."""
+        journal, now_ms = self._journal, self._parts.clock.now_ms()
+        before = journal.state.seq
+        batch = [journal.note(event, now_ms, self._lease.epoch, name) for event in opening]
+        causes: deque[Cause] = deque((cause,))
+        prepared_at: dict[str, int] = {}
+        while causes:
+            for event in decide(journal.state, causes.popleft(), now_ms):
+                batch.append(journal.note(event, now_ms, self._lease.epoch, name))
+            step = next((a for a in wanted(journal.state) if isinstance(a, PrepareRequest | Admit)), None)
+            if step is not None:
+                assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
+                prepared_at[step.key] = journal.state.seq
+                causes.append(await self._prepare(step))
+        if batch or acknowledged:
+            await self._commit(before, batch, acknowledged, now_ms)
+        await self._sync()
+
+    async def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
+        if isinstance(step, Admit):
+            return Prepared(step.key, await self._planner.admission(step, self.state))
+        journal = self._journal
+        wire = await self._planner.wire(self.state)
+        if journal.wire not in ("", wire.name):
+            await journal.rewrite(self._parts.store)
+        return Prepared(step.key, await self._planner.request(step, self.state, journal.conversation, wire))
+
+    async def _commit(
+        self, expected_seq: int, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int
+    ) -> None:
+        """Write the batch; only then is it true, and told."""
+        await self._parts.store.commit(
+            Commit(
+                session=self._lease.session,
+                epoch=self._lease.epoch,
+                expected_seq=expected_seq,
+                records=self._journal.linked(batch),
+                row=summary(self.state),
+                now_ms=now_ms,
+                acknowledged=acknowledged,
+                approvals=self._journal.changed_approvals(batch),
+            )
+        )
+        self._bus.publish(self._lease.session, batch)
+
+    # --- what is in flight ----------------------------------------------------------------------
+
+    async def _sync(self) -> None:
+        """Start and cancel until what runs is what the state wants."""
+        actions = wanted(self.state)
+        attempts = {action.key: action for action in actions if isinstance(action, CallModel | RunTool)}
+        for key, task in self._running.items():
+            if key not in attempts:
+                task.cancel()
+        for key, attempt in attempts.items():
+            if key not in self._running:
+                if self._parts.clock.now_ms() >= self._lease.until_ms:
+                    await self._renew()
+                body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
+                self._running[key] = asyncio.create_task(self._attempt(attempt, self.state, body))
+        self._arm([action for action in actions if isinstance(action, Wait)])
+
+    async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
+        assert state.settings is not None
+        try:
+            outcome = await self._runner.run(action, state, body, state.settings)
+            if not self._is_closing:
+                self._causes.put_nowait(outcome)
+        except StorageError as error:
+            self._failure = error
+            self.ring()
+        finally:
+            self._running.pop(action.key, None)
+
+    def _arm(self, waits: list[Wait]) -> None:
+        """One timer for the wait that is due first."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if waits:
+            first = min(waits, key=lambda wait: wait.at_ms)
+            delay_s = max(first.at_ms - self._parts.clock.now_ms(), 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire, first)
+
+    def _fire(self, wait: Wait) -> None:
+        self._timer = None
+        if wait in wanted(self.state):
+            self._causes.put_nowait(Due(wait.key))
+
+    async def _close(self, keeper: asyncio.Task[None]) -> None:
+        """Stop everything that this driver started; nothing of it is recorded any more."""
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [keeper, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,61 @@
+"""Who holds a lease, and whether that process still lives. Reads /proc; elsewhere a dead holder is waited out."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from holdfast.protocol.rows import Holder, Lease
+
+LEASE_MS = 10_000
+RENEW_MS = 3_000
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def this_process(doorbell: str = "") -> Holder:
+    """The holder that a driver of this process is."""
+    return Holder(
+        host=socket.gethostname(),
+        boot_id=_read(_BOOT_ID).strip(),
+        pid_namespace=_pid_namespace(),
+        pid=os.getpid(),
+        started=_start_time(os.getpid()),
+        nonce=secrets.token_hex(8),
+        doorbell=doorbell,
+    )
+
+
+def is_dead(holder: Holder) -> bool:
+    """Whether the holder's process is certainly gone: same host, boot and namespace, and no such process."""
+    here = (socket.gethostname(), _read(_BOOT_ID).strip(), _pid_namespace())
+    if here != (holder.host, holder.boot_id, holder.pid_namespace) or not holder.boot_id:
+        return False
+    return _start_time(holder.pid) != holder.started
+
+
+def is_free(lease: Lease | None, now_ms: int) -> bool:
+    """Whether nobody drives: no lease, a lapsed one, or one of a dead process."""
+    return lease is None or lease.until_ms <= now_ms or is_dead(lease.holder)
+
+
+def _start_time(pid: int) -> str:
+    """The start time of a process in clock ticks since boot; empty when there is none, or it is a zombie."""
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 and fields[0] not in ("Z", "X") else ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,102 @@
+"""A session's journal as its writer holds it: the fold, the conversation, open approvals, the end of the chain.
+
+Everything here derives from the records. Writing them is the driver's and the visitor's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from holdfast.context.conversation import Conversation, rewritten
+from holdfast.core.evolve import evolve
+from holdfast.core.state import State
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
+from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Event, ModelCallStarted, Record
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import ApprovalRow
+
+
+class Journal:
+    """The fold of one journal, and what its next record follows."""
+
+    def __init__(self, session: str, key: str = "") -> None:
+        self.session = session
+        self.key = key
+        self.state = State(session=session, key=key)
+        self.conversation = Conversation()
+        self.wire = ""
+        """The wire that wrote the last request; empty before the first one."""
+        self._link = FIRST_LINK
+        self._approvals: dict[str, ApprovalRow] = {}
+
+    def load(self, stored: Sequence[StoredRecord]) -> None:
+        """Fold what is stored.
+
+        Raises:
+            UnreadableEvent: a record of a newer version, or a damaged one.
+        """
+        for each in stored:
+            self._fold(decode(each))
+        if stored:
+            self._link = stored[-1].link
+
+    def note(self, event: Event, now_ms: int, epoch: int, cause: str) -> Record:
+        """Fold an event as the next record; it is true when it is committed."""
+        record = Record(self.session, self.state.seq + 1, now_ms, epoch, cause, event)
+        self._fold(record)
+        return record
+
+    def linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
+        """The batch as it is stored, following what was linked last."""
+        stored: list[StoredRecord] = []
+        for record in batch:
+            encoded = encode(record, self._link)
+            self._link = encoded.link
+            stored.append(encoded)
+        return tuple(stored)
+
+    def changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
+        """The rows of the approvals that the batch asked for or resolved."""
+        subjects = (ApprovalRequested, ApprovalResolved)
+        changed = (r.event.approval_id for r in batch if isinstance(r.event, subjects))
+        return tuple(self._approvals[name] for name in dict.fromkeys(changed) if name in self._approvals)
+
+    async def rewrite(self, store: Store) -> None:
+        """Make every message unsent again, for another wire to write anew."""
+        stored = await store.read(self.session, upto_seq=self.state.seq)
+        self.conversation = rewritten([decode(each) for each in stored])
+        self.wire = ""
+
+    def _fold(self, record: Record) -> None:
+        self.state = evolve(self.state, record)
+        self.conversation.add(record)
+        match record.event:
+            case ModelCallStarted(wire=wire):
+                self.wire = wire
+            case ApprovalRequested() as asked:
+                self._approvals[asked.approval_id] = _asked(record, asked)
+            case ApprovalResolved(approval_id=name) as resolved if name in self._approvals:
+                self._approvals[name] = replace(
+                    self._approvals[name],
+                    decision=resolved.decision,
+                    decided_by=resolved.by,
+                    decided_ms=record.at_ms,
+                    note=resolved.note,
+                )
+
+
+def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
+    return ApprovalRow(
+        id=asked.approval_id,
+        session=record.session,
+        call_id=asked.call_id,
+        tool=asked.name,
+        arguments=asked.arguments,
+        asked_ms=record.at_ms,
+        deadline_ms=asked.deadline_ms,
+        reason=asked.reason,
+        question=asked.question,
+        options=asked.options,
+    )

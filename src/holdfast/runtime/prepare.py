@@ -1,0 +1,106 @@
+"""Prepare steps: render and estimate a request, put a call before the gates. They run inside a cause, ask nobody
+outside, and leave nothing behind but what the core then decides to record."""
+
+from __future__ import annotations
+
+import hashlib
+
+from holdfast.context.conversation import Conversation
+from holdfast.core import budget
+from holdfast.core.state import Call, State
+from holdfast.core.wanted import Admit, PrepareRequest
+from holdfast.prompt import system_prompt
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.outcomes import Probed, Request, Short
+from holdfast.protocol.ports import Wire
+from holdfast.protocol.tools import Admission
+from holdfast.runtime.parts import Parts
+
+
+class Planner:
+    """Prepares for one session; keeps what does not change from turn to turn."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._base_key: tuple[Settings, str, bool] | None = None
+        self._base = b""
+        self._base_sha256 = ""
+        self._body = b""
+
+    async def wire(self, state: State) -> Wire:
+        """How the next request is written."""
+        assert state.settings is not None
+        return (await self._parts.resolve(state.settings.facts.name)).wire
+
+    def take_body(self) -> bytes:
+        """The bytes of the request that was prepared last, once."""
+        body, self._body = self._body, b""
+        return body
+
+    async def request(
+        self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
+    ) -> Request | Short:
+        """The next request as an edit of the last one, or why it cannot be afforded."""
+        assert state.settings is not None
+        settings = state.settings
+        has_tools = await self._set_base(wire, settings, action.is_final)
+        window = budget.window_tokens(state, settings, is_final=action.is_final)
+        edit = conversation.render(
+            wire, self._base, lambda size: budget.expected_tokens(state, size) <= window
+        )
+        grant = budget.afford(state, len(edit.body), is_final=action.is_final)
+        if isinstance(grant, Short):
+            return grant
+        tail = wire.tail(
+            settings.facts,
+            grant.output_cap_tokens,
+            is_streaming=settings.is_streaming,
+            is_final=action.is_final and has_tools,
+        )
+        edit.hasher.update(tail)
+        self._body = edit.body + tail
+        return Request(
+            wire=wire.name,
+            base=self._base_sha256,
+            keep=edit.keep,
+            tail=tail.decode(),
+            sha256=edit.hasher.hexdigest(),
+            size_bytes=len(self._body),
+            expected_tokens=grant.expected_tokens,
+            output_cap_tokens=grant.output_cap_tokens,
+            reserved_tokens=grant.reserved_tokens,
+            reserved_microusd=grant.reserved_microusd,
+            again=edit.again,
+            add=edit.add,
+            marks=edit.marks,
+        )
+
+    async def _set_base(self, wire: Wire, settings: Settings, is_final: bool) -> bool:
+        """All before the messages, as a blob; whether it lists tools."""
+        has_tools = wire.keeps_tools or not is_final
+        specs = self._parts.tools.specs(settings) if has_tools else ()
+        if self._base_key != (settings, wire.name, has_tools):
+            self._base = wire.base(settings.facts, system_prompt(settings), specs)
+            self._base_sha256 = await self._parts.store.blobs.put(self._base)
+            self._base_key = (settings, wire.name, has_tools)
+        return bool(specs)
+
+    async def admission(self, action: Admit, state: State) -> Admission | Probed:
+        """What the gates say; for an interrupted call that can be looked at, whether it happened."""
+        assert state.settings is not None
+        tools, call, settings = self._parts.tools, action.call, state.settings
+        if call.attempt > 0 and call.on_interrupt == "probe" and call.change is not None:
+            probed = await tools.probe(call.name, call.change, settings)
+            if probed.happened != "no":
+                return probed
+        proposed = ToolCall(call.ref, call.name, call.arguments, call.call_id)
+        admission = await tools.admit(proposed, settings, state.session, call.is_approved)
+        if call.is_approved and not _is_what_was_approved(call, admission):
+            return await tools.admit(proposed, settings, state.session, False)
+        return admission
+
+
+def _is_what_was_approved(call: Call, admission: Admission) -> bool:
+    sha256 = hashlib.sha256(admission.arguments.encode()).hexdigest()
+    return admission.verdict == "refuse" or sha256 == call.approved_sha256

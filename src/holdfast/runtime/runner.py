@@ -1,0 +1,193 @@
+"""Attempts: an action becomes an effect, and whatever comes of it becomes data, here, once.
+
+Redaction, clipping and the blob of a long output happen here, before any event exists. Decisions do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from holdfast.context.clip import clean, clip
+from holdfast.core.budget import expected_tokens
+from holdfast.core.causes import Outcome
+from holdfast.core.state import Call, State
+from holdfast.core.wanted import Attempt, CallModel
+from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
+from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
+from holdfast.protocol.ports import CallContext, Delta, RawResult
+from holdfast.protocol.tools import CallResult
+from holdfast.redact import StreamRedactor
+from holdfast.runtime.bus import Bus
+from holdfast.runtime.parts import Parts
+
+MAX_TOOL_TEXT_CHARS = 24_000
+MAX_DETAIL_CHARS = 2_000
+IN_THREAD_FROM_CHARS = 65_536
+"""Redacting a longer text would hold up every other session."""
+
+DeltaKind = Literal["text", "reasoning", "tool_output"]
+Tell = Callable[[DeltaKind, str], None]
+
+_CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_execution"}
+
+
+class Runner:
+    """Runs the attempts of one session."""
+
+    def __init__(self, parts: Parts, bus: Bus, session: str) -> None:
+        self._parts = parts
+        self._bus = bus
+        self._session = session
+
+    async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
+        """One attempt to its end. Cancelled from outside, it comes to a cut response or a cancelled call."""
+        started_ms = self._parts.clock.now_ms()
+        first = _FirstDelta(self._parts, started_ms)
+        result: AttemptResult
+        try:
+            if isinstance(action, CallModel):
+                result = await self._call_model(action, state, body, settings, first)
+            else:
+                result = await self._run_tool(action.call, settings)
+        except Exception as error:
+            result = _crashed(action, error, self._parts.redact)
+        duration_ms = self._parts.clock.now_ms() - started_ms
+        if isinstance(result, CallResult):
+            result = replace(result, duration_ms=duration_ms)
+        return Outcome(action.key, result, duration_ms, first.after_ms)
+
+    # --- models ---------------------------------------------------------------------------------
+
+    async def _call_model(
+        self, action: CallModel, state: State, body: bytes, settings: Settings, first: _FirstDelta
+    ) -> AttemptResult:
+        words: list[str] = []
+        tell = self._teller(action.key)
+
+        def on_delta(delta: Delta) -> None:
+            first.note()
+            if delta.kind == "text":
+                words.append(delta.text)
+            tell(delta.kind, delta.text)
+
+        try:
+            provider = await self._parts.resolve(settings.facts.name)
+            reply = await provider.call(
+                settings.facts,
+                body,
+                is_streaming=settings.is_streaming,
+                idle_s=settings.limits.idle_s,
+                answered=state.answered,
+                on_delta=on_delta,
+            )
+        except asyncio.CancelledError:
+            text = "".join(words)
+            usage = Usage(expected_tokens(state, len(body)), -(-len(text.encode()) // 3))
+            return ModelCut(await self._redacted(text), usage)
+        if isinstance(reply, ModelFailure):
+            return ModelFailure(self._safe(reply.failure), reply.usage)
+        parts = [safe for part in reply.parts if (safe := await self._part(part)) is not None]
+        return replace(reply, parts=tuple(parts))
+
+    async def _part(self, part: Part) -> Part | None:
+        match part:
+            case Text(text=text):
+                return Text(await self._redacted(text))
+            case ToolCall(arguments=arguments):
+                return replace(part, arguments=await self._redacted(arguments))
+            case Reasoning(
+                text=text
+            ):  # a signed thought cannot be changed: with a secret in it, it is dropped
+                return part if await self._redacted(text) == clean(text) else None
+            case _:
+                return part
+
+    # --- tools ----------------------------------------------------------------------------------
+
+    async def _run_tool(self, call: Call, settings: Settings) -> CallResult:
+        tell = self._teller(call.call_id)
+        context = CallContext(
+            session=self._session,
+            call_id=call.call_id,
+            key=f"{self._session}:{call.call_id}",
+            workspace=settings.workspace,
+            timeout_s=call.timeout_s,
+            idle_s=settings.limits.idle_s,
+            on_output=lambda text: tell("tool_output", text),
+        )
+        try:
+            raw = await self._parts.tools.run(call.name, call.arguments, context)
+        except asyncio.CancelledError:
+            text = "The call was stopped before it ended; what it had done until then stays done."
+            return CallResult("cancelled", text, Failure("cancelled", text))
+        return await self._recorded(raw)
+
+    async def _recorded(self, raw: RawResult) -> CallResult:
+        """The result as it may be stored: redacted, and clipped with the whole in a blob."""
+        whole = await self._redacted(raw.text)
+        blob = ""
+        text = whole
+        if len(whole) > MAX_TOOL_TEXT_CHARS:
+            blob = await self._parts.store.blobs.put(whole.encode("utf-8", "replace"))
+            text = clip(whole, MAX_TOOL_TEXT_CHARS, blob)
+        failure = None
+        if raw.status in _CODES:
+            detail = self._parts.redact(raw.detail)[-MAX_DETAIL_CHARS:]
+            failure = Failure(_CODES[raw.status], text[:200], detail)
+        return CallResult(raw.status, text, failure, blob, len(whole))
+
+    # --- safety ---------------------------------------------------------------------------------
+
+    async def _redacted(self, text: str) -> str:
+        if len(text) > IN_THREAD_FROM_CHARS:
+            return await asyncio.to_thread(lambda: clean(self._parts.redact(text)))
+        return clean(self._parts.redact(text))
+
+    def _safe(self, failure: Failure) -> Failure:
+        redact = self._parts.redact
+        return replace(failure, message=redact(failure.message), detail=redact(failure.detail))
+
+    def _teller(self, key: str) -> Tell:
+        """Shows what arrives to those who listen, with secrets masked across the cuts between pieces."""
+        bus, session = self._bus, self._session
+        redactor = self._parts.redact
+        streams: dict[str, StreamRedactor] = {}
+
+        def tell(kind: DeltaKind, text: str) -> None:
+            if not bus.is_heard(session):
+                return
+            safe = streams.setdefault(kind, StreamRedactor(redactor)).feed(text)
+            if safe:
+                bus.publish(session, (Delta(kind, safe, session, key),))
+
+        return tell
+
+
+class _FirstDelta:
+    """When the first crumb arrived."""
+
+    def __init__(self, parts: Parts, started_ms: int) -> None:
+        self._clock = parts.clock
+        self._started_ms = started_ms
+        self.after_ms = 0
+
+    def note(self) -> None:
+        if not self.after_ms:
+            self.after_ms = max(self._clock.now_ms() - self._started_ms, 1)
+
+
+def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:
+    """A bug at an edge, as the failure of one attempt."""
+    detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]
+    if isinstance(action, CallModel):
+        return ModelFailure(
+            Failure("provider_fatal", "The provider's adapter failed: see the journal.", detail)
+        )
+    return CallResult("error", "The tool failed.", Failure("tool_execution", "The tool failed.", detail))
