@@ -1,0 +1,270 @@
+"""The composition root: the one file that names concrete classes, as "module:name", loaded when first needed.
+
+Values of the configuration and of the environment are handed out from here; no room below reads either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.config.paths import Home
+from holdfast.config.settings import Config
+from holdfast.errors import UsageError
+from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
+from holdfast.protocol.tools import ToolSpec
+from holdfast.redact import Redactor
+
+_DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
+_VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
+_CLOCK = "holdfast.runtime.parts:SystemClock"
+_PARTS = "holdfast.runtime.parts:Parts"
+_CONTROLLER = "holdfast.runtime.controller:SessionController"
+_TOOLS = "holdfast.tools.builtin:make_tools"
+_BUILT_IN = "holdfast.tools.builtin:built_in"
+_PROCESSES = "holdfast.sandbox.process:Processes"
+_HTTP_POOL = "holdfast.providers.http:HttpPool"
+_PROVIDERS = "holdfast.providers.registry:PROVIDERS"
+_PROVIDER_ENTRY = "holdfast.providers.registry:entry_of"
+_PROVIDER = "holdfast.providers.registry:make_provider"
+_FACTS = "holdfast.providers.catalog:facts"
+_OVERRIDE = "holdfast.providers.catalog:Override"
+
+_RUN_FOLDER = "run"
+_SCRIPT = "script"
+
+
+def factory(target: str) -> Any:
+    """What stands at "module:name"."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
+class Chosen(NamedTuple):
+    """How a run is to be done, and what its user should know about that, once, in sentences."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class App:
+    """The rooms of one process, put together by `open_app`."""
+
+    config: Config
+    home: Home | None
+    """None: everything is in memory."""
+    store: Store
+    tools: Tools
+    redact: Redactor
+    clock: Clock
+    environ: Mapping[str, str]
+    http: Any
+    """The pool of connections that all providers share."""
+    _providers: dict[str, Provider] = field(default_factory=dict)
+
+    async def resolve(self, name: str) -> Provider:
+        """The provider of PROVIDER:MODEL, or by its own name alone; made once. It is a `ports.Resolver`.
+
+        Raises:
+            UsageError: there is no such provider, its key is missing, or its address or script is wrong.
+        """
+        provider, _, model = name.partition(":")
+        entry = factory(_PROVIDER_ENTRY)(provider)
+        key = name if provider == _SCRIPT else provider
+        if key not in self._providers:
+            self._providers[key] = factory(_PROVIDER)(
+                entry,
+                model=model,
+                base_url=base_url_of(entry, self.config, self.environ),
+                api_key=api_key_of(entry, self.config, self.environ),
+                http=self.http,
+            )
+        return self._providers[key]
+
+    def facts(self, model: str) -> ModelFacts:
+        """Price and window of PROVIDER:MODEL at its configured address, the user's own entries on top.
+
+        Raises:
+            UsageError: the name is none, there is no such provider, or its address is wrong.
+        """
+        provider, _, path = model.partition(":")
+        if provider == _SCRIPT and path:
+            model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it is resumed from any folder
+        override = factory(_OVERRIDE)
+        overrides = {
+            glob: override(**msgspec.structs.asdict(said)) for glob, said in self.config.catalog.items()
+        }
+        entry = factory(_PROVIDER_ENTRY)(provider) if path else None
+        base_url = base_url_of(entry, self.config, self.environ) if entry else ""
+        facts: ModelFacts = factory(_FACTS)(
+            model, overrides=overrides, base_url=base_url, now_ms=self.clock.now_ms()
+        )
+        return facts
+
+    def settings(
+        self,
+        workspace: Path,
+        *,
+        model: str = "",
+        instructions: str = "",
+        allow_tools: tuple[str, ...] = (),
+        deny_tools: tuple[str, ...] = (),
+        is_terminal: bool = False,
+    ) -> Chosen:
+        """The settings of a run in a workspace, with the configured model or another one.
+
+        `is_terminal`: somebody can be asked, so that approvals are prompted for unless the configuration
+        says otherwise.
+
+        Raises:
+            UsageError: no model is named, the workspace is no folder, there is no such provider, or a set
+                cost limit meets a model of unknown price.
+        """
+        name = model or self.config.model
+        if not name:
+            hint = "`holdfast init` picks one; or name it with -m PROVIDER:MODEL."
+            raise UsageError("No model is given and none is configured.", hint=hint)
+        if not workspace.is_dir():
+            raise UsageError(
+                f"The workspace {workspace} is not a folder.", hint="Name another one with -w DIR."
+            )
+        facts, config = self.facts(name), self.config
+        settings = Settings(
+            facts=facts,
+            workspace=str(workspace.resolve()),
+            limits=config.limits,
+            autonomy=config.autonomy,
+            approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
+            max_output_tokens=config.max_output_tokens,
+            instructions=instructions,
+            allow_tools=allow_tools,
+            deny_tools=deny_tools,
+            repeat_note=config.repeat_note,
+            repeat_stop=config.repeat_stop,
+        )
+        return Chosen(settings, (*config.warnings, *_notices(settings)))
+
+
+@asynccontextmanager
+async def open_app(
+    config: Config,
+    home: Home | None,
+    *,
+    extra_tools: Iterable[Tool] = (),
+    environ: Mapping[str, str] = os.environ,
+    clock: Clock | None = None,
+) -> AsyncIterator[App]:
+    """Open all rooms, and close them in order at the end: tools, connections, then the store.
+
+    Raises:
+        StorageError: the home cannot be opened.
+        UsageError: an extra tool's name is taken, or is none.
+    """
+    redact = Redactor(known_secrets(config, environ))
+    async with AsyncExitStack() as open_rooms:
+        store = open_store(home)
+        open_rooms.push_async_callback(store.aclose)
+        http = factory(_HTTP_POOL)()
+        open_rooms.push_async_callback(http.aclose)
+        tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret)
+        open_rooms.push_async_callback(tools.aclose)
+        app = App(config, home, store, tools, redact, clock or system_clock(), environ, http)
+        open_rooms.push_async_callback(_close_providers, app)
+        yield app
+
+
+async def _close_providers(app: App) -> None:
+    for provider in app._providers.values():
+        await provider.aclose()
+
+
+def open_store(home: Home | None) -> Store:
+    """The store of a home, made when it is missing; without a home one in memory. Whoever asks closes it.
+
+    Raises:
+        StorageError: the home cannot be opened.
+    """
+    store: Store = factory(_DURABLE_STORE).open(home.folder) if home else factory(_VOLATILE_STORE)()
+    return store
+
+
+def system_clock() -> Clock:
+    """The clock of this machine."""
+    clock: Clock = factory(_CLOCK)()
+    return clock
+
+
+def make_controller(app: App) -> Any:
+    """The door of the runtime on the rooms of an app: a `SessionController`, opened with `async with`."""
+    parts = factory(_PARTS)(
+        store=app.store,
+        clock=app.clock,
+        resolve=app.resolve,
+        tools=app.tools,
+        redact=app.redact,
+        run_folder=app.home.folder / _RUN_FOLDER if app.home else None,
+    )
+    return factory(_CONTROLLER)(parts)
+
+
+def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
+    """The address that the configuration, or else the environment, gives a provider of the registry; empty:
+    its usual one."""
+    said = config.providers.get(entry.name)
+    return (said.base_url if said else "") or environ.get(entry.base_url_env, "")
+
+
+def api_key_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
+    """The key of a provider of the registry, from the variable that the configuration names, else from the
+    usual ones; empty: there is none."""
+    names = key_variables(entry, config)
+    return next((key for name in names if (key := environ.get(name, "").strip())), "")
+
+
+def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
+    """The variables in which a provider's key is looked for."""
+    said = config.providers.get(entry.name)
+    names: tuple[str, ...] = (said.api_key_env,) if said and said.api_key_env else entry.key_env
+    return names
+
+
+def built_in_specs() -> tuple[ToolSpec, ...]:
+    """The tools that come with Holdfast, in the order in which a model sees them."""
+    return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)()))
+
+
+def known_secrets(config: Config, environ: Mapping[str, str]) -> set[str]:
+    """The values of all variables that hold, or could hold, a provider's key."""
+    names = {name for entry in factory(_PROVIDERS).values() for name in entry.key_env}
+    names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
+    return {value for name in names if (value := environ.get(name, "").strip())}
+
+
+def _notices(settings: Settings) -> Iterable[str]:
+    """What is not as one might think about the money and the window of a run.
+
+    Raises:
+        UsageError: a cost limit was set, and what the model costs is not known.
+    """
+    facts = settings.facts
+    if facts.price == "unknown":
+        if settings.limits.is_cost_set:
+            way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
+            raise UsageError(
+                f"A cost limit is set, but the price of {facts.name} is not known.",
+                hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
+            )
+        yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens holds."
+    if facts.price == "free" and facts.price_source == "loopback":
+        yield f"{facts.name} is counted as free: its server runs on this machine."
+    if not facts.is_window_known:
+        yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."

@@ -1,0 +1,83 @@
+"""Small commands about an installation: `fsck` reads a whole home, `tools` lists what an agent is offered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.app import built_in_specs
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.terminal import Line, Span, columns, neutral, one_line, say, say_json, table
+from holdfast.protocol.rows import Damage
+from holdfast.protocol.tools import ToolSpec
+from holdfast.storage.fsck import verify_home
+
+_BAD_NEWS = 1
+_EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": "red"}
+
+
+def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
+    """Read a whole home and tell all damage; nothing is changed. Exits 1 when there is any.
+
+    \b
+    holdfast fsck
+    holdfast fsck --home ./backup --json
+    """
+    folder = home_of(home).folder
+    damages = verify_home(folder)
+    if is_json:
+        say_json({"home": str(folder), "ok": not damages, "damage": [damage_row(d) for d in damages]})
+    elif damages:
+        say(_damage_line(damage) for damage in damages)
+        count = len(damages)
+        say(
+            [
+                "",
+                f"{count} damages in all; all other records are readable.",
+            ]
+        )
+    else:
+        say([f"{folder}: every record, row and blob is whole."])
+    return _BAD_NEWS if damages else 0
+
+
+def damage_row(damage: Damage) -> dict[str, Any]:
+    """One thing that is wrong, for scripts; `session` and `seq` are null where they do not apply."""
+    return {
+        "kind": damage.kind,
+        "message": damage.message,
+        "session": damage.session or None,
+        "seq": damage.seq or None,
+    }
+
+
+def _damage_line(damage: Damage) -> Line:
+    where = f"{damage.session} " if damage.session else ""
+    where += f"record {damage.seq} " if damage.seq else ""
+    return [Span(f"{damage.kind:<11}", "red"), f"{where}{neutral(damage.message)}"]
+
+
+def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
+    """List the tools that an agent is offered, in the order in which a model sees them.
+
+    \b
+    holdfast tools
+    holdfast tools --json
+    """
+    specs = built_in_specs()
+    if is_json:
+        for spec in specs:
+            say_json(msgspec.structs.asdict(spec))
+    else:
+        say(_tool_lines(specs, columns()))
+
+
+def _tool_lines(specs: tuple[ToolSpec, ...], width: int) -> list[Line]:
+    head = [Span(name, "bold") for name in ("tool", "effect", "after a crash", "timeout", "what it does")]
+    rows: list[list[Span | str]] = [list(head)]
+    for spec in specs:
+        about = one_line(spec.description.partition("\n")[0], max(width - 54, 30))
+        effect = Span(spec.effect, _EFFECT_STYLES.get(spec.effect, ""))
+        rows.append([spec.name, effect, spec.on_interrupt, f"{spec.timeout_s:g}s", about])
+    return table(rows, right=(3,))

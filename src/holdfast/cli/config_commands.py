@@ -1,0 +1,95 @@
+"""`holdfast config`: every setting and where it came from, the files, their schema, and whether they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.terminal import Span, neutral, say, say_json, table, warn
+from holdfast.config.load import load
+from holdfast.config.paths import PROJECT_FILE, admin_file
+from holdfast.config.schema import json_schema, shown
+from holdfast.config.settings import DEFAULT_ORIGIN, Config
+from holdfast.errors import UsageError
+
+_HELP = """Show settings and where each came from.
+
+\b
+holdfast config show
+$EDITOR $(holdfast config path)
+"""
+
+config = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help=_HELP,
+)
+
+WorkspaceFlag = Annotated[
+    str,
+    typer.Option("--workspace", "-w", metavar="DIR", help="Whose project file counts; else this folder's."),
+]
+
+
+def load_here(home: str | None, workspace: str = "") -> Config:
+    """The settings that a run in that folder would have.
+
+    Raises:
+        ConfigError: with every problem of every source.
+        UsageError: the folder does not exist.
+    """
+    folder = Path(workspace) if workspace else Path.cwd()
+    if not folder.is_dir():
+        raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
+    return load(home_of(home), folder, {}, os.environ)
+
+
+@config.command()
+def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
+    """Show every setting, its value and where it came from."""
+    rows = shown(load_here(home, workspace))
+    if is_json:
+        for row in rows:
+            say_json(row)
+        return
+    cells: list[list[Span | str]] = [[Span(name, "bold") for name in ("setting", "value", "from")]]
+    for row in rows:
+        style = "dim" if row["origin"] == DEFAULT_ORIGIN else ""
+        cells.append([row["key"], neutral(str(row["value"])), Span(neutral(row["origin"]), style)])
+    say(table(cells))
+
+
+@config.command()
+def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
+    """Print the path of the user file; with --json of all files that count here."""
+    user_file = home_of(home).user_file
+    if is_json:
+        project_file = Path.cwd() / PROJECT_FILE
+        files = {"user": user_file, "project": project_file, "admin": admin_file(os.environ)}
+        say_json({name: {"path": str(file), "exists": file.exists()} for name, file in files.items()})
+    else:
+        say([str(user_file)])
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of config.toml and holdfast.toml, for editors."""
+    say([json.dumps(json_schema(), indent=2)])
+
+
+@config.command()
+def check(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
+    """Read all files and variables that count here; exits 2 and tells every problem when there is one."""
+    loaded = load_here(home, workspace)
+    if is_json:
+        say_json({"ok": True, "warnings": loaded.warnings})
+        return
+    for warning in loaded.warnings:
+        warn(warning)
+    say(["The configuration is valid."])

@@ -1,0 +1,94 @@
+"""How a command ends badly: a sentence, the next command, an exit code, and never a traceback.
+
+`main` catches; what is said about what it caught is decided here. Details of a bug go to a log in the home.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.cli.terminal import neutral, say_json, warn
+from holdfast.config.paths import find_home
+from holdfast.errors import HoldfastError
+from holdfast.redact import make_redactor
+
+LOG_FILE = "errors.jsonl"
+_JSON_FLAGS = ("--json", "--stream-json")
+_JSON_CODES = (2, 9)
+_DEBUG = "HOLDFAST_DEBUG"
+
+
+def tell(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
+    """Say what went wrong: on stderr for people, with --json also on stdout; returns the exit code."""
+    warn(f"holdfast: {message}")
+    if hint:
+        warn(f"  {hint}")
+    if exit_code in _JSON_CODES and any(flag in arguments for flag in _JSON_FLAGS):
+        say_json({"error": {"code": code, "message": message, "hint": hint}})
+        sys.stdout.flush()
+    return exit_code
+
+
+def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
+    """Say an error of the taxonomy."""
+    return tell(arguments, error.message, error.hint, error.code, error.exit_code)
+
+
+def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
+    """Say that a command was called wrongly."""
+    return tell(arguments, message, f"`{command} --help` tells what it takes.", "usage", 2)
+
+
+def tell_bug(arguments: Sequence[str], error: Exception) -> int:
+    """Say that something failed that should not have, under a trace id that the log has the details to."""
+    trace_id = secrets.token_hex(16)
+    details = make_redactor()("".join(traceback.format_exception(error)))
+    if os.environ.get(_DEBUG):
+        warn(neutral(details))
+        where = "the details stand above"
+    else:
+        log = _log_path(arguments)
+        where = (
+            f"the details are in {log}" if _log(log, trace_id, details) else f"{_DEBUG}=1 shows the details"
+        )
+    message = (
+        f"Something went wrong that should not have ({type(error).__name__}, trace {trace_id}); {where}."
+    )
+    return tell(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
+
+
+def _log_path(arguments: Sequence[str]) -> Path:
+    flags = [*arguments, ""]
+    named = next((flags[at + 1] for at, flag in enumerate(arguments) if flag == "--home"), "")
+    named = named or next((flag[7:] for flag in arguments if flag.startswith("--home=")), "")
+    return find_home(named, os.environ).folder / "log" / LOG_FILE
+
+
+class _JsonLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
+        return json.dumps({"at": at, "event": record.msg, **record.__dict__["values"]})
+
+
+def _log(path: Path, trace_id: str, details: str) -> bool:
+    """Append one line; False when the home cannot be written, which must not hide the first error."""
+    try:
+        path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError:
+        return False
+    handler.setFormatter(_JsonLine())
+    record = logging.LogRecord("holdfast", logging.ERROR, "", 0, "unexpected_error", None, None)
+    record.__dict__["values"] = {"trace_id": trace_id, "details": details}
+    handler.handle(record)
+    handler.close()
+    return True

@@ -1,0 +1,98 @@
+"""What this machine offers: which providers have a key, and which local servers answer.
+
+Nothing leaves the machine: only loopback addresses are asked, and briefly.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.app import api_key_of, base_url_of, key_variables
+from holdfast.config.settings import Config
+from holdfast.errors import UsageError
+from holdfast.providers.http import is_loopback
+from holdfast.providers.registry import PROVIDERS, Entry, address_of
+
+_PROBE_S = 0.5
+_ANSWER_MAX_BYTES = 1 << 20
+_SHOWN_MODELS = 200
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A provider, and whether it can be used from here."""
+
+    provider: str
+    address: str
+    key_variable: str
+    """Where its key is looked for first."""
+    has_key: bool
+    is_local: bool
+    is_usable: bool
+    why: str
+    """Why it can or cannot be used, in a few words."""
+    models: tuple[str, ...] = ()
+    """What a local server says that it has."""
+
+
+def find_providers(config: Config, environ: Mapping[str, str]) -> list[Found]:
+    """Every provider that speaks over a network, in the registry's order."""
+    entries = [entry for entry in PROVIDERS.values() if entry.wire != "script"]
+    with ThreadPoolExecutor(len(entries)) as threads:
+        return list(threads.map(lambda entry: _found(entry, config, environ), entries))
+
+
+def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
+    variable = next(iter(key_variables(entry, config)), "")
+    has_key = bool(api_key_of(entry, config, environ))
+    try:
+        address = address_of(entry, base_url_of(entry, config, environ))
+    except UsageError as error:
+        return Found(entry.name, "", variable, has_key, False, False, error.message)
+    if not is_loopback(address):
+        is_usable = has_key or not entry.needs_key
+        why = f"{variable} is set" if has_key else f"{variable} is not set"
+        return Found(entry.name, address, variable, has_key, False, is_usable, why)
+    models = ask_models(address)
+    if models is None:
+        return Found(entry.name, address, variable, has_key, True, False, "nothing answers there")
+    why = f"a server answers, {len(models)} models" if models else "a server answers"
+    return Found(entry.name, address, variable, has_key, True, True, why, models)
+
+
+def ask_models(address: str) -> tuple[str, ...] | None:
+    """The models of a local server, by the list that compatible servers give; None when nothing answers,
+    empty when something does that has no such list."""
+    parts = urlsplit(address)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=_PROBE_S)
+    try:
+        connection.request("GET", f"{parts.path}/models", headers={"Accept": "application/json"})
+        content = connection.getresponse().read(_ANSWER_MAX_BYTES)
+    except OSError:
+        return None
+    except http.client.HTTPException:
+        return ()
+    finally:
+        connection.close()
+    return _model_names(content)
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def _model_names(content: bytes) -> tuple[str, ...]:
+    try:
+        listed = msgspec.json.decode(content, type=_Models)
+    except msgspec.DecodeError:
+        return ()
+    return tuple(model.id for model in listed.data[:_SHOWN_MODELS])

@@ -1,0 +1,111 @@
+"""Finding a session by any of its names and reading its journal, for commands that only look.
+
+Looking never makes a home, needs no configuration, and shows what it can of a journal that a newer version
+wrote. What is shown of a journal is the views' business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from holdfast.app import open_store
+from holdfast.config.paths import Home
+from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
+from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode
+from holdfast.protocol.events import Record
+from holdfast.protocol.ids import trace_id
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import SessionRow
+from holdfast.storage.home import BLOBS, DATABASE
+
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_RUN_DIGITS = 6
+_LISTED_MAX = 8
+_EVERY = 1_000_000
+
+
+class Journal(NamedTuple):
+    """A session as it was read."""
+
+    row: SessionRow
+    stored: Sequence[StoredRecord]
+    """All records, also those that this version cannot read."""
+    records: Sequence[Record]
+    """The readable ones."""
+
+
+@asynccontextmanager
+async def reading(home: Home) -> AsyncIterator[Store]:
+    """The home's store; an empty one where there is no home yet.
+
+    Raises:
+        StorageError: the home cannot be opened.
+    """
+    has_been_used = any((home.folder / name).exists() for name in (DATABASE, BLOBS))
+    store = open_store(home if has_been_used else None)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def find_session(store: Store, name: str) -> str:
+    """The id of the one session that the name means: an id, its beginning, channel:chat, last, a trace id.
+
+    Raises:
+        NoSuchSession: none is meant.
+        UsageError: several are.
+    """
+    found = await (_by_trace(store, name) if _TRACE_ID.fullmatch(name) else store.find(name))
+    if not found:
+        hint = "`holdfast sessions` lists what there is."
+        if name == "last":
+            raise NoSuchSession(
+                "There is no session in this home yet.", hint='Begin with `holdfast run "TASK"`.'
+            )
+        raise NoSuchSession(f"There is no session {name!r} in this home.", hint=hint)
+    if len(found) > 1:
+        listed = ", ".join(found[:_LISTED_MAX]) + (" ..." if len(found) > _LISTED_MAX else "")
+        raise UsageError(
+            f"{name!r} could be any of {len(found)} sessions: {listed}", hint="Write more of it."
+        )
+    return found[0]
+
+
+async def _by_trace(store: Store, trace: str) -> list[str]:
+    """The sessions whose runs have that trace id, whatever the run."""
+    rows = await store.sessions(limit=_EVERY)
+    return [row.session for row in rows if trace_id(row.session, 0)[:-_RUN_DIGITS] == trace[:-_RUN_DIGITS]]
+
+
+async def read_journal(store: Store, name: str) -> Journal:
+    """The journal of the one session that the name means.
+
+    Raises:
+        NoSuchSession: no session is meant.
+        UsageError: several are.
+        StorageCorrupt: a record was changed, cut out or reordered.
+    """
+    session = await find_session(store, name)
+    row = await store.session(session)
+    stored = await store.read(session)
+    records = [record for record in map(_readable, stored) if record is not None]
+    return Journal(row or SessionRow(session), stored, records)
+
+
+def _readable(stored: StoredRecord) -> Record | None:
+    """The record; None when a newer version wrote it.
+
+    Raises:
+        StorageCorrupt: it cannot be read for any other reason.
+    """
+    try:
+        return decode(stored)
+    except UnreadableEvent as error:
+        if error.is_newer:
+            return None
+        hint = "`holdfast fsck` tells what is wrong."
+        raise StorageCorrupt(f"record {stored.seq} of {stored.session}: {error}", hint=hint) from None

@@ -1,0 +1,87 @@
+"""The way in: `holdfast ...` runs one command, and the one edge where whatever it raises becomes a sentence.
+
+Which commands there are stands in `commands`; what is said about an error, in `edge`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli.commands import LazyGroup
+from holdfast.cli.edge import tell_bug, tell_error, tell_usage
+from holdfast.errors import HoldfastError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""As a shell tells of a program that SIGPIPE ended."""
+
+app = typer.Typer(
+    name="holdfast", cls=LazyGroup, add_completion=False, rich_markup_mode=None, invoke_without_command=True
+)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    is_version_asked: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    home: Annotated[
+        str | None, typer.Option("--home", metavar="DIR", help="The home of all commands.")
+    ] = None,
+) -> None:
+    """An agent runtime for work that lasts.
+
+    \b
+    holdfast init                         pick a model
+    holdfast run "mend the failing test"  give it work
+    holdfast show last                    see what happened
+    """
+    if is_version_asked:
+        print(f"holdfast {__version__}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main() -> None:
+    """The entry point of the installed script."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code. Nothing but the end of the process itself is ever raised."""
+    try:
+        code = _invoke(list(arguments))
+        sys.stdout.flush()
+        return code
+    except HoldfastError as error:
+        return tell_error(arguments, error)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        return tell_usage(arguments, error.format_message(), context.command_path if context else "holdfast")
+    except BrokenPipeError:
+        # The reader left. Python flushes stdout once more at its end, which must find an open file.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    # A bug: the user gets a sentence and a trace id, the log gets the rest.
+    except Exception as error:
+        return tell_bug(arguments, error)
+
+
+def _invoke(arguments: list[str]) -> int:
+    group = typer.main.get_command(app)
+    try:
+        with group.make_context("holdfast", arguments) as context:
+            code = group.invoke(context)
+    except typer.Exit as error:
+        return error.exit_code
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,98 @@
+"""`holdfast models`: which providers can be used from here, and what is known about their models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.app import system_clock
+from holdfast.cli.found import Found, find_providers
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.terminal import Line, Span, one_line, say, say_json, short, table
+from holdfast.config.load import load
+from holdfast.protocol.limits import ModelFacts
+from holdfast.providers.catalog import known_models
+
+
+def models(
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also the models of providers that cannot be used yet.")
+    ] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> None:
+    """List providers, and the models of those that can be used, with price and window.
+
+    \b
+    holdfast models
+    holdfast models --all --json
+    """
+    config = load(home_of(home), Path.cwd(), {}, os.environ)
+    found = find_providers(config, os.environ)
+    now_ms = system_clock().now_ms()
+    known = {
+        place.provider: known_models(place.provider, now_ms=now_ms)
+        for place in found
+        if is_all or place.is_usable
+    }
+    if is_json:
+        for row in _rows(found, known):
+            say_json(row)
+    else:
+        say(_lines(found, known))
+
+
+def _rows(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[dict[str, Any]]:
+    for place in found:
+        yield {
+            "provider": place.provider, "usable": place.is_usable, "why": place.why, "address": place.address,
+        }  # fmt: skip
+    for place in found:
+        for facts in known.get(place.provider, ()):
+            yield {
+                "model": facts.name,
+                "usable": place.is_usable,
+                "input_usd_per_mtok": facts.input_microusd_per_mtok / 1_000_000,
+                "output_usd_per_mtok": facts.output_microusd_per_mtok / 1_000_000,
+                "context_tokens": facts.context_tokens if facts.is_window_known else None,
+                "price_source": facts.price_source,
+            }
+        for name in place.models:
+            yield {"model": f"{place.provider}:{name}", "usable": True, "price_source": "loopback"}
+
+
+def _lines(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[Line]:
+    yield from table([_provider_row(place) for place in found])
+    rows: list[list[Span | str]] = []
+    for place in found:
+        rows += [_model_row(facts) for facts in known.get(place.provider, ())]
+        rows += [
+            [one_line(f"{place.provider}:{name}", 60), "", "", "on this machine"] for name in place.models
+        ]
+    yield [""]
+    if not rows:
+        yield [
+            "No model can be used yet: set a provider's key, or start a local server; then `holdfast init`."
+        ]
+        return
+    heads = ("model", "in $/Mtok", "out $/Mtok", "window")
+    yield from table([[Span(head, "bold") for head in heads], *rows], right=(1, 2))
+
+
+def _provider_row(place: Found) -> list[Span | str]:
+    name, text = ("bold green", "") if place.is_usable else ("dim", "dim")
+    return [
+        Span(place.provider, name),
+        Span(one_line(place.why, 40), text),
+        Span(one_line(place.address, 60), text),
+    ]
+
+
+def _model_row(facts: ModelFacts) -> list[Span | str]:
+    prices = (facts.input_microusd_per_mtok, facts.output_microusd_per_mtok)
+    window = short(facts.context_tokens) if facts.is_window_known else "unknown"
+    return [facts.name, *(f"{price / 1_000_000:.2f}" for price in prices), window]

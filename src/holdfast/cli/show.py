@@ -1,0 +1,118 @@
+"""`holdfast show`: chooses the view of a session and prints it. Each view has a module of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.events_view import event_lines, event_rows
+from holdfast.cli.journal import Journal, read_journal, reading
+from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.story import story
+from holdfast.cli.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
+from holdfast.cli.terminal import columns, say, say_json, warn
+from holdfast.cli.timeline import timeline_lines, timeline_rows
+from holdfast.cli.transcript import overview, transcript_lines
+from holdfast.config.paths import Home
+from holdfast.context.requests import body_of, requests
+from holdfast.errors import NoSuchSession, UsageError
+from holdfast.protocol.ports import Store
+
+_TABLES = {
+    "--requests": (request_lines, request_rows),
+    "--tools": (call_lines, call_rows),
+    "--timeline": (timeline_lines, timeline_rows),
+    "--cost": (cost_lines, cost_rows),
+}
+"""The views of a story: as lines for people, and as rows for scripts."""
+
+
+def show(  # noqa: PLR0913 -- each parameter is a flag of the command
+    session: SessionName,
+    is_events: Annotated[bool, typer.Option("--events", help="Every record of the journal.")] = False,
+    is_requests: Annotated[bool, typer.Option("--requests", help="Every attempt of a model call.")] = False,
+    request: Annotated[
+        int | None,
+        typer.Option(
+            "--request", metavar="N", min=1, help="The exact bytes of the N-th attempt that was sent."
+        ),
+    ] = None,
+    is_tools: Annotated[bool, typer.Option("--tools", help="Every tool call with its result.")] = False,
+    is_timeline: Annotated[
+        bool, typer.Option("--timeline", help="A picture of turns, calls, repeats and cost.")
+    ] = False,
+    is_cost: Annotated[bool, typer.Option("--cost", help="Money and tokens of each turn.")] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> None:
+    """Show a session: what was said, done and paid, as the journal has it.
+
+    \b
+    holdfast show last
+    holdfast show cli:demo --timeline
+    holdfast show 01J8 --request 3 | jq .
+    """
+    flags = {
+        "--events": is_events,
+        "--requests": is_requests,
+        "--request": request is not None,
+        "--tools": is_tools,
+        "--timeline": is_timeline,
+        "--cost": is_cost,
+    }
+    views = [flag for flag, is_given in flags.items() if is_given]
+    if len(views) > 1:
+        raise UsageError(f"{' and '.join(views)} are different views.", hint="Ask for one at a time.")
+    asyncio.run(_show(home_of(home), session, views[0] if views else "", request or 0, is_json))
+
+
+async def _show(home: Home, name: str, view: str, number: int, is_json: bool) -> None:
+    async with reading(home) as store:
+        journal = await read_journal(store, name)
+        unread = len(journal.stored) - len(journal.records)
+        if unread:
+            warn(f"{unread} records come from a newer version of Holdfast; only --events --json shows them.")
+        match view:
+            case "":
+                if is_json:
+                    say_json(overview(journal))
+                else:
+                    say(transcript_lines(journal, columns()))
+            case "--events":
+                await _show_events(store, journal, is_json)
+            case "--request":
+                await _show_request(store, journal, number)
+            case _:
+                lines, rows = _TABLES[view]
+                told = story(journal.records)
+                if is_json:
+                    for row in rows(told):
+                        say_json(row)
+                else:
+                    say(lines(told, columns()))
+
+
+async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
+    if not is_json:
+        say(event_lines(journal, columns()))
+        return
+    async for row in event_rows(journal, store.blobs):
+        say_json(row)
+
+
+async def _show_request(store: Store, journal: Journal, number: int) -> None:
+    count = 0
+    for sent in requests(journal.records):
+        count += 1
+        if sent.number == number:
+            body = body_of(sent, await store.blobs.get(sent.request.base))
+            sys.stdout.buffer.write(body)
+            sys.stdout.buffer.flush()
+            return
+    raise NoSuchSession(
+        f"There is no request {number}: {journal.row.session} sent {count}.",
+        hint=f"`holdfast show {journal.row.session} --requests` lists them.",
+    )

@@ -1,0 +1,262 @@
+"""Views of a story as tables: every attempt of a model call, every tool call, the money of each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.cli.story import Attempt, Call, Run, Story
+from holdfast.cli.terminal import Line, Span, iso, local, neutral, one_line, short, table, took
+from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
+from holdfast.protocol.limits import usd
+
+STYLES = {
+    "ok": "green",
+    "answered": "green",
+    "running": "cyan",
+    "open": "cyan",
+    "asked": "cyan",
+    "waiting": "yellow",
+    "cut": "yellow",
+    "cancelled": "yellow",
+    "refused": "magenta",
+}
+"""How a status is coloured; the others are red."""
+_RESULT_LINES = 4
+
+
+def status_span(status: str) -> Span:
+    """A status in its colour."""
+    return Span(status, STYLES.get(status, "red"))
+
+
+def money(microusd: int | None) -> str:
+    """An amount for people, to a hundredth of a cent; `unknown` where there is no price."""
+    return "unknown" if microusd is None else f"${microusd / 1_000_000:.4f}"
+
+
+# --- attempts -----------------------------------------------------------------------------------
+
+
+def request_lines(story: Story, width: int) -> list[Line]:
+    """One line for each attempt."""
+    if not story.attempts:
+        return [["No model was called yet."]]
+    head = [Span(name, "bold") for name in ("#", "turn", "try", "at", "took", "bytes", "in", "out", "cost")]
+    rows: list[list[Span | str]] = [[*head, Span("outcome", "bold")]]
+    for attempt in story.attempts:
+        request, usage = attempt.request, attempt.usage
+        rows.append([
+            str(attempt.number), str(request.turn), str(request.attempt), local(attempt.at_ms, "%H:%M:%S"),
+            took(attempt.ended_ms - attempt.at_ms) if attempt.ended_ms else "", f"{request.size_bytes:,}",
+            short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
+            Span(one_line(outcome_of(attempt), 60), status_span(attempt.status).style),
+        ])  # fmt: skip
+    return table(rows, right=(0, 1, 2, 4, 5, 6, 7, 8))
+
+
+def request_rows(story: Story) -> Iterator[dict[str, Any]]:
+    """Every attempt as plain data."""
+    for attempt in story.attempts:
+        request = attempt.request
+        cost = cost_of(story, attempt)
+        yield {
+            "number": attempt.number,
+            "seq": attempt.seq,
+            "run": attempt.run,
+            "turn": request.turn,
+            "attempt": request.attempt,
+            "at": iso(attempt.at_ms),
+            "ended_at": iso(attempt.ended_ms) if attempt.ended_ms else None,
+            "model": request.model,
+            "status": attempt.status,
+            "outcome": outcome_of(attempt),
+            "size_bytes": request.size_bytes,
+            "sha256": request.sha256,
+            "usage": usage_row(attempt),
+            "cost_usd": None if cost is None else usd(cost),
+            "held_usd": usd(attempt.held_microusd),
+        }
+
+
+def usage_row(attempt: Attempt) -> dict[str, int]:
+    """All five counts of tokens."""
+    return {name: getattr(attempt.usage, name) for name in attempt.usage.__struct_fields__}
+
+
+def outcome_of(attempt: Attempt) -> str:
+    """What became of an attempt, in a few words."""
+    match attempt.outcome:
+        case Responded(finish=finish):
+            return f"answered ({finish})"
+        case ModelCallFailed(failure=failure, retry_at_ms=retry_ms):
+            again = f"; tried again after {took(max(retry_ms - attempt.ended_ms, 0))}" if retry_ms else ""
+            return f"{failure.code}: {failure.message}{again}"
+        case ModelCallCut():
+            return "cut while it arrived"
+        case None:
+            return "in flight, or its process is gone"
+    return "abandoned: its process ended; what it cost is held"
+
+
+def cost_of(story: Story, attempt: Attempt) -> int | None:
+    """What an attempt cost; None when its model has no known price."""
+    return attempt.spent_microusd if has_price(story, attempt.run) else None
+
+
+def has_price(story: Story, run: int) -> bool:
+    """Whether what the run's model costs is known."""
+    return all(known.settings.facts.price != "unknown" for known in story.runs if known.number == run)
+
+
+# --- tool calls ---------------------------------------------------------------------------------
+
+
+def call_lines(story: Story, width: int) -> Iterator[Line]:
+    """Every call: what was asked for, how long it took, and how its result begins."""
+    if not story.calls:
+        yield ["No tool was called yet."]
+    for call in story.calls:
+        yield [
+            Span(f"{call.call_id}  ", "dim"), Span(call.name, "bold"), "  ", status_span(call.status),
+            Span(f"  {local(call.at_ms, '%H:%M:%S')}{_note(call)}", "dim"),
+        ]  # fmt: skip
+        yield [Span("    " + one_line(call.arguments, width - 4))]
+        yield from result_lines(call.text, width, "    ")
+
+
+def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
+    """The first lines of a result, and how many more there are."""
+    lines = neutral(text).rstrip().split("\n") if text.strip() else []
+    for line in lines[:_RESULT_LINES]:
+        yield [Span(f"{indent}│ {one_line_of_code(line, width - len(indent) - 2)}", "dim")]
+    if len(lines) > _RESULT_LINES:
+        yield [Span(f"{indent}│ ... {len(lines) - _RESULT_LINES} more lines", "dim")]
+
+
+def one_line_of_code(line: str, width: int) -> str:
+    """A line with its indentation kept, cut to so many cells."""
+    blanks = len(line) - len(line.lstrip())
+    return " " * blanks + one_line(line, max(width - blanks, 8))
+
+
+def _note(call: Call) -> str:
+    notes = [took(call.duration_ms)] if call.ended_ms and call.attempts else []
+    notes += [f"{call.attempts} attempts"] if call.attempts > 1 else []
+    notes += [f"the same for the {call.repeat}. time"] if call.repeat > 1 else []
+    notes += [neutral(call.decision)] if call.decision else []
+    return "".join(f"  {note}" for note in notes)
+
+
+def call_rows(story: Story) -> Iterator[dict[str, Any]]:
+    """Every call as plain data."""
+    for call in story.calls:
+        row = msgspec.to_builtins(call) | {
+            "at": iso(call.at_ms),
+            "ended_at": iso(call.ended_ms) if call.ended_ms else None,
+        }
+        yield {name: value for name, value in row.items() if name not in ("at_ms", "ended_ms")}
+
+
+# --- money --------------------------------------------------------------------------------------
+
+
+class Spent(NamedTuple):
+    """The money and tokens of one turn, and what was left after it."""
+
+    run: Run
+    turn: int
+    calls: int
+    tokens: int
+    spent_microusd: int
+    held_microusd: int
+    left_microusd: int
+    left_tokens: int
+
+
+def spending(story: Story) -> list[Spent]:
+    """What each turn of each run spent."""
+    rows: list[Spent] = []
+    for run in story.runs:
+        spent = held = tokens = 0
+        own = [attempt for attempt in story.attempts if attempt.run == run.number]
+        for turn, attempts in groupby(own, key=lambda attempt: attempt.request.turn):
+            tried = list(attempts)
+            cost, hold = sum(a.spent_microusd for a in tried), sum(a.held_microusd for a in tried)
+            used = sum(a.usage.total_tokens for a in tried)
+            spent, held, tokens = spent + cost, held + hold, tokens + used
+            left = run.settings.limits.cost_microusd - spent - held
+            left_tokens = run.settings.limits.tokens - tokens
+            rows.append(Spent(run, turn, len(tried), used, cost, hold, left, left_tokens))
+    return rows
+
+
+def cost_lines(story: Story, width: int) -> list[Line]:
+    """A table of turns for each run, and how far the rest will reach at that pace."""
+    rows = spending(story)
+    lines: list[Line] = []
+    for run, group in groupby(rows, key=lambda row: row.run):
+        spent = list(group)
+        is_priced = has_price(story, run.number)
+        head = [
+            Span(name, "bold") for name in ("turn", "tries", "tokens", "spent", "held", "left", "tokens left")
+        ]
+        cells: list[Sequence[Span | str]] = [head]
+        for row in spent:
+            amounts = (row.spent_microusd, row.held_microusd, row.left_microusd)
+            shown = [money(amount if is_priced else None) for amount in amounts]
+            cells.append([str(row.turn), str(row.calls), short(row.tokens), *shown, short(row.left_tokens)])
+        title = f"run {run.number}  {run.settings.facts.name}"
+        lines += [[Span(title, "bold")], *table(cells, right=range(7)), *_totals(run, spent, is_priced), [""]]
+    return lines[:-1] or [["Nothing was spent yet."]]
+
+
+def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]:
+    limits = run.settings.limits
+    total, held = sum(row.spent_microusd for row in spent), sum(row.held_microusd for row in spent)
+    tokens = sum(row.tokens for row in spent)
+    if not is_priced:
+        yield [
+            Span("cost unknown: ", "yellow"),
+            f"no price for {run.settings.facts.name}; tokens are limited",
+        ]
+        yield [f"in all {tokens:,} of {limits.tokens:,} tokens"]
+        return
+    held_note = f", {money(held)} held for calls that nobody saw end" if held else ""
+    paid = f"{money(total)} of {money(limits.cost_microusd)}{held_note}"
+    yield [f"in all {paid}; {tokens:,} of {limits.tokens:,} tokens"]
+    forecast = forecast_turns(run, spent)
+    if forecast is not None and run.stopped is None:
+        mean = money(total // len(spent))
+        reach = f"enough for about {forecast} more turns" if forecast else "not enough for one more turn"
+        yield [Span(f"at {mean} a turn what is left is {reach}; the limit is {limits.turns} turns", "cyan")]
+
+
+def forecast_turns(run: Run, spent: Sequence[Spent]) -> int | None:
+    """How many more turns the rest of the money reaches for at the mean so far; None when turns are free."""
+    total = sum(row.spent_microusd for row in spent)
+    return spent[-1].left_microusd * len(spent) // total if total else None
+
+
+def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
+    """The money of each turn as plain data; null where there is no price."""
+    by_run: dict[int, list[Spent]] = {}
+    for row in spending(story):
+        so_far = by_run.setdefault(row.run.number, [])
+        so_far.append(row)
+        is_priced = has_price(story, row.run.number)
+        amounts = {
+            "spent_usd": row.spent_microusd, "held_usd": row.held_microusd, "left_usd": row.left_microusd,
+        }  # fmt: skip
+        yield {
+            "run": row.run.number,
+            "turn": row.turn,
+            "model_calls": row.calls,
+            "tokens": row.tokens,
+            **{name: usd(amount) if is_priced else None for name, amount in amounts.items()},
+            "left_tokens": row.left_tokens,
+            "forecast_turns": forecast_turns(row.run, so_far) if is_priced else None,
+        }

@@ -1,0 +1,190 @@
+"""The picture of a session's loop: turns, model and tool calls as bars over time, with repeats and cost.
+
+Time in which nothing ran (a wait for a person, a process that was gone) is drawn short, so that an approval
+after a night does not squeeze the work into one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+from holdfast.cli.story import Run, Story
+from holdfast.cli.tables import STYLES, has_price, money, outcome_of
+from holdfast.cli.terminal import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
+from holdfast.protocol.limits import usd
+
+_SHOWN_TURNS = 60
+_NAME_CELLS = 14
+_TURN_CELLS = 8
+_TOOK_CELLS = 8
+_IDLE_SHARE = 0.04
+"""A gap is drawn as at most this share of the time in which something ran."""
+_TOLD_GAP_MS = 60_000
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+class Bar(NamedTuple):
+    """One line of the picture."""
+
+    turn: int
+    name: str
+    start_ms: int
+    end_ms: int
+    status: str
+    note: str
+    is_model: bool = False
+
+
+def timeline_lines(story: Story, width: int) -> Iterator[Line]:
+    """The picture, one part for each run."""
+    if not story.runs:
+        yield ["Nothing ran yet."]
+    for run in story.runs:
+        bars = _bars(story, run)
+        yield from _title(story, run, bars)
+        shown = _newest_turns(bars)
+        if len(shown) < len(bars):
+            yield [Span(f"  ... turns before {shown[0].turn} are left out; --json has them all", "dim")]
+        yield from _picture(shown, width)
+        if run.stopped is not None:
+            why = f": {one_line(run.stopped.message or run.stopped.reason, width - 20)}"
+            yield [Span("  ■ ", STYLES.get(run.stopped.status, "bold")), f"{run.stopped.status}{why}"]
+        yield [""]
+
+
+def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
+    own = [attempt for attempt in story.attempts if attempt.run == run.number]
+    calls = [call for call in story.calls if call.run == run.number]
+    cost = sum(attempt.spent_microusd for attempt in own) if has_price(story, run.number) else None
+    repeats = sum(call.repeat > 1 for call in calls)
+    span_ms = max((bar.end_ms for bar in bars), default=run.at_ms) - run.at_ms
+    facts = [
+        counted(len({attempt.request.turn for attempt in own}), "turn"),
+        counted(len(own), "model call"),
+        counted(len(calls), "tool call"),
+        *([counted(repeats, "repeat")] if repeats else []),
+        took(span_ms),
+        money(cost),
+    ]
+    yield [
+        Span(f"run {run.number}", "bold"), f"  {local(run.at_ms)}  ",
+        Span(" · ".join(facts), "bold" if run.stopped is None else ""),
+    ]  # fmt: skip
+    if run.task:
+        yield [Span(f"  “{one_line(run.task, 90)}”", "italic")]
+
+
+def _bars(story: Story, run: Run) -> list[Bar]:
+    """Everything that took time in a run, ordered by turn and then by its beginning."""
+    bars: list[Bar] = []
+    for attempt in (a for a in story.attempts if a.run == run.number):
+        usage, request = attempt.usage, attempt.request
+        again = f"try {request.attempt}" if request.attempt > 1 else ""
+        tokens = f"{short(usage.input_tokens)}→{short(usage.output_tokens)}" if usage.total_tokens else ""
+        cost = money(attempt.spent_microusd) if attempt.spent_microusd else ""
+        told = "" if attempt.status == "answered" else outcome_of(attempt)
+        note = " · ".join(part for part in (again, tokens, cost, told) if part)
+        name = "final answer" if request.is_final else "model"
+        end_ms = attempt.ended_ms or story.last_ms
+        bars.append(Bar(request.turn, name, attempt.at_ms, end_ms, attempt.status, note, is_model=True))
+    for call in (c for c in story.calls if c.run == run.number):
+        repeat = f"↻ {call.repeat}" if call.repeat > 1 else ""
+        told = "" if call.status == "ok" else call.status
+        note = " · ".join(part for part in (repeat, told, one_line(call.arguments, 60)) if part)
+        bars.append(Bar(call.turn, call.name, call.at_ms, call.ended_ms or story.last_ms, call.status, note))
+    return sorted(bars, key=lambda bar: (bar.turn, not bar.is_model, bar.start_ms))
+
+
+def _newest_turns(bars: list[Bar]) -> list[Bar]:
+    turns = sorted({bar.turn for bar in bars})[-_SHOWN_TURNS:]
+    return [bar for bar in bars if bar.turn in set(turns)]
+
+
+def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
+    if not bars:
+        return
+    note_cells = max(min(width - _TURN_CELLS - _NAME_CELLS - _TOOK_CELLS - 8, width // 3), 12)
+    bar_cells = max(width - _TURN_CELLS - _NAME_CELLS - _TOOK_CELLS - note_cells - 6, 10)
+    place = _axis(bars)
+    ended_ms = bars[0].start_ms
+    for turn, group in groupby(bars, key=lambda bar: bar.turn):
+        for index, bar in enumerate(group):
+            if bar.start_ms - ended_ms > _TOLD_GAP_MS:
+                idle = took(bar.start_ms - ended_ms)
+                yield [Span(f"{'':<{_TURN_CELLS}}· · · nothing ran for {idle} · · ·", "dim")]
+            ended_ms = max(ended_ms, bar.end_ms)
+            label = padded(f"turn {turn}" if index == 0 else "", _TURN_CELLS)
+            name = padded(clipped(one_line(bar.name, 40), _NAME_CELLS), _NAME_CELLS)
+            drawn = _drawn(place(bar.start_ms) * bar_cells, place(bar.end_ms) * bar_cells, bar_cells)
+            style = STYLES.get(bar.status, "red") if bar.status not in ("ok", "answered") else ""
+            yield [
+                Span(label, "bold"),
+                Span(name + " ", style),
+                Span(drawn, style or ("blue" if bar.is_model else "green")),
+                Span(padded(took(bar.end_ms - bar.start_ms), _TOOK_CELLS, is_right=True) + "  ", "dim"),
+                Span(clipped(one_line(bar.note, width), note_cells + 2), style or "dim"),
+            ]
+
+
+def _axis(bars: Sequence[Bar]) -> Callable[[int], float]:
+    """Where a moment lies in the picture, from 0 to 1, with gaps cut short."""
+    busy: list[tuple[int, int]] = []
+    for start, end in sorted((bar.start_ms, max(bar.end_ms, bar.start_ms + 1)) for bar in bars):
+        if busy and start <= busy[-1][1]:
+            busy[-1] = (busy[-1][0], max(busy[-1][1], end))
+        else:
+            busy.append((start, end))
+    longest_gap = max(sum(end - start for start, end in busy) * _IDLE_SHARE, 1)
+    begins: list[float] = [0.0]
+    for (start, end), (following, _) in pairwise(busy):
+        begins.append(begins[-1] + (end - start) + min(following - end, longest_gap))
+    whole = begins[-1] + busy[-1][1] - busy[-1][0]
+
+    def place(at_ms: int) -> float:
+        for (start, end), begin in zip(reversed(busy), reversed(begins), strict=True):
+            if at_ms >= start:
+                return (begin + min(at_ms, end) - start) / whole
+        return 0.0
+
+    return place
+
+
+def _drawn(start: float, end: float, width: int) -> str:
+    """A bar between two places, its end to an eighth of a cell, never shorter than a sliver."""
+    first = min(int(start), width - 1)
+    eighths = max(round((end - first) * 8), 1)
+    full, rest = divmod(min(eighths, (width - first) * 8), 8)
+    drawn = " " * first + "█" * full + (_EIGHTHS[rest] if rest else "")
+    return padded(drawn, width)
+
+
+def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
+    """Every turn as plain data, with what ran in it."""
+    for run in story.runs:
+        attempts = [attempt for attempt in story.attempts if attempt.run == run.number]
+        is_priced = has_price(story, run.number)
+        for turn, group in groupby(attempts, key=lambda attempt: attempt.request.turn):
+            tried = list(group)
+            calls = [call for call in story.calls if (call.run, call.turn) == (run.number, turn)]
+            ends = [a.ended_ms for a in tried] + [call.ended_ms for call in calls]
+            yield {
+                "run": run.number,
+                "turn": turn,
+                "at": iso(tried[0].at_ms),
+                "duration_ms": max(max(ends) - tried[0].at_ms, 0),
+                "model_calls": [
+                    {"number": a.number, "status": a.status, "duration_ms": max(a.ended_ms - a.at_ms, 0)}
+                    for a in tried
+                ],
+                "tool_calls": [
+                    {
+                        "call_id": call.call_id, "name": call.name, "status": call.status,
+                        "duration_ms": call.duration_ms, "repeat": call.repeat,
+                    }
+                    for call in calls
+                ],
+                "repeats": sum(call.repeat > 1 for call in calls),
+                "cost_usd": usd(sum(a.spent_microusd for a in tried)) if is_priced else None,
+            }  # fmt: skip

@@ -1,0 +1,231 @@
+"""The default view of a session: where it stands and what to do next, then what was said and done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.cli.journal import Journal
+from holdfast.cli.story import Call, Run, Story, runs_of, story
+from holdfast.cli.tables import STYLES, has_price, money, result_lines, status_span
+from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.config.values import spoken
+from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    MessageReceived,
+    ModelCallAbandoned,
+    ModelCallCut,
+    ModelCallFailed,
+    NoteAdded,
+    Record,
+    Responded,
+    RunLanding,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    SessionForked,
+)
+from holdfast.protocol.ids import trace_id
+from holdfast.protocol.limits import usd
+from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
+from holdfast.protocol.rows import SessionRow
+
+_STATUS_STYLES = {
+    "done": "green",
+    "running": "cyan",
+    "waiting": "yellow",
+    "paused": "yellow",
+    "parked": "yellow",
+}
+_INDENT = "    "
+
+
+def next_command(row: SessionRow) -> str:
+    """What a person would do next with the session."""
+    match row.status:
+        case "waiting":
+            return "holdfast approvals"
+        case "done":
+            return f'holdfast resume {row.session} "TEXT"'
+        case "new":
+            return f'holdfast run "TASK" -s {row.key}' if row.key else 'holdfast run "TASK"'
+    return f"holdfast resume {row.session}"
+
+
+def status_of(row: SessionRow) -> Span:
+    """The session's status in its colour."""
+    return Span(row.status, _STATUS_STYLES.get(row.status, "red"))
+
+
+def overview(journal: Journal) -> dict[str, Any]:
+    """Where a session stands, for scripts."""
+    row, told = journal.row, story(journal.records)
+    answers = [text_of(r.event.parts) for r in journal.records if isinstance(r.event, Responded)]
+    return {
+        "session": row.session,
+        "key": row.key or None,
+        "status": row.status,
+        "reason": row.reason,
+        "title": row.title,
+        "model": row.model,
+        "workspace": row.workspace,
+        "text": answers[-1] if answers else "",
+        "runs": len(told.runs),
+        "turns": row.turns,
+        "model_calls": row.model_calls,
+        "tool_calls": row.tool_calls,
+        "usage": {name: getattr(row.usage, name) for name in row.usage.__struct_fields__},
+        "cost_usd": None if row.cost_microusd is None else usd(row.cost_microusd),
+        "held_usd": usd(row.held_microusd),
+        "created_at": iso(row.created_ms),
+        "updated_at": iso(row.updated_ms),
+        "due_at": iso(row.due_ms) if row.due_ms else None,
+        "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
+        "records": len(journal.stored),
+        "next": next_command(row),
+    }
+
+
+def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
+    """Where the session stands, and then its whole conversation."""
+    told = story(journal.records)
+    yield from _head(journal, told, width)
+    calls = {call.call_id: call for call in told.calls}
+    runs = {run.number: run for run in told.runs}
+    shown_run = 0
+    for number, record in zip(runs_of(journal.records), journal.records, strict=True):
+        if number != shown_run and number in runs:
+            shown_run = number
+            yield from _run_line(runs[number], width)
+        yield from _record_lines(record, calls, width)
+
+
+def _head(journal: Journal, told: Story, width: int) -> Iterator[Line]:
+    row = journal.row
+    reason = f"  ({one_line(row.reason, 60)})" if row.reason and row.reason != row.status else ""
+    yield [Span(row.session, "bold"), f"  {row.key}  " if row.key else "  ", status_of(row), reason]
+    facts = [("model", one_line(row.model, width - 12)), ("workspace", one_line(row.workspace, width - 12))]
+    if told.runs:
+        facts.append(("limits", _limits(told.runs[-1])))
+    facts.append(("spent", _spent(row, told)))
+    facts.append(("last", local(row.updated_ms) + (f", due {local(row.due_ms)}" if row.due_ms else "")))
+    if told.runs:
+        facts.append(("trace", trace_id(row.session, told.runs[-1].number)))
+    for name, value in facts:
+        if value:
+            yield [Span(f"  {name:<10}", "dim"), value]
+    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(row), "bold")]
+
+
+def _limits(run: Run) -> str:
+    limits, facts = run.settings.limits, run.settings
+    cost = money(limits.cost_microusd) if facts.facts.price != "unknown" else "cost unknown"
+    return (
+        f"{limits.turns} turns, {limits.tokens:,} tokens, {cost}, {spoken(limits.wall_s)},"
+        f" idle {spoken(limits.idle_s)}; {facts.autonomy}"
+    )
+
+
+def _spent(row: SessionRow, told: Story) -> str:
+    # From the journal, not from the row: the row is derived, and may be what is damaged.
+    usages = [attempt.usage for attempt in told.attempts]
+    is_priced = all(has_price(told, run.number) for run in told.runs)
+    cost = sum(attempt.spent_microusd for attempt in told.attempts) if is_priced else None
+    held = sum(attempt.held_microusd for attempt in told.attempts)
+    turns = len({(attempt.run, attempt.request.turn) for attempt in told.attempts})
+    return (
+        f"{counted(turns, 'turn')}, {counted(len(told.attempts), 'model call')},"
+        f" {counted(len(told.calls), 'tool call')},"
+        f" {sum(u.input_tokens for u in usages):,} tokens in, {sum(u.output_tokens for u in usages):,} out,"
+        f" {money(cost)}{f' and {money(held)} held' if held and is_priced else ''}"
+    )
+
+
+def _run_line(run: Run, width: int) -> Iterator[Line]:
+    title = f"── run {run.number} · {local(run.at_ms)} · {one_line(run.settings.facts.name, 40)} "
+    yield [""]
+    yield [Span(title + "─" * max(width - len(title), 0), "dim")]
+
+
+def _record_lines(record: Record, calls: dict[str, Call], width: int) -> Iterator[Line]:
+    at = local(record.at_ms, "%H:%M:%S")
+    match record.event:
+        case MessageReceived(text=text, sender=sender):
+            yield [""]
+            yield [Span("user", "bold cyan"), Span(f"  {at}  {one_line(sender, 40)}", "dim")]
+            yield from _words(text)
+        case Responded() as response:
+            yield [""]
+            told = f"  {at}  {took(response.duration_ms)}" if response.duration_ms else f"  {at}"
+            yield [Span("agent", "bold green"), Span(told, "dim")]
+            yield from _said(response, calls, width)
+        case ModelCallCut(text=text):
+            yield [""]
+            yield [Span("agent", "bold green"), Span(f"  {at}  cut while it arrived", "yellow")]
+            yield from _words(text)
+        case event:
+            notice = _notice(event)
+            if notice:
+                yield [Span(f"{_INDENT}· {at}  {one_line(notice[0], width - 16)}", notice[1])]
+
+
+def _said(response: Responded, calls: dict[str, Call], width: int) -> Iterator[Line]:
+    for part in response.parts:
+        match part:
+            case Text(text=text):
+                yield from _words(text)
+            case Reasoning(text=text) if text.strip():
+                yield [Span(f"{_INDENT}({one_line(text, width - 6)})", "dim italic")]
+            case ToolCall(call_id=call_id) as asked:
+                yield from _call(asked, calls.get(call_id), width)
+
+
+def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
+    line: list[Span | str] = [
+        Span(f"{_INDENT}→ ", "dim"),
+        Span(one_line(asked.name, 40), "bold"),
+        f" {one_line(asked.arguments, max(width - 40, 20))}",
+    ]
+    if call is None:
+        yield line
+        return
+    length = f" {took(call.duration_ms)}" if call.ended_ms and call.attempts else ""
+    repeat = f" ↻ {call.repeat}" if call.repeat > 1 else ""
+    yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}", "dim")]
+    yield from result_lines(call.text, width, f"{_INDENT}  ")
+
+
+def _notice(event: Event) -> tuple[str, str] | None:
+    """What the runtime did that a reader should know of, and its style; None for the rest."""
+    match event:
+        case RunStarted(is_continuation=True):
+            return "goes on with what the last run left", "dim"
+        case RunStopped(status=status, reason=reason, message=message):
+            return f"{status}: {message or reason}", STYLES.get(
+                status, "green" if status == "done" else "red"
+            )
+        case RunLanding(message=message) | NoteAdded(text=message):
+            return message, "yellow"
+        case ModelCallFailed(failure=failure):
+            return f"{failure.code}: {failure.message}", "red"
+        case ModelCallAbandoned():
+            return "a model call was in flight when its process ended; what it cost is held", "yellow"
+        case ApprovalRequested(approval_id=approval_id, question=question, reason=reason):
+            return f"asked a person ({approval_id}): {question or reason}", "yellow"
+        case ApprovalResolved(decision=decision, by=by, note=note):
+            return f"{decision} by {by}" + (f": {note}" if note else ""), "yellow"
+        case RunPaused(by=by):
+            return f"paused by {by}", "yellow"
+        case RunResumed(by=by):
+            return f"resumed by {by}", "yellow"
+        case SessionForked(parent=parent, at_seq=at_seq):
+            return f"branched off {parent} after record {at_seq}", "dim"
+    return None
+
+
+def _words(text: str) -> Iterator[Line]:
+    for line in neutral(text).strip("\n").split("\n"):
+        yield [_INDENT + line]
