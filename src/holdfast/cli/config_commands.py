@@ -27,7 +27,6 @@ $EDITOR $(holdfast config path)
 config = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
     help=_HELP,
 )
 

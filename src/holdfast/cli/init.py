@@ -42,6 +42,8 @@ def init(
     if model:
         entry_of(model.partition(":")[0])
         chosen, why = model, "you named it"
+    elif config.model:
+        chosen, why = config.model, f"configured already: {config.settings['model'].origin}"
     else:
         chosen, why = choose(find_providers(config, os.environ))
     content = f'model = "{_escaped(chosen)}"\n'

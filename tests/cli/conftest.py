@@ -1,0 +1,77 @@
+"""A home with journals in it, and a way to run a command on it and see all that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdfast.cli.main import run
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import an_id
+from tests.cli.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write
+
+WHOLE_OUTPUT = b"the whole output " * 10
+
+
+class Answer(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its JSON, one object a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Holdfast = Callable[..., Answer]
+
+
+class Filled(NamedTuple):
+    """A home with a finished and a waiting session."""
+
+    folder: Path
+    finished: str
+    waiting: str
+    book: Book
+    """Of the finished one."""
+
+
+@pytest.fixture
+def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holdfast:
+    """Runs a command in this process, without any key and away from this machine's configuration."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "HOLDFAST_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_ADMIN_CONFIG", str(tmp_path / "no-admin.toml"))
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "no-home"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Answer:
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Filled:
+    folder = tmp_path / "home"
+
+    async def fill() -> Filled:
+        store = SqliteStore.open(folder)
+        blob = await store.blobs.put(WHOLE_OUTPUT)
+        finished, book = await write(store, 1, lambda name: a_finished_run(name, blob), "done", "cli:demo")
+        approvals = (an_open_approval(an_id(2)),)
+        waiting, _ = await write(store, 2, a_waiting_run, "waiting", approvals=approvals)
+        await store.aclose()
+        return Filled(folder, finished.session, waiting.session, book)
+
+    return asyncio.run(fill())

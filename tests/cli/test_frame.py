@@ -1,0 +1,184 @@
+"""The frame of the command line: what it costs, and how commands end that cannot do what was asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import commands
+from holdfast.cli.commands import COMMANDS, Row
+from tests.cli.broken import SECRET
+from tests.cli.conftest import Filled, Holdfast
+
+HELP_CPU_S = 0.3
+HEAVY = ("aiohttp", "genai_prices", "jsonschema_rs", "sqlite3", "rich", "asyncio")
+MEASURED = """
+import resource, sys
+sys.argv = ["holdfast", "--help"]
+from holdfast.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+used = resource.getrusage(resource.RUSAGE_SELF)
+loaded = [name for name in sys.modules if "." not in name]
+print(used.ru_utime + used.ru_stime, *loaded, file=sys.stderr)
+"""
+
+
+def measured_help() -> tuple[float, set[str]]:
+    child = subprocess.run(
+        [sys.executable, "-c", MEASURED], capture_output=True, text=True, timeout=60, check=True
+    )
+    seconds, *modules = child.stderr.split()
+    return float(seconds), set(modules)
+
+
+def test_help_costs_less_than_its_cpu_budget() -> None:
+    # The least of a few is the cost itself; the rest is what else the machine was doing.
+    assert min(measured_help()[0] for _ in range(4)) < HELP_CPU_S
+
+
+def test_help_loads_no_heavy_library() -> None:
+    assert measured_help()[1] & set(HEAVY) == set()
+
+
+def test_help_lists_every_command_under_its_heading(holdfast: Holdfast) -> None:
+    out = holdfast("--help").out
+    for heading, rows in COMMANDS.items():
+        assert not rows or f"{heading}:" in out
+        assert all(re.search(rf"^  {row.name} +{re.escape(row.about)}", out, re.MULTILINE) for row in rows)
+    assert holdfast().out == out, "no command at all asks for the same"
+
+
+@pytest.mark.parametrize("row", [row for rows in COMMANDS.values() for row in rows], ids=lambda row: row.name)
+def test_every_command_is_there_and_shows_an_example(holdfast: Holdfast, row: Row) -> None:
+    module, _, name = row.target.partition(":")
+    assert hasattr(import_module(module), name)
+    answer = holdfast(row.name, "--help")
+    assert answer.code == 0
+    assert f"  holdfast {row.name}" in answer.out
+
+
+def test_version_is_told_alone(holdfast: Holdfast) -> None:
+    assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\n", holdfast("--version", "sessions").out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sessons"], "no command 'sessons'. Did you mean sessions?"),
+        (["--bogus"], "No such option: --bogus"),
+        (["fsck", "--repair"], "No such option: --repair"),
+        (["doctor", "--fix"], "No such option: --fix"),
+        (["show"], "Missing argument 'SESSION'"),
+        (["config"], "Missing command"),
+        (["sessions", "--limit", "101"], "'--limit'"),
+        (["sessions", "--status", "odd"], "'odd' is not one of"),
+        (["show", "last", "--request", "0"], "'--request'"),
+    ],
+)
+@pytest.mark.requirement("A5", "C15")
+def test_a_wrong_call_is_exit_2_in_plain_words(holdfast: Holdfast, arguments: list[str], said: str) -> None:
+    answer = holdfast(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert said in answer.err
+    assert "--help` tells what it takes" in answer.err
+    assert not re.search("[│╭─]|Traceback", answer.err)
+
+
+@pytest.mark.requirement("C15")
+def test_with_json_a_refusal_is_one_object_on_stdout(holdfast: Holdfast, home: Filled) -> None:
+    answer = holdfast("show", "nobody", "--home", str(home.folder), "--json")
+    assert answer.code == 2
+    message, hint = "There is no session 'nobody' in this home.", "`holdfast sessions` lists what there is."
+    assert answer.rows == [{"error": {"code": "not_found", "message": message, "hint": hint}}]
+    assert message in answer.err
+    assert holdfast("sessions", "--limit", "x", "--json").rows[0]["error"]["code"] == "usage"
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize("command", [["sessions"], ["show", "last"], ["approvals"], ["fsck"]])
+def test_a_file_that_is_no_database_is_exit_9_and_untouched(
+    holdfast: Holdfast, tmp_path: Path, command: list[str]
+) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    file = folder / "holdfast.db"
+    file.write_bytes(b"a letter to my mother " * 100)
+    file.chmod(0o600)
+    answer = holdfast(*command, "--home", str(folder), "--json")
+    assert answer.code == 9
+    assert answer.rows[0]["error"]["code"] == "storage_corrupt"
+    assert "Traceback" not in answer.err
+    assert file.read_bytes() == b"a letter to my mother " * 100
+
+
+@pytest.mark.requirement("C15", "A12")
+def test_a_bug_is_a_sentence_with_a_trace_id_and_a_log(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = Row("broken", "tests.cli.broken:broken", "Fail.")
+    monkeypatch.setattr(commands, "_ROWS", {"broken": row})
+    monkeypatch.setenv("ODD_API_KEY", "as odd as can be")
+    folder = tmp_path / "fresh"
+    answer = holdfast("broken", "--home", str(folder))
+    assert answer.code == 1
+    assert "Traceback" not in answer.err
+    found = re.search(r"trace ([0-9a-f]{32})\); the details are in (\S+)\.", answer.err)
+    assert found is not None
+    log = Path(found[2])
+    entry = json.loads(log.read_text("utf-8"))
+    assert entry["trace_id"] == found[1]
+    assert "ZeroDivisionError" in entry["details"]
+    assert SECRET not in entry["details"], "no secret is written into a log"
+    assert "[redacted:known]" in entry["details"]
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    assert "Traceback" in holdfast("broken", "--home", str(folder)).err
+
+
+def test_the_home_may_stand_before_the_command(holdfast: Holdfast, home: Filled) -> None:
+    after = holdfast("sessions", "--json", "--home", str(home.folder))
+    assert holdfast("--home", str(home.folder), "sessions", "--json") == after
+    assert len(after.rows) == 2
+
+
+def test_looking_makes_no_home(holdfast: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "fresh"
+    assert holdfast("sessions", "--home", str(folder)).code == 0
+    assert holdfast("approvals", "--home", str(folder)).code == 0
+    last = holdfast("show", "last", "--home", str(folder))
+    assert (last.code, "holdfast run" in last.err) == (2, True)
+    assert not folder.exists()
+
+
+def test_a_reader_that_leaves_early_is_no_error(home: Filled) -> None:
+    command = [sys.executable, "-m", "holdfast", "tools", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait(timeout=30) == 141
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_text_can_be_shown_whatever_the_locale(home: Filled, encoding: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "holdfast", "show", "cli:demo", "--timeline", "--home", str(home.folder)],
+        env={"PYTHONIOENCODING": encoding, "PATH": ""},
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert "█" in child.stdout.decode("utf-8")

@@ -1,0 +1,256 @@
+"""`holdfast show`: every view of a session, and what it does with names, damage and hostile text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.story import story
+from holdfast.cli.timeline import timeline_lines
+from holdfast.protocol.events import MessageReceived, ModelCallAbandoned, Record, SessionOpened
+from holdfast.protocol.ids import trace_id
+from holdfast.storage.blobs import blob_path
+from holdfast.storage.home import BLOBS
+from holdfast.storage.sqlite import SqliteStore
+from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
+from tests.cli.journals import OUTPUT, Book, a_finished_run, said, write
+
+AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+@pytest.fixture
+def show(holdfast: Holdfast, home: Filled) -> Any:
+    """Runs `show` on the finished session."""
+    return lambda *flags: holdfast("show", home.finished, *flags, "--home", str(home.folder))
+
+
+@pytest.mark.requirement("L8")
+def test_the_exact_bytes_of_every_attempt_are_printed(home: Filled) -> None:
+    for number, body in enumerate(home.book.bodies, 1):
+        command = [sys.executable, "-m", "holdfast", "show", "cli:demo", "--request", str(number)]
+        child = subprocess.run(
+            [*command, "--home", str(home.folder)], capture_output=True, timeout=30, check=True
+        )
+        assert child.stdout == body
+    assert len(home.book.bodies) == 4, "the retry counts"
+
+
+def test_a_request_that_is_not_there_is_exit_2(show: Any) -> None:
+    answer = show("--request", "5")
+    assert (answer.code, answer.out) == (2, "")
+    assert "sent 4" in answer.err
+
+
+@pytest.mark.requirement("L8", "L7")
+def test_a_request_whose_bytes_were_lost_is_exit_9(show: Any, home: Filled) -> None:
+    request = show("--events", "--json").rows[4]["body"]
+    blob_path(home.folder / BLOBS, request["base"]).unlink()
+    answer = show("--request", "1", "--json")
+    assert answer.code == 9
+    assert answer.rows[0]["error"]["code"] == "storage_corrupt"
+
+
+@pytest.mark.requirement("L8")
+def test_events_are_one_complete_record_a_line(show: Any, home: Filled) -> None:
+    rows = show("--events", "--json").rows
+    assert [row["type"] for row in rows] == [type(event).__name__ for event in home.book.events]
+    assert [row["seq"] for row in rows] == list(range(1, 20))
+    assert all(AT.fullmatch(row["at"]) and row["v"] == 1 for row in rows)
+    assert {row["trace_id"] for row in rows} == {trace_id(home.finished, 1)}
+    assert rows[1]["body"] == {"text": 'mend the "failing" test', "sender": "cli:root"}
+
+
+@pytest.mark.requirement("L8")
+def test_text_that_is_kept_by_reference_is_filled_in(show: Any, home: Filled) -> None:
+    rows = show("--events", "--json").rows
+    result = rows[10]["body"]["result"]
+    assert (result["text"], result["full_text"]) == (OUTPUT, WHOLE_OUTPUT.decode())
+    added = [fragment for row in rows for fragment in row["body"].get("add", ())]
+    assert added[0] == '{"role":"user","content":"mend the \\"failing\\" test"}'
+    assert ",".join(added).encode() in home.book.bodies[-1]
+
+
+@pytest.mark.requirement("L7")
+def test_a_lost_output_does_not_hide_the_other_records(show: Any, home: Filled) -> None:
+    blob = show("--events", "--json").rows[10]["body"]["result"]["blob"]
+    blob_path(home.folder / BLOBS, blob).unlink()
+    answer = show("--events", "--json")
+    assert (answer.code, len(answer.rows)) == (0, 19)
+    assert answer.rows[10]["body"]["result"]["full_text"] is None
+    assert "is missing" in answer.err
+
+
+@pytest.mark.requirement("L8")
+def test_every_tool_call_is_shown_with_parameters_duration_and_result(show: Any) -> None:
+    first, second = show("--tools", "--json").rows
+    assert (first["name"], first["arguments"], first["duration_ms"]) == ("read_file", '{"path":"a.py"}', 250)
+    assert (first["status"], first["text"], first["repeat"], second["repeat"]) == ("ok", OUTPUT, 1, 2)
+    plain = show("--tools").out
+    assert "t2.c1  read_file  ok" in plain
+    assert "│ line 1" in plain
+    assert "... 5 more lines" in plain
+
+
+@pytest.mark.requirement("L8")
+def test_attempts_are_listed_with_what_became_of_them(show: Any) -> None:
+    rows = show("--requests", "--json").rows
+    assert [(row["number"], row["turn"], row["attempt"], row["status"]) for row in rows] == [
+        (1, 1, 1, "failed"),
+        (2, 1, 2, "answered"),
+        (3, 2, 1, "answered"),
+        (4, 3, 1, "answered"),
+    ]
+    assert rows[1]["usage"]["output_tokens"] == 50
+    assert rows[1]["cost_usd"] == "0.0014"
+    assert "rate_limited: Too many requests." in show("--requests").out
+
+
+@pytest.mark.requirement("B7")
+def test_money_is_told_for_each_turn(show: Any) -> None:
+    rows = show("--cost", "--json").rows
+    assert [(row["turn"], row["model_calls"], row["spent_usd"], row["left_usd"]) for row in rows] == [
+        (1, 2, "0.0014", "0.0486"),
+        (2, 1, "0.0014", "0.0472"),
+        (3, 1, "0.0014", "0.0458"),
+    ]
+    assert rows[-1]["forecast_turns"] == 458 * 3 // 42
+    assert "in all $0.0042 of $0.0500; 3,150 of 5,000,000 tokens" in show("--cost").out
+
+
+@pytest.mark.requirement("B7")
+def test_the_timeline_draws_turns_calls_repeats_and_cost(show: Any) -> None:
+    title, task, *bars, stopped, _ = show("--timeline").out.split("\n")[:-1]
+    assert "3 turns · 4 model calls · 2 tool calls · 1 repeat · 0.0s · $0.0042" in title
+    assert 'mend the "failing" test' in task
+    drawn = [re.match(r"(?:turn (\d))? +(\S+) +([█▏▎▍▌▋▊▉]+) +[\d.]+s  (.*)", bar) for bar in bars]
+    assert [(bar[1], bar[2]) for bar in drawn if bar] == [
+        ("1", "model"),
+        (None, "model"),
+        (None, "read_file"),
+        ("2", "model"),
+        (None, "read_file"),
+        ("3", "model"),
+    ]
+    assert "↻ 2" in bars[4]
+    assert stopped == "  ■ done: answered"
+    rows = show("--timeline", "--json").rows
+    assert [(row["turn"], row["repeats"], row["cost_usd"]) for row in rows] == [
+        (1, 0, "0.0014"),
+        (2, 1, "0.0014"),
+        (3, 0, "0.0014"),
+    ]
+
+
+@pytest.mark.requirement("B7")
+def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
+    records, at_ms = [], 0
+    for seq, event in enumerate(a_finished_run("S").events, 1):
+        at_ms += 8 * 3_600_000 if seq == 12 else 1_000
+        records.append(Record("S", seq, at_ms, 1, "test", event))
+    lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
+    assert any("nothing ran for 8h 00m" in line for line in lines)
+    bars = [line.count("█") for line in lines if line.startswith("turn")]
+    assert min(bars) >= 2, lines
+
+
+@pytest.mark.requirement("L8")
+def test_the_default_view_says_where_it_stands_and_what_was_said(show: Any, home: Filled) -> None:
+    out = show().out
+    assert out.startswith(f"{home.finished}  cli:demo  done\n")
+    assert f'next      holdfast resume {home.finished} "TEXT"' in out
+    assert f"trace     {trace_id(home.finished, 1)}" in out
+    assert "3 turns, 4 model calls, 2 tool calls, 3,000 tokens in, 150 out, $0.0042" in out
+    order = [
+        'mend the "failing" test',
+        "rate_limited",
+        "I look.",
+        "→ read_file",
+        "│ line 1",
+        "Mended:",
+        "done",
+    ]
+    places = [out.index(words, out.index("run 1")) for words in order]
+    assert places == sorted(places)
+    assert "\x1b" not in out
+    told = show("--json").rows[0]
+    assert (told["text"], told["status"], told["records"]) == ("Mended: the sign was wrong.", "done", 19)
+
+
+@pytest.mark.requirement("L8", "L12")
+def test_a_session_is_found_by_any_of_its_names(holdfast: Holdfast, home: Filled) -> None:
+    names = (
+        home.finished,
+        home.finished.lower(),
+        home.finished[:12],
+        "cli:demo",
+        "last",
+        trace_id(home.finished, 1),
+    )
+    found = {
+        holdfast("show", name, "--json", "--home", str(home.folder)).rows[0]["session"] for name in names
+    }
+    assert found == {home.finished}
+    several = holdfast("show", home.finished[:8], "--home", str(home.folder))
+    assert several.code == 2
+    assert home.finished in several.err
+    assert home.waiting in several.err
+
+
+@pytest.mark.parametrize("name", ["", "../etc/passwd", "cli:", "last'; DROP TABLE", "x" * 5_000, "0" * 32])
+@pytest.mark.requirement("A5", "L12")
+def test_a_name_that_is_none_finds_nothing(holdfast: Holdfast, home: Filled, name: str) -> None:
+    assert holdfast("show", name, "--home", str(home.folder)).code == 2
+
+
+def test_two_views_at_once_are_refused(show: Any) -> None:
+    assert "--tools and --cost are different views" in show("--tools", "--cost").err
+
+
+@pytest.mark.parametrize("flags", [(), ("--events",), ("--events", "--json"), ("--json",), ("--timeline",)])
+def test_stored_text_cannot_act_on_the_terminal(
+    holdfast: Holdfast, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    hostile = "\x1b]0;title\x07\x1b[2Jcleared\x9b31m\u202egnp.exe\r\x08 \u2066x"
+
+    def book_of(session: str) -> Book:
+        book = Book()
+        seq = book.add(SessionOpened(session), MessageReceived(hostile, hostile))
+        book.request("t1.a1", 1, 1, said(seq), model=hostile)
+        return book
+
+    async def fill() -> None:
+        store = SqliteStore.open(tmp_path / "h")
+        await write(store, 1, book_of, "running")
+        await store.aclose()
+
+    asyncio.run(fill())
+    answer = holdfast("show", "last", *flags, "--home", str(tmp_path / "h"))
+    assert answer.code == 0
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", answer.out)
+
+
+@pytest.mark.requirement("L8")
+def test_what_a_crash_left_open_is_shown_as_held(holdfast: Holdfast, tmp_path: Path) -> None:
+    def book_of(session: str) -> Book:
+        book = a_finished_run(session)
+        del book.events[-2:]
+        book.add(ModelCallAbandoned("t3.a1"))
+        return book
+
+    async def fill() -> None:
+        store = SqliteStore.open(tmp_path / "h")
+        await write(store, 1, book_of, "running")
+        await store.aclose()
+
+    asyncio.run(fill())
+    row = holdfast("show", "last", "--cost", "--json", "--home", str(tmp_path / "h")).rows[-1]
+    assert (row["spent_usd"], row["held_usd"], row["left_usd"]) == ("0.00", "0.009", "0.0382")
+    plain = holdfast("show", "last", "--cost", "--home", str(tmp_path / "h")).out
+    assert "$0.0090 held for calls that nobody saw end" in plain
+    assert "enough for about" in plain
