@@ -26,6 +26,7 @@ class Planner:
         self._base_key: tuple[Settings, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
+        self._has_specs = False
         self._body = b""
 
     async def wire(self, state: State) -> Wire:
@@ -79,12 +80,13 @@ class Planner:
     async def _set_base(self, wire: Wire, settings: Settings, is_final: bool) -> bool:
         """All before the messages, as a blob; whether it lists tools."""
         has_tools = wire.keeps_tools or not is_final
-        specs = self._parts.tools.specs(settings) if has_tools else ()
         if self._base_key != (settings, wire.name, has_tools):
+            specs = self._parts.tools.specs(settings) if has_tools else ()
+            self._has_specs = bool(specs)
             self._base = wire.base(settings.facts, system_prompt(settings), specs)
             self._base_sha256 = await self._parts.store.blobs.put(self._base)
             self._base_key = (settings, wire.name, has_tools)
-        return bool(specs)
+        return self._has_specs
 
     async def admission(self, action: Admit, state: State) -> Admission | Probed:
         """What the gates say; for an interrupted call that can be looked at, whether it happened."""
