@@ -11,6 +11,7 @@ from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepare
 from holdfast.core.draft import Draft
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, open_run, phase, started_calls
+from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
@@ -141,16 +142,23 @@ def _prepared(draft: Draft, cause: Prepared) -> None:
 
 
 def _due(draft: Draft, key: str) -> None:
+    """A timer counts only while the state still waits for it, and never before its time."""
+    waits = (action for action in wanted(draft.state) if isinstance(action, Wait) and action.key == key)
+    if not any(wait.at_ms <= draft.now_ms for wait in waits):
+        return
     name, _, subject = key.partition(" ")
-    if name == "retry" and draft.state.retry_at_ms:
+    if name == "retry":
         draft.add(e.RunResumed("timer"))
-    elif name == "wall" and phase(draft.state) in ("calling", "acting") and draft.state.settings is not None:
-        limit_s = draft.state.settings.limits.wall_s
-        stop(draft, "limit", "wall", f"The time limit of {limit_s:g} s is reached.")
+    elif name == "wall" and draft.state.settings is not None:
+        _stop_at_wall(draft, draft.state.settings)
     elif name == "approval":
         approvals.expire(draft, subject)
-    elif name == "grace" and phase(draft.state) == "stopping":
+    elif name == "grace":
         _give_up(draft)
+
+
+def _stop_at_wall(draft: Draft, settings: Settings) -> None:
+    stop(draft, "limit", "wall", f"The time limit of {settings.limits.wall_s:g} s is reached.")
 
 
 def _give_up(draft: Draft) -> None:
@@ -185,7 +193,15 @@ def _consequences(draft: Draft) -> bool:
         _wind_down(draft, run)
     elif draft.state.model_call is None:
         _after_response(draft, run, settings)
+        if len(draft.events) == before and phase(draft.state) in ("preparing", "admitting"):
+            _check_time(draft, run, settings)
     return len(draft.events) > before
+
+
+def _check_time(draft: Draft, run: Run, settings: Settings) -> None:
+    """Nothing is started for which no time is left."""
+    if run.driven_ms >= settings.limits.wall_s * 1000:
+        _stop_at_wall(draft, settings)
 
 
 def _wind_down(draft: Draft, run: Run) -> None:
@@ -196,7 +212,9 @@ def _wind_down(draft: Draft, run: Run) -> None:
     for call in draft.state.calls:
         if call.status == "asked":
             draft.add(e.ApprovalResolved(call.approval_id, "withdrawn", "runtime"))
-        if call.status in ("proposed", "asked", "answered", "denied"):
+        if call.status == "proposed" and call.attempt:
+            draft.add(tool_calls.abandoned(call, "it was interrupted, and then the run was stopped"))
+        elif call.status in ("proposed", "asked", "answered", "denied"):
             failure = Failure("cancelled", "The run was stopped before this call started.")
             draft.add(e.ToolCallRefused(call.call_id, call.name, failure))
     if draft.state.model_call is None and not started_calls(draft.state):

@@ -62,14 +62,16 @@ def _opened(state: State, event: e.SessionOpened) -> State:
 
 
 def _forked(state: State, event: e.SessionForked) -> State:
-    """A branch has its own name and asks its own approvals; what its parent had in flight it never started."""
+    """A branch has its own name, its own epochs, and asks its own approvals; what its parent had in flight no
+    driver of the branch started."""
     calls = tuple(
         replace(call, status="proposed", approval_id="", deadline_ms=0)
         if call.status in ("asked", "answered", "denied")
-        else call
+        else replace(call, epoch=0)
         for call in state.calls
     )
-    return replace(state, session=event.session, key="", calls=calls)
+    model_call = replace(state.model_call, epoch=0) if state.model_call is not None else None
+    return replace(state, session=event.session, key="", epoch=0, calls=calls, model_call=model_call)
 
 
 def _attached(state: State, event: e.Attached) -> State:

@@ -26,7 +26,7 @@ def start(draft: Draft, cause: Prepared) -> None:
             draft.land(reason, message)
         case Request() as request:
             state = draft.state
-            is_retry = state.failed_attempts > 0
+            is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
             draft.add(
                 e.ModelCallStarted(
                     key=cause.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.state import State, Totals, open_run, phase
+from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.rows import SessionRow, SessionStatus
 
 _OPEN: dict[str, SessionStatus] = {"waiting": "waiting", "paused": "paused", "backing_off": "parked"}
@@ -20,6 +21,12 @@ def status(state: State) -> SessionStatus:
     return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
 
 
+def due_ms(state: State) -> int:
+    """When a session at rest goes on by itself: another attempt, or a deadline of an approval; 0: never."""
+    at_rest = phase(state) in ("waiting", "backing_off")
+    return min((a.at_ms for a in wanted(state) if isinstance(a, Wait)), default=0) if at_rest else 0
+
+
 def summary(state: State) -> SessionRow:
     """The row of the session."""
     used = totals(state)
@@ -29,7 +36,7 @@ def summary(state: State) -> SessionRow:
         key=state.key,
         status=status(state),
         reason=run.reason if run is not None else "",
-        due_ms=state.retry_at_ms,
+        due_ms=due_ms(state),
         title=state.title,
         model=settings.facts.name if settings is not None else "",
         workspace=settings.workspace if settings is not None else "",

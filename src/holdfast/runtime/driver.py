@@ -7,6 +7,7 @@ lease. Resume, timer, approval, cancel and a late answer are all the same step.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
@@ -14,7 +15,7 @@ from holdfast.core.decide import decide
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
-from holdfast.errors import Fenced, HoldfastError, StorageError
+from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, SessionOpened
 from holdfast.protocol.rows import Commit, Lease
@@ -43,8 +44,9 @@ class Driver:
         self._runner = Runner(parts, bus, lease.session)
         self._causes: asyncio.Queue[Cause | None] = asyncio.Queue()
         self._running: dict[str, asyncio.Task[None]] = {}
+        """Every attempt until its outcome is settled, so that none is started twice."""
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: HoldfastError | None = None
+        self._failure: BaseException | None = None
         self._is_closing = False
 
     @property
@@ -64,15 +66,17 @@ class Driver:
             StorageError: what is acknowledged is safe, and no more can be written.
         """
         keeper = asyncio.create_task(self._keep_lease())
+        keeper.add_done_callback(self._note_failure)
         try:
             self._journal.load(await self._parts.store.read(self._lease.session))
             await self._attach()
             while not self._is_at_rest() or await self._read_inbox():
                 await self._step()
-            await self._parts.store.release(self._lease)
             return self.state
         finally:
             await self._close(keeper)
+            with contextlib.suppress(StorageError):  # then the lease lapses by itself
+                await self._parts.store.release(self._lease)
 
     # --- taking over ----------------------------------------------------------------------------
 
@@ -90,15 +94,11 @@ class Driver:
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""
         clock = self._parts.clock
-        try:
-            while True:
-                await asyncio.sleep(POLL_MS / 1000)
-                self.ring()
-                if clock.now_ms() > self._lease.until_ms - LEASE_MS + RENEW_MS:
-                    await self._renew()
-        except HoldfastError as error:
-            self._failure = error
+        while True:
+            await asyncio.sleep(POLL_MS / 1000)
             self.ring()
+            if clock.now_ms() > self._lease.until_ms - LEASE_MS + RENEW_MS:
+                await self._renew()
 
     async def _renew(self) -> None:
         """Prolong the lease, also one that lapsed while this machine slept and that nobody took."""
@@ -122,6 +122,8 @@ class Driver:
         cause = await self._causes.get()
         if self._failure is not None:
             raise self._failure
+        if isinstance(cause, Outcome):
+            self._running.pop(cause.key, None)
         if cause is None:
             await self._read_inbox()
         else:
@@ -201,27 +203,29 @@ class Driver:
         actions = wanted(self.state)
         attempts = {action.key: action for action in actions if isinstance(action, CallModel | RunTool)}
         for key, task in self._running.items():
-            if key not in attempts:
+            if key not in attempts and not task.cancelling():  # a second one would disturb its clearing up
                 task.cancel()
         for key, attempt in attempts.items():
             if key not in self._running:
                 if self._parts.clock.now_ms() >= self._lease.until_ms:
                     await self._renew()
                 body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
-                self._running[key] = asyncio.create_task(self._attempt(attempt, self.state, body))
+                task = asyncio.create_task(self._attempt(attempt, self.state, body))
+                task.add_done_callback(self._note_failure)
+                self._running[key] = task
         self._arm([action for action in actions if isinstance(action, Wait)])
 
     async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
         assert state.settings is not None
-        try:
-            outcome = await self._runner.run(action, state, body, state.settings)
-            if not self._is_closing:
-                self._causes.put_nowait(outcome)
-        except StorageError as error:
-            self._failure = error
+        outcome = await self._runner.run(action, state, body, state.settings)
+        if not self._is_closing:
+            self._causes.put_nowait(outcome)
+
+    def _note_failure(self, task: asyncio.Task[None]) -> None:
+        """What ended a task of ours ends the driving."""
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = failure
             self.ring()
-        finally:
-            self._running.pop(action.key, None)
 
     def _arm(self, waits: list[Wait]) -> None:
         """One timer for the wait that is due first."""

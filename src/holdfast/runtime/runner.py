@@ -17,6 +17,7 @@ from holdfast.core.budget import expected_tokens
 from holdfast.core.causes import Outcome
 from holdfast.core.state import Call, State
 from holdfast.core.wanted import Attempt, CallModel
+from holdfast.errors import StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
@@ -56,6 +57,8 @@ class Runner:
                 result = await self._call_model(action, state, body, settings, first)
             else:
                 result = await self._run_tool(action.call, settings)
+        except StorageError:  # nothing can be recorded any more: that is no outcome of the attempt
+            raise
         except Exception as error:
             result = _crashed(action, error, self._parts.redact)
         duration_ms = self._parts.clock.now_ms() - started_ms
