@@ -6,6 +6,7 @@ Senders (command line, library, later gateways and channels) know this class and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from holdfast.core.causes import Commanded
 from holdfast.core.decide import decide
 from holdfast.core.state import State
 from holdfast.core.summary import summary
-from holdfast.errors import Fenced, NoSuchSession, Overloaded
+from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageError
 from holdfast.protocol.codec import decode, decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.events import Record
@@ -43,6 +44,8 @@ class SessionController:
         self._parts = parts
         self._bus = Bus()
         self._drivers: dict[str, Driver] = {}
+        self._held: set[str] = set()
+        """The sessions whose lease is taken, or being taken, by a task of this controller."""
         self._doorbell = Doorbell(self._on_ring)
         self._holder = this_process()
 
@@ -87,10 +90,11 @@ class SessionController:
         """
         command_id = await self.submit(session, sender, body)
         while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
-            lease = await self._acquire(session)
-            if self._is_ours(lease) and session not in self._drivers:
-                await self._visit(lease)
-            else:
+            async with self._hold(session) as lease:
+                if lease is not None:
+                    with contextlib.suppress(Fenced):  # who took the session settles it
+                        await self._visit(lease)
+            if lease is None:
                 await asyncio.sleep(LOOK_S)
 
     # --- driving --------------------------------------------------------------------------------
@@ -103,21 +107,28 @@ class SessionController:
             StorageError: the store failed; what was acknowledged is safe.
         """
         while True:
-            row = await self._row(session)
-            has_work = bool(await self._parts.store.inbox(session))
-            if row.status in AT_REST and not has_work and not self._is_due(row):
+            if await self._is_at_rest(session):
                 return (await self.journal(session)).state
-            lease = await self._acquire(session)
-            if not self._is_ours(lease) or session in self._drivers:
+            async with self._hold(session) as lease:
+                state = await self._drive(lease) if lease is not None else None
+            if lease is None:
                 await asyncio.sleep(WATCH_S)
-                continue
-            state = await self._drive(lease, row.key)
-            if state is not None and not await self._parts.store.inbox(session):
+            elif state is not None and not await self._parts.store.inbox(session):
                 return state
 
-    async def _drive(self, lease: Lease, key: str) -> State | None:
+    async def _is_at_rest(self, session: str) -> bool:
+        """Whether nobody drives the session and it has nothing to do now."""
+        row, store = await self._row(session), self._parts.store
+        if row.status not in AT_REST or self._is_due(row) or session in self._held:
+            return False
+        return is_free(await store.current_lease(session), self._parts.clock.now_ms()) and not (
+            await store.inbox(session)
+        )
+
+    async def _drive(self, lease: Lease) -> State | None:
         """Drive under the lease; None when another driver took the session."""
-        driver = Driver(self._parts, self._bus, lease, key)
+        row = await self._row(lease.session)
+        driver = Driver(self._parts, self._bus, lease, row.key)
         self._drivers[lease.session] = driver
         try:
             return await driver.drive()
@@ -133,8 +144,9 @@ class SessionController:
         for entry in await store.inbox(lease.session):
             command = decode_command(entry.body)
             before = journal.state.seq
-            events = decide(journal.state, Commanded(command, lease.epoch), now_ms)
-            batch = [journal.note(event, now_ms, lease.epoch, command.id) for event in events]
+            batch = [journal.note(event, now_ms, lease.epoch, command.id) for event in journal.opening()]
+            for event in decide(journal.state, Commanded(command, lease.epoch), now_ms):
+                batch.append(journal.note(event, now_ms, lease.epoch, command.id))
             await store.commit(
                 Commit(
                     session=lease.session,
@@ -148,7 +160,6 @@ class SessionController:
                 )
             )
             self._bus.publish(lease.session, batch)
-        await store.release(lease)
 
     # --- watching -------------------------------------------------------------------------------
 
@@ -196,16 +207,33 @@ class SessionController:
 
     # --- leases ---------------------------------------------------------------------------------
 
-    async def _acquire(self, session: str) -> Lease:
-        """The lease in force: ours when the session was free."""
+    @contextlib.asynccontextmanager
+    async def _hold(self, session: str) -> AsyncIterator[Lease | None]:
+        """The session's lease for a while; None when it is not free, here or elsewhere."""
+        if session in self._held:
+            yield None
+            return
+        self._held.add(session)
+        lease: Lease | None = None
+        try:
+            lease = await self._acquire(session)
+            yield lease
+        finally:
+            self._held.discard(session)
+            if lease is not None:
+                with contextlib.suppress(StorageError):  # then it lapses by itself
+                    await self._parts.store.release(lease)
+
+    async def _acquire(self, session: str) -> Lease | None:
+        """A new lease when the session was free, or left behind by an earlier task of this controller."""
         store, now_ms = self._parts.store, self._parts.clock.now_ms()
         standing = await store.current_lease(session)
-        is_left = standing is not None and self._is_ours(standing) and session not in self._drivers
-        if standing is not None and not is_left and not is_free(standing, now_ms):
-            return standing
-        is_lapsed = standing is None or (standing.until_ms <= now_ms and not is_left)
-        over = None if is_lapsed else standing
-        return await store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
+        is_left = standing is not None and self._is_ours(standing)
+        if not is_left and not is_free(standing, now_ms):
+            return None
+        over = standing if standing is not None and standing.until_ms > now_ms else None
+        lease = await store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
+        return lease if self._is_ours(lease) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce

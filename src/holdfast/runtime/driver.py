@@ -7,7 +7,6 @@ lease. Resume, timer, approval, cancel and a late answer are all the same step.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
@@ -15,9 +14,9 @@ from holdfast.core.decide import decide
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
-from holdfast.errors import Fenced, StorageError
+from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
-from holdfast.protocol.events import Event, Record, SessionOpened
+from holdfast.protocol.events import Event, Record
 from holdfast.protocol.rows import Commit, Lease
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.holder import LEASE_MS, RENEW_MS
@@ -59,7 +58,7 @@ class Driver:
         self._causes.put_nowait(None)
 
     async def drive(self) -> State:
-        """Attach, and go on until the session rests; the lease is given back then.
+        """Attach, and go on until the session rests; nothing is in flight any more when this ends.
 
         Raises:
             Fenced: another driver has the session; nothing more was written or started here.
@@ -75,8 +74,6 @@ class Driver:
             return self.state
         finally:
             await self._close(keeper)
-            with contextlib.suppress(StorageError):  # then the lease lapses by itself
-                await self._parts.store.release(self._lease)
 
     # --- taking over ----------------------------------------------------------------------------
 
@@ -87,9 +84,8 @@ class Driver:
         if orphans:
             await self._parts.tools.end_orphans(orphans)
         holder = self._lease.holder
-        opening = () if self.state.seq else (SessionOpened(session, self._journal.key),)
         attach = Attach(self._lease.epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        await self._settle(attach, "attach", opening=opening)
+        await self._settle(attach, "attach", opening=self._journal.opening())
 
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""

@@ -13,7 +13,14 @@ from holdfast.context.conversation import Conversation, rewritten
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
-from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Event, ModelCallStarted, Record
+from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    ModelCallStarted,
+    Record,
+    SessionOpened,
+)
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
 
@@ -41,6 +48,10 @@ class Journal:
             self._fold(decode(each))
         if stored:
             self._link = stored[-1].link
+
+    def opening(self) -> tuple[Event, ...]:
+        """What the first commit of a journal begins with; nothing once there are records."""
+        return () if self.state.seq else (SessionOpened(self.session, self.key),)
 
     def note(self, event: Event, now_ms: int, epoch: int, cause: str) -> Record:
         """Fold an event as the next record; it is true when it is committed."""
