@@ -1,0 +1,136 @@
+"""The composition root: what a run's settings come to, what is refused, and that all is closed again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.app import App, known_secrets, open_app
+from holdfast.config.load import load_only
+from holdfast.config.paths import Home
+from holdfast.errors import StorageError, UsageError
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.storage.volatile import VolatileStore
+from holdfast.testing.clock import JumpingClock
+
+KEY = "not-a-real-key-0123456789"
+
+
+def opened(config: dict[str, Any], home: Home | None = None, **environ: str) -> Any:
+    return open_app(load_only(config), home, environ=environ, clock=JumpingClock())
+
+
+@pytest.mark.requirement("S1")
+async def test_a_home_is_durable_and_no_home_is_in_memory(tmp_path: Path) -> None:
+    async with opened({}) as app:
+        assert isinstance(app.store, VolatileStore)
+    async with opened({}, Home(tmp_path / "h", tmp_path / "h" / "config.toml")) as app:
+        assert isinstance(app.store, SqliteStore)
+        assert await app.store.sessions() == []
+    with pytest.raises(StorageError, match="closed"):
+        await app.store.sessions()
+
+
+@pytest.mark.requirement("S1")
+async def test_a_provider_is_made_once_and_a_script_once_for_each_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "hi"}\n')
+    async with opened({}, OPENAI_API_KEY=KEY) as app:
+        assert await app.resolve("openai:gpt-5.5") is await app.resolve("openai:other")
+        first = await app.resolve(f"script:{tmp_path}/a.jsonl")
+        assert first is await app.resolve(f"script:{tmp_path}/a.jsonl")
+        assert first is not await app.resolve(f"script:{tmp_path}/b.jsonl")
+
+
+@pytest.mark.requirement("L9")
+async def test_what_cannot_be_resolved_is_a_usage_error() -> None:
+    async with opened({}) as app:
+        for name, said in (("opnai:x", "Did you mean openai"), ("openai:gpt-5.5", "no API key")):
+            with pytest.raises(UsageError, match=said):
+                await app.resolve(name)
+
+
+async def test_the_configured_address_and_key_variable_come_first() -> None:
+    config = {"providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "MINE"}}}
+    async with opened(config, OPENAI_BASE_URL="https://example.org/v1", MINE=KEY) as app:
+        assert app.facts("openai:no-such-model").price_source == "loopback"
+        assert app.redact(f"the key is {KEY}") == "the key is [redacted:known]"
+    async with opened({}, OPENAI_BASE_URL="http://localhost:9/v1") as app:
+        assert app.facts("openai:no-such-model").price == "free"
+
+
+def test_the_values_of_all_key_variables_are_known_secrets() -> None:
+    config = load_only({"providers": {"openai": {"api_key_env": "MINE"}}})
+    environ = {"MINE": KEY, "OPENAI_API_KEY": "another-1234", "GROQ_API_KEY": "", "PATH": "bin"}
+    assert known_secrets(config, environ) == {KEY, "another-1234"}
+
+
+@pytest.mark.requirement("L9")
+async def test_a_run_without_a_model_is_refused_with_the_next_command(tmp_path: Path) -> None:
+    async with opened({}) as app:
+        with pytest.raises(UsageError) as caught:
+            app.settings(tmp_path)
+    assert caught.value.exit_code == 2
+    assert "holdfast init" in caught.value.hint
+
+
+async def test_settings_are_those_of_the_configuration(tmp_path: Path) -> None:
+    config = {"model": "openai:gpt-5.5", "autonomy": "read-only", "limits": {"turns": 3, "cost_usd": "0.10"}}
+    async with opened(config) as app:
+        chosen = app.settings(tmp_path, deny_tools=("shell",))
+        asked = app.settings(tmp_path, model="ollama:x", is_terminal=True).settings
+    settings = chosen.settings
+    assert (settings.facts.name, settings.workspace) == ("openai:gpt-5.5", str(tmp_path))
+    assert (settings.limits.turns, settings.limits.cost_microusd, settings.limits.is_cost_set) == (
+        3,
+        100_000,
+        True,
+    )
+    assert (settings.autonomy, settings.approve_by, settings.deny_tools) == ("read-only", "wait", ("shell",))
+    assert (asked.facts.name, asked.approve_by) == ("ollama:x", "prompt")
+
+
+async def test_a_workspace_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    async with opened({"model": "ollama:x"}) as app:
+        with pytest.raises(UsageError, match="is not a folder"):
+            app.settings(tmp_path / "none")
+
+
+@pytest.mark.requirement("L2-07")
+async def test_a_set_cost_limit_refuses_a_model_of_unknown_price(tmp_path: Path) -> None:
+    unknown = "huggingface:someone/model"
+    async with opened({"model": unknown, "limits": {"cost_usd": "1.00"}}) as app:
+        with pytest.raises(UsageError, match="price of huggingface:someone/model is not known") as caught:
+            app.settings(tmp_path)
+        assert f'[catalog."{unknown}"]' in caught.value.hint
+    async with opened({"model": unknown}) as app:
+        warnings = app.settings(tmp_path).warnings
+    assert sum(warning.startswith("Cost unknown") for warning in warnings) == 1
+    priced = {unknown: {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0, "context_tokens": 8_000}}
+    async with opened({"model": unknown, "limits": {"cost_usd": "1.00"}, "catalog": priced}) as app:
+        chosen = app.settings(tmp_path)
+    assert (chosen.settings.facts.price, chosen.settings.facts.price_source) == ("known", "catalog")
+
+
+async def test_a_script_is_recorded_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened({}) as app:
+        assert app.facts("script:story.jsonl").model == str(tmp_path / "story.jsonl")
+
+
+async def test_everything_is_closed_also_when_the_work_fails(tmp_path: Path) -> None:
+    apps: list[App] = []
+
+    async def work() -> None:
+        async with opened({}, Home(tmp_path, tmp_path / "config.toml")) as app:
+            apps.append(app)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+    with pytest.raises(StorageError, match="closed"):
+        await apps[0].store.last_seq("x")

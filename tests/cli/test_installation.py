@@ -1,0 +1,244 @@
+"""The commands about an installation: fsck, tools, doctor, models, init and config."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.doctor import CHECKS
+from holdfast.storage.home import DATABASE
+from tests.cli.conftest import Filled, Holdfast
+
+
+class _Models(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3"}]}).encode()
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def local_server() -> Iterator[str]:
+    """The address of a server on this machine that lists two models."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def damage(home: Filled, seq: int) -> None:
+    """Change a record as no store would."""
+    connection = sqlite3.connect(home.folder / DATABASE, isolation_level=None)
+    connection.execute("UPDATE records SET at_ms = at_ms + 1 WHERE seq = ?", (seq,))
+    connection.close()
+
+
+# --- fsck and tools
+
+
+@pytest.mark.requirement("L7", "L12")
+def test_fsck_tells_a_whole_home_from_a_damaged_one(holdfast: Holdfast, home: Filled) -> None:
+    flags = ("--home", str(home.folder))
+    whole = holdfast("fsck", *flags)
+    assert (whole.code, whole.out) == (0, f"{home.folder}: every record, row and blob is whole.\n")
+    damage(home, 9)
+    broken = holdfast("fsck", "--json", *flags)
+    assert broken.code == 1
+    told = broken.rows[0]
+    assert told["ok"] is False
+    assert [(one["kind"], one["session"], one["seq"]) for one in told["damage"]] == [
+        ("changed", home.finished, 9)
+    ]
+    assert f"{home.finished} record 9" in holdfast("fsck", *flags).out
+
+
+@pytest.mark.requirement("L7", "C15")
+def test_a_damaged_session_is_exit_9_and_the_others_are_shown(holdfast: Holdfast, home: Filled) -> None:
+    damage(home, 9)
+    answer = holdfast("show", home.finished, "--home", str(home.folder))
+    assert (answer.code, "record 9" in answer.err, "holdfast fsck" in answer.err) == (9, True, True)
+    assert holdfast("show", home.waiting, "--home", str(home.folder)).code == 0
+
+
+def test_fsck_of_no_home_is_exit_9(holdfast: Holdfast, tmp_path: Path) -> None:
+    assert holdfast("fsck", "--home", str(tmp_path / "none")).code == 9
+
+
+def test_the_built_in_tools_are_listed(holdfast: Holdfast) -> None:
+    rows = holdfast("tools", "--json").rows
+    assert [(row["name"], row["effect"], row["on_interrupt"]) for row in rows][:2] == [
+        ("read_file", "read", "rerun"),
+        ("write_file", "write", "probe"),
+    ]
+    assert all(row["parameters"]["type"] == "object" for row in rows)
+    assert "shell" in holdfast("tools").out
+
+
+# --- doctor
+
+
+@pytest.mark.requirement("A14")
+def test_doctor_finds_a_home_that_others_may_read(holdfast: Holdfast, home: Filled) -> None:
+    def told() -> tuple[int, str]:
+        answer = holdfast("doctor", "--json", "--home", str(home.folder))
+        return answer.code, next(row["severity"] for row in answer.rows if row["id"] == "home")
+
+    assert told() == (0, "ok")
+    (home.folder / DATABASE).chmod(0o644)
+    assert told() == (1, "fault")
+    (home.folder / DATABASE).chmod(0o600)
+    home.folder.chmod(0o755)
+    assert told() == (1, "fault")
+
+
+@pytest.mark.requirement("L9")
+def test_doctor_tells_a_broken_configuration_and_a_broken_database(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bad"
+    folder.mkdir(mode=0o700)
+    for name, content in (("config.toml", "[limits]\nturns = 0\n"), (DATABASE, "no database " * 100)):
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o600)
+    answer = holdfast("doctor", "--json", "--home", str(folder))
+    faults = {row["id"]: row["message"] for row in answer.rows if row["severity"] == "fault"}
+    assert answer.code == 1
+    assert set(faults) == {"database", "config"}
+    assert f"{folder}/config.toml:2: limits.turns = 0: must be" in faults["config"]
+
+
+def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:
+    ids = [row["id"] for row in holdfast("doctor", "--json").rows]
+    assert ids == ["python", "home", "database", "config", "keys", "sandbox", "disk"]
+    assert len(ids) == len(CHECKS)
+    plain = holdfast("doctor")
+    assert plain.code == 0
+    assert "! sandbox" in plain.out
+
+
+# --- models and init
+
+
+@pytest.mark.requirement("A12")
+def test_models_tells_what_can_be_used_and_never_a_key(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, local_server: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-real-key-0123456789")
+    monkeypatch.setenv("OLLAMA_HOST", local_server)
+    answer = holdfast("models", "--json")
+    providers = {row["provider"]: row["usable"] for row in answer.rows if "provider" in row}
+    assert (providers["anthropic"], providers["openai"], providers["ollama"]) == (True, False, True)
+    models = {row["model"]: row for row in answer.rows if "model" in row}
+    assert models["anthropic:claude-sonnet-5"]["context_tokens"] >= 200_000
+    assert models["ollama:qwen3:8b"]["usable"]
+    assert not any(name.startswith("openai:") for name in models)
+    plain = holdfast("models")
+    assert "anthropic:claude-sonnet-5" in plain.out
+    assert "0123456789" not in answer.out + plain.out
+
+
+def test_init_prefers_a_key_and_writes_the_user_file_once(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, local_server: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-real-key-0123456789")
+    monkeypatch.setenv("OLLAMA_HOST", local_server)
+    folder = tmp_path / "fresh"
+    first = holdfast("init", "--home", str(folder))
+    assert first.code == 0
+    assert "holdfast run" in first.out
+    file = folder / "config.toml"
+    assert file.read_text() == 'model = "anthropic:claude-sonnet-5"\n'
+    assert (file.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+    second = holdfast("init", "-m", "openai:gpt-5.5", "--home", str(folder), "--json")
+    assert second.rows[0]["written"] is False
+    assert file.read_text() == 'model = "anthropic:claude-sonnet-5"\n'
+
+
+def test_init_takes_a_local_server_when_there_is_no_key(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, local_server: str
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", local_server)
+    row = holdfast("init", "--home", str(tmp_path / "fresh"), "--json").rows[0]
+    assert (row["model"], row["written"]) == ("ollama:qwen3:8b", True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "No provider has a key"),
+        (("-m", "nonsense"), "PROVIDER:MODEL"),
+        (("-m", "opnai:x"), "mean openai"),
+    ],
+)
+@pytest.mark.requirement("L9")
+def test_init_that_cannot_pick_writes_nothing(
+    holdfast: Holdfast, tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    answer = holdfast("init", *flags, "--home", str(tmp_path / "fresh"))
+    assert answer.code == 2
+    assert said in answer.err
+    assert not (tmp_path / "fresh").exists()
+
+
+# --- config
+
+
+@pytest.mark.requirement("L9")
+def test_config_shows_each_value_and_where_it_came_from(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "configured"
+    folder.mkdir(mode=0o700)
+    (folder / "config.toml").write_text('model = "openai:gpt-5.5"\n[limits]\nturns = 50\n')
+    (tmp_path / "holdfast.toml").write_text("[limits]\nturns = 7\n")
+    monkeypatch.setenv("HOLDFAST_LIMITS_TOKENS", "1000")
+    rows = {row["key"]: row for row in holdfast("config", "show", "--json", "--home", str(folder)).rows}
+    assert rows["model"]["origin"] == f"{folder}/config.toml:1"
+    assert (rows["limits.turns"]["value"], rows["limits.turns"]["origin"]) == (
+        7,
+        f"{tmp_path}/holdfast.toml:2",
+    )
+    assert rows["limits.tokens"]["origin"] == "HOLDFAST_LIMITS_TOKENS"
+    assert rows["limits.idle"] == {"key": "limits.idle", "value": "5m", "origin": "default"}
+    assert "holdfast.toml:2" in holdfast("config", "show", "--home", str(folder)).out
+
+
+@pytest.mark.requirement("L9", "C15")
+def test_every_problem_of_a_configuration_is_told_at_once(holdfast: Holdfast, tmp_path: Path) -> None:
+    folder = tmp_path / "configured"
+    folder.mkdir(mode=0o700)
+    (folder / "config.toml").write_text('modl = "x:y"\n[limits]\nturns = 0\nwall = -1\n')
+    answer = holdfast("config", "check", "--json", "--home", str(folder))
+    assert answer.code == 2
+    error = answer.rows[0]["error"]
+    assert error["code"] == "config"
+    told = error["message"].split("\n")
+    places = [
+        f"{folder}/config.toml:{line}: {key}"
+        for line, key in ((1, "modl"), (3, "limits.turns"), (4, "limits.wall"))
+    ]
+    assert [line.startswith(place) for line, place in zip(told, places, strict=True)] == [True] * 3
+
+
+def test_config_names_its_files_and_prints_its_schema(holdfast: Holdfast, tmp_path: Path) -> None:
+    folder = str(tmp_path / "fresh")
+    assert holdfast("config", "path", "--home", folder).out == f"{folder}/config.toml\n"
+    files = holdfast("config", "path", "--json", "--home", folder).rows[0]
+    assert files["project"] == {"path": f"{tmp_path}/holdfast.toml", "exists": False}
+    schema = json.loads(holdfast("config", "schema").out)
+    assert schema["properties"]["limits"]["properties"]["turns"]["default"] == 25
+    assert holdfast("config", "check", "--home", folder).out == "The configuration is valid.\n"
