@@ -1,0 +1,124 @@
+"""One measurement in a process of its own: prints what it cost as one JSON object.
+
+`python -m benchmarks.cell SYSTEM PORT TURNS SESSIONS LATENCY_MS FOLDER`, where SYSTEM is holdfast, floor-direct or
+floor-grouped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.floor import Direct, Grouped, result_of, session
+
+Work = Callable[[int, str], Awaitable[int]]
+
+
+def cpu_s() -> float:
+    """User and system time of all threads."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def disk_bytes(folder: Path) -> int:
+    """All files below the folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def rss_kib() -> int:
+    """The memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+
+async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[str, float]:
+    """Warm up, then run the sessions side by side."""
+    await work(4, "warm")
+    disk, rss, cpu, wall = disk_bytes(folder), rss_kib(), cpu_s(), time.perf_counter()
+    done = await asyncio.gather(*(work(turns, f"s{n}") for n in range(sessions)))
+    assert done == [turns] * sessions, done
+    cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
+    total = turns * sessions
+    return {
+        "cpu_ms_per_turn": 1000 * cpu / total,
+        "wall_s": wall,
+        "sessions_per_s": sessions / wall,
+        "disk_bytes_per_turn": (disk_bytes(folder) - disk) / total,
+        "rss_kib_per_session": (rss_kib() - rss) / sessions,
+    }
+
+
+async def floor(
+    kind: str, port: int, turns: int, sessions: int, latency_ms: int, folder: Path
+) -> dict[str, float]:
+    """The loop written by hand."""
+    import aiohttp
+
+    store = Grouped(folder / "floor.db") if kind == "floor-grouped" else Direct(folder / "floor.db")
+    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as http:
+
+        async def work(turns: int, name: str) -> int:
+            return await session(http, url, f"bench-{turns}-{latency_ms}", store, name)
+
+        measured = await measure(work, turns, sessions, folder)
+    store.close()
+    return measured
+
+
+async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder: Path) -> dict[str, float]:
+    """The whole engine, durable, with its gates, over the same HTTP."""
+    from msgspec.structs import replace
+
+    from holdfast.app import make_controller, open_app
+    from holdfast.config.load import load_only
+    from holdfast.config.paths import Home
+    from holdfast.protocol.commands import Send
+    from holdfast.tools.function import tool
+
+    @tool(effect="read")
+    async def echo(n: int, text: str) -> str:
+        """Echo."""
+        return result_of(n)
+
+    config = load_only(
+        {
+            "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
+            "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
+        }
+    )
+    home = Home(folder, folder / "config.toml")
+    async with (
+        open_app(config, home, extra_tools=[echo], environ={"OPENAI_API_KEY": "x"}) as app,
+        make_controller(app) as controller,
+    ):
+
+        async def work(turns: int, name: str) -> int:
+            chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
+            settings = replace(chosen.settings, is_streaming=False)
+            key = await controller.open(f"bench:{name}")
+            await controller.submit(key, "bench", Send("go", settings))
+            state = await controller.drive(key)
+            assert state.run is not None
+            assert state.run.status == "done", state.run
+            return state.run.totals.turns - 1
+
+        return await measure(work, turns, sessions, folder)
+
+
+def main() -> None:
+    """Run the cell that the arguments name."""
+    system, port, turns, sessions, latency_ms, folder = sys.argv[1:]
+    place = Path(folder)
+    numbers = (int(port), int(turns), int(sessions), int(latency_ms))
+    work = holdfast(*numbers, place) if system == "holdfast" else floor(system, *numbers, place)
+    print(json.dumps(asyncio.run(work)))
+
+
+if __name__ == "__main__":
+    main()
