@@ -9,9 +9,10 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -22,6 +23,9 @@ from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
+
+if TYPE_CHECKING:
+    from holdfast.runtime.controller import SessionController
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
@@ -70,6 +74,11 @@ class App:
     http: Any
     """The pool of connections that all providers share."""
     _providers: dict[str, Provider] = field(default_factory=dict)
+
+    @cached_property
+    def controller(self) -> SessionController:
+        """The door of the runtime on these rooms; `open_app` has opened it."""
+        return make_controller(self)
 
     async def resolve(self, name: str) -> Provider:
         """The provider of PROVIDER:MODEL, or by its own name alone; made once. It is a `ports.Resolver`.
@@ -163,7 +172,7 @@ async def open_app(
     environ: Mapping[str, str] = os.environ,
     clock: Clock | None = None,
 ) -> AsyncIterator[App]:
-    """Open all rooms, and close them in order at the end: tools, connections, then the store.
+    """Open all rooms, and close them in order at the end: the door, tools, connections, then the store.
 
     Raises:
         StorageError: the home cannot be opened.
@@ -179,6 +188,7 @@ async def open_app(
         open_rooms.push_async_callback(tools.aclose)
         app = App(config, home, store, tools, redact, clock or system_clock(), environ, http)
         open_rooms.push_async_callback(_close_providers, app)
+        await open_rooms.enter_async_context(app.controller)
         yield app
 
 
@@ -203,8 +213,8 @@ def system_clock() -> Clock:
     return clock
 
 
-def make_controller(app: App) -> Any:
-    """The door of the runtime on the rooms of an app: a `SessionController`, opened with `async with`."""
+def make_controller(app: App) -> SessionController:
+    """A door of the runtime on the rooms of an app, to be opened with `async with`; most want `app.controller`."""
     parts = factory(_PARTS)(
         store=app.store,
         clock=app.clock,
@@ -213,7 +223,8 @@ def make_controller(app: App) -> Any:
         redact=app.redact,
         run_folder=app.home.folder / _RUN_FOLDER if app.home else None,
     )
-    return factory(_CONTROLLER)(parts)
+    controller: SessionController = factory(_CONTROLLER)(parts)
+    return controller
 
 
 def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
