@@ -88,6 +88,8 @@ class App:
         """
         provider, _, model = name.partition(":")
         entry = factory(_PROVIDER_ENTRY)(provider)
+        # A missing key is told by the variable that the configuration names.
+        entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
         key = name if provider == _SCRIPT else provider
         if key not in self._providers:
             self._providers[key] = factory(_PROVIDER)(

@@ -45,6 +45,14 @@ async def test_a_provider_is_made_once_and_a_script_once_for_each_file(tmp_path:
 
 
 @pytest.mark.requirement("L9")
+async def test_a_missing_key_is_told_by_the_variable_that_was_named() -> None:
+    async with opened({"providers": {"groq": {"api_key_env": "MINE"}}}, GROQ_API_KEY=KEY) as app:
+        with pytest.raises(UsageError) as caught:
+            await app.resolve("groq:x")
+    assert "Set MINE" in caught.value.hint
+
+
+@pytest.mark.requirement("L9")
 async def test_what_cannot_be_resolved_is_a_usage_error() -> None:
     async with opened({}) as app:
         for name, said in (("opnai:x", "Did you mean openai"), ("openai:gpt-5.5", "no API key")):

@@ -162,14 +162,27 @@ def test_looking_makes_no_home(holdfast: Holdfast, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_reader_that_leaves_early_is_no_error(home: Filled) -> None:
-    command = [sys.executable, "-m", "holdfast", "tools", "--json"]
+@pytest.mark.parametrize("arguments", [["tools", "--json"], ["show", "nobody", "--json"]])
+def test_a_reader_that_leaves_early_is_no_error(home: Filled, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "holdfast", *arguments, "--home", str(home.folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
-        assert child.stderr.read() == b""
+        assert b"Traceback" not in (said := child.stderr.read())
+        assert b"BrokenPipe" not in said
         assert child.wait(timeout=30) == 141
+
+
+def test_an_answer_that_finds_no_space_is_told(home: Filled) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs /dev/full")
+    command = [sys.executable, "-m", "holdfast", "tools", "--json"]
+    with full.open("wb") as nowhere:
+        child = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, timeout=30, check=False)
+    assert child.returncode == 9
+    assert child.stderr == b"holdfast: The answer could not be written: no space is left for it.\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

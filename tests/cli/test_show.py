@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import pty
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.cli.story import story
 from holdfast.cli.timeline import timeline_lines
+from holdfast.protocol.codec import StoredRecord, chain_link
 from holdfast.protocol.events import MessageReceived, ModelCallAbandoned, Record, SessionOpened
 from holdfast.protocol.ids import trace_id
+from holdfast.protocol.rows import Commit
 from holdfast.storage.blobs import blob_path
 from holdfast.storage.home import BLOBS
 from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import drive
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
 from tests.cli.journals import OUTPUT, Book, a_finished_run, said, write
 
@@ -233,6 +240,55 @@ def test_stored_text_cannot_act_on_the_terminal(
     answer = holdfast("show", "last", *flags, "--home", str(tmp_path / "h"))
     assert answer.code == 0
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", answer.out)
+
+
+@pytest.mark.requirement("L8")
+def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast, tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = SqliteStore.open(tmp_path / "h")
+        driving, _ = await write(store, 1, a_finished_run, "done")
+        stored = (await store.read(driving.session))[-1]
+        body, seq = b'{"what":"never seen"}', stored.seq + 1
+        link = chain_link(stored.link, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, body)
+        newer = StoredRecord(driving.session, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, body, link)
+        again = await drive(store, 1)
+        row = await store.session(driving.session)
+        assert row is not None
+        row = msgspec.structs.replace(row, seq=seq)
+        await store.commit(
+            Commit(driving.session, again.lease.epoch, stored.seq, (newer,), row, stored.at_ms)
+        )
+        await store.aclose()
+
+    asyncio.run(fill())
+    answer = holdfast("show", "last", "--events", "--json", "--home", str(tmp_path / "h"))
+    assert (answer.code, "newer version" in answer.err) == (0, True)
+    assert [answer.rows[-1][name] for name in ("seq", "type", "v", "body")] == [
+        20,
+        "DreamDreamt",
+        7,
+        {"what": "never seen"},
+    ]
+    assert "Mended" in holdfast("show", "last", "--home", str(tmp_path / "h")).out
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"), [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)]
+)
+def test_colour_is_for_terminals(home: Filled, variables: dict[str, str], is_coloured: bool) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "holdfast", "show", "cli:demo", "--timeline", "--home", str(home.folder)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=variables) as child:
+        os.close(theirs)
+        out = b""
+        # A pseudo-terminal whose other end is closed is an error to read, not an end.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65_536):
+                out += piece
+        assert child.wait(timeout=30) == 0
+    os.close(ours)
+    assert "█" in out.decode()
+    assert bool(re.search(rb"\x1b\[(?:\d+;)*3[0-7]m", out)) == is_coloured
 
 
 @pytest.mark.requirement("L8")

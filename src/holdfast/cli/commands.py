@@ -8,7 +8,6 @@ table and loads none of the modules.
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,6 +81,5 @@ def command_of(target: Any, name: str) -> Command:
         command.name = name
         return command
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    # A form feed hides the rest of a docstring; \b keeps the lines of an example as they are.
-    single.command(name, help=inspect.getdoc(target))(target)
+    single.command(name)(target)
     return typer.main.get_command(single)

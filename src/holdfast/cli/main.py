@@ -5,6 +5,7 @@ Which commands there are stands in `commands`; what is said about an error, in `
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageFull
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -58,23 +59,39 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. Nothing but the end of the process itself is ever raised."""
     try:
+        return _run(arguments)
+    except BrokenPipeError:
+        _drop_the_rest()
+        return BROKEN_PIPE
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
         code = _invoke(list(arguments))
         sys.stdout.flush()
         return code
+    except BrokenPipeError:
+        raise
     except HoldfastError as error:
         return tell_error(arguments, error)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         return tell_usage(arguments, error.format_message(), context.command_path if context else "holdfast")
-    except BrokenPipeError:
-        # The reader left. Python flushes stdout once more at its end, which must find an open file.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     # A bug: the user gets a sentence and a trace id, the log gets the rest.
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            _drop_the_rest()
+            return tell_error(
+                arguments, StorageFull("The answer could not be written: no space is left for it.")
+            )
         return tell_bug(arguments, error)
+
+
+def _drop_the_rest() -> None:
+    """Python flushes stdout once more at its end, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(arguments: list[str]) -> int:
