@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.core import approvals, budget, model_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
-from holdfast.core.draft import Draft
+from holdfast.core.draft import LAST_PASS, Draft
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, open_run, phase, started_calls
 from holdfast.core.wanted import Wait, wanted
@@ -228,26 +228,35 @@ def _status(text: str) -> e.RunStatus:
 
 def _after_response(draft: Draft, run: Run, settings: Settings) -> None:
     """The turn goes on, is complete, or the run ends with an answer."""
-    state = draft.state
     if approvals.act_on_answers(draft):
         return
-    if run.landing and run.reply == "calls":
+    if run.has_landed:
         tool_calls.refuse_all(draft)
     if any(call.status != "done" for call in draft.state.calls):
         return
     _warn(draft, run, settings)
-    if run.reply == "calls":
+    if run.has_landed:
+        stop(draft, "limit", run.landing, run.message.removesuffix(LAST_PASS))
+    elif run.landing or not run.reply:
+        return
+    elif run.reply == "calls":
         _after_turn(draft, run, settings)
-    elif run.reply == "empty" and not run.landing:
-        _after_nothing(draft, run)
-    elif run.reply and (run.landing or not state.is_unanswered):
+    elif run.reply == "empty":
+        _after_nothing(draft, run, settings)
+    elif draft.state.is_unanswered:
+        _go_on(draft, run, settings)
+    else:
         _end(draft, run)
 
 
+def _go_on(draft: Draft, run: Run, settings: Settings) -> None:
+    """There is more to say: in another turn if one is left, else in a last pass."""
+    if run.totals.turns >= settings.limits.turns:
+        draft.land("turns", f"The limit of {settings.limits.turns} turns is reached.")
+
+
 def _end(draft: Draft, run: Run) -> None:
-    if run.landing:
-        stop(draft, "limit", run.landing, run.message)
-    elif run.reply == "cut_answer":
+    if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
     else:
         stop(draft, "done", run.reply, "")
@@ -261,20 +270,20 @@ def _warn(draft: Draft, run: Run, settings: Settings) -> None:
 
 def _after_turn(draft: Draft, run: Run, settings: Settings) -> None:
     """All calls of the turn have results: is the agent still getting anywhere, may it go on?"""
-    state, count = draft.state, longest(draft.state.repeats)
-    if run.landing:
-        stop(draft, "limit", run.landing, run.message)
-    elif count >= settings.repeat_stop:
+    count = longest(draft.state.repeats)
+    if count >= settings.repeat_stop:
         message = f"The same call brought the same result {count} turns in a row."
         stop(draft, "stuck", "repeat", message)
-    elif count == settings.repeat_note and "repeat" not in state.notes:
+    elif count == settings.repeat_note and "repeat" not in draft.state.notes:
         draft.add(e.NoteAdded("repeat", REPEAT_NOTE.format(count=count)))
-    elif run.totals.turns >= settings.limits.turns:
-        draft.land("turns", f"The limit of {settings.limits.turns} turns is reached.")
+    else:
+        _go_on(draft, run, settings)
 
 
-def _after_nothing(draft: Draft, run: Run) -> None:
+def _after_nothing(draft: Draft, run: Run, settings: Settings) -> None:
     if run.empty_replies >= MAX_EMPTY_REPLIES:
         stop(draft, "failed", "empty_response", f"The model answered with nothing {run.empty_replies} times.")
-    elif "empty" not in draft.state.notes:
+    elif run.totals.turns < settings.limits.turns and "empty" not in draft.state.notes:
         draft.add(e.NoteAdded("empty", EMPTY_NOTE))
+    else:
+        _go_on(draft, run, settings)

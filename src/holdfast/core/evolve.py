@@ -200,6 +200,7 @@ def _responded(state: State, event: e.Responded) -> State:
             reply=_reply_kind(event, bool(asked)),
             answer_seq=state.seq if has_words else run.answer_seq,
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
+            has_landed=call is not None and call.is_final,
         )
     is_counted = not event.is_estimated and event.usage.input_tokens > 0 and call is not None
     return replace(

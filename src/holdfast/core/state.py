@@ -78,6 +78,8 @@ class Run(msgspec.Struct, frozen=True):
     """The limits whose 80 % the model and the user were told of."""
     landing: str = ""
     """The limit that was reached: only a last pass follows."""
+    has_landed: bool = False
+    """The last pass was answered."""
     is_paused: bool = False
     stopping: Stopping | None = None
     status: str = ""

@@ -1,0 +1,215 @@
+"""A session told in causes: what was given, when something happens, then these events. No engine, no waiting."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.decide import decide
+from holdfast.core.evolve import evolve
+from holdfast.core.state import ModelCall, Run, State, action_key
+from holdfast.core.wanted import Wait, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Command, CommandBody, Continue, Resolve, Send
+from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
+from holdfast.protocol.outcomes import ModelFailure, Request
+from holdfast.protocol.tools import Admission, CallResult, Decision
+
+SESSION = "01JYA0000000000000000000SE"
+START_MS = 1_750_000_000_000
+FACTS = ModelFacts("openai", "m", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
+SETTINGS = Settings(FACTS, "w")
+READS = ("read_file", "grep")
+T = TypeVar("T")
+
+
+def settings(**changes: Any) -> Settings:
+    """The settings of a run; what `Limits` knows goes there."""
+    limits = {name: changes.pop(name) for name in list(changes) if name in Limits.__struct_fields__}
+    return replace(SETTINGS, limits=Limits(**limits), **changes)
+
+
+def call(name: str = "shell", arguments: str = "{}") -> ToolCall:
+    """A call as a model asks for it."""
+    return ToolCall("ref", name, arguments)
+
+
+def request(**changes: Any) -> Request:
+    """A rendered request; what it costs is what a test is about, or nothing."""
+    plain: dict[str, Any] = {
+        "wire": "openai", "base": "b", "keep": 0, "tail": "]}", "sha256": "s", "size_bytes": 1_000,
+        "expected_tokens": 300, "output_cap_tokens": 1_000, "reserved_tokens": 1_500, "reserved_microusd": 5_000,
+    }  # fmt: skip
+    return Request(**plain | changes)
+
+
+def kinds(events: list[e.Event]) -> list[str]:
+    """The names of the events."""
+    return [type(event).__name__ for event in events]
+
+
+def only(kind: type[T], events: list[e.Event]) -> T:
+    """The one event of that kind."""
+    found = [event for event in events if isinstance(event, kind)]
+    assert len(found) == 1, kinds(events)
+    return found[0]
+
+
+class Story:
+    """A session so far: its records, its state, and the time."""
+
+    def __init__(self, **changes: Any) -> None:
+        """`changes`: of the settings that messages carry."""
+        self.settings = settings(**changes)
+        self.state = State()
+        self.records: list[e.Record] = []
+        self.now_ms = START_MS
+        self.epoch = 0
+        self.given(e.SessionOpened(SESSION))
+
+    def given(self, *events: e.Event, epoch: int | None = None) -> Story:
+        """What the journal holds already."""
+        for event in events:
+            at = epoch if epoch is not None else self.epoch
+            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, at, "", event)
+            self.records.append(record)
+            self.state = evolve(self.state, record)
+        return self
+
+    def when(self, cause: Cause) -> list[e.Event]:
+        """What the cause brings, which then is part of the journal."""
+        events = decide(self.state, cause, self.now_ms)
+        epoch = cause.epoch if isinstance(cause, Attach | Commanded) else self.state.epoch
+        self.given(*events, epoch=epoch)
+        return events
+
+    def later(self, seconds: float) -> Story:
+        self.now_ms += round(seconds * 1000)
+        return self
+
+    @property
+    def run(self) -> Run:
+        assert self.state.run is not None
+        return self.state.run
+
+    @property
+    def model_call(self) -> ModelCall:
+        assert self.state.model_call is not None
+        return self.state.model_call
+
+    # --- causes ---------------------------------------------------------------------------------
+
+    def attach(self, reads: tuple[str, ...] = READS) -> list[e.Event]:
+        """The next driver takes over, whatever became of the last one."""
+        self.epoch += 1
+        return self.when(Attach(self.epoch, "host:1", reads))
+
+    def command(self, body: CommandBody, sender: str = "cli:ann") -> list[e.Event]:
+        return self.when(Commanded(Command("c", SESSION, sender, body), self.epoch))
+
+    def visit(self, body: CommandBody) -> list[e.Event]:
+        """A command from somebody who takes an epoch and drives nothing."""
+        self.epoch += 1
+        return self.when(Commanded(Command("c", SESSION, "cli:bob", body), self.epoch))
+
+    def send(self, text: str = "Do it.") -> list[e.Event]:
+        return self.command(Send(text, self.settings))
+
+    def go_on(self, **changes: Any) -> list[e.Event]:
+        return self.command(Continue(settings(**changes) if changes else None))
+
+    def resolve(self, decision: Any, note: str = "", approval: str = "") -> list[e.Event]:
+        return self.command(Resolve(approval or self.asked().approval_id, decision, note))
+
+    def prepared(self, **changes: Any) -> list[e.Event]:
+        """The next request is rendered and affordable."""
+        return self.when(Prepared(f"m{self.state.model_calls + 1}", request(**changes)))
+
+    def answered(self, *parts: Part, finish: Finish = "stop", usage: Usage | None = None) -> list[e.Event]:
+        """The open model call brings these parts."""
+        reply = ModelReply(parts, usage if usage is not None else Usage(100, 10), finish)
+        return self.when(Outcome(self.model_call.key, reply))
+
+    def failed(self, code: FailureCode, **changes: Any) -> list[e.Event]:
+        """The open model call fails."""
+        return self.when(Outcome(self.model_call.key, ModelFailure(Failure(code, "It failed.", **changes))))
+
+    def admitted(self, call_id: str, **changes: Any) -> list[e.Event]:
+        """The gates let the call pass."""
+        proposed = self.call(call_id)
+        allowed = Admission("allow", (Decision("policy", "allow"),), arguments=proposed.arguments)
+        return self.when(Prepared(action_key(proposed), replace(allowed, **changes)))
+
+    def finished(self, call_id: str, text: str = "ok", status: Any = "ok") -> list[e.Event]:
+        """The open attempt of the call comes to this."""
+        return self.when(Outcome(action_key(self.call(call_id)), CallResult(status, text)))
+
+    def due(self, key: str) -> list[e.Event]:
+        """The timer comes due: time passes until then."""
+        waits = [a for a in wanted(self.state) if isinstance(a, Wait) and a.key == key]
+        assert waits, f"nobody waits for {key}"
+        self.now_ms = max(self.now_ms, waits[0].at_ms)
+        return self.when(Due(key))
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def call(self, call_id: str) -> Any:
+        return next(c for c in self.state.calls if c.call_id == call_id)
+
+    def asked(self) -> Any:
+        return next(c for c in self.state.calls if c.status == "asked")
+
+
+def opened(**changes: Any) -> Story:
+    """A session with a driver and words in it; the first request is to be prepared."""
+    story = Story(**changes)
+    story.attach()
+    story.send()
+    return story
+
+
+def calling(**changes: Any) -> Story:
+    """The first model call is open."""
+    story = opened(**changes)
+    story.prepared()
+    return story
+
+
+def proposing(*calls: ToolCall, **changes: Any) -> Story:
+    """The model asked for these calls; they are to be put before the gates."""
+    story = calling(**changes)
+    story.answered(*(calls or (call(),)), finish="tool_calls")
+    return story
+
+
+def acting(**changes: Any) -> Story:
+    """One call, `t1.c1`, is running."""
+    story = proposing(**changes)
+    story.admitted("t1.c1")
+    return story
+
+
+def asking(**changes: Any) -> Story:
+    """One call, `t1.c1`, waits for a person."""
+    story = proposing(call("shell", '{"command":"make"}'), **changes)
+    story.admitted("t1.c1", verdict="ask", decisions=(Decision("policy", "ask", reason="runs a command"),))
+    return story
+
+
+def a_turn(story: Story, *calls: ToolCall, result: str = "ok") -> list[e.Event]:
+    """A whole turn of calls that all run, from the request on; what the last result brought."""
+    story.prepared()
+    story.answered(*(calls or (call(),)), finish="tool_calls")
+    events: list[e.Event] = []
+    for each in story.state.calls:
+        story.admitted(each.call_id)
+        events = story.finished(each.call_id, result)
+    return events
+
+
+def words(text: str = "Done.") -> Text:
+    return Text(text)
