@@ -1,0 +1,174 @@
+"""What must hold of every journal, whatever happened to the processes that wrote it, as checks that raise.
+
+And what two journals of the same story have in common: `conversation` leaves out attaching, attempts, epochs and
+times. How a journal comes about does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from holdfast.context.requests import body_of, requests
+from holdfast.context.transcript import Transcript
+from holdfast.core.evolve import evolve, fold
+from holdfast.core.state import State
+from holdfast.core.summary import summary
+from holdfast.core.tool_calls import DONE_BEFORE
+from holdfast.protocol import events as e
+from holdfast.protocol.messages import Message, ToolResult, calls_of
+from holdfast.protocol.ports import Store
+
+ANY = "(not compared)"
+_OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
+
+
+async def check_session(store: Store, session: str, records: Sequence[e.Record], now_ms: int) -> None:
+    """All that must hold of a session at rest and of its rows in the store."""
+    check_journal(records)
+    row = await store.session(session)
+    expected = summary(fold(list(records)))
+    assert row == expected, f"the row is not what the journal says: {row} {expected}"
+    assert not await store.inbox(session), "a command was accepted and never settled"
+    lease = await store.current_lease(session)
+    assert lease is None or lease.until_ms <= now_ms, "the lease was not given back"
+    damages = await store.verify()
+    assert not damages, damages
+    for sent in requests(records):
+        body_of(sent, await store.blobs.get(sent.request.base))
+
+
+def check_journal(records: Sequence[e.Record]) -> None:
+    """Intents, outcomes, runs and money."""
+    check_intents(records)
+    check_outcomes(records)
+    check_runs(records)
+    check_money(records)
+
+
+def check_intents(records: Iterable[e.Record]) -> None:
+    """Nothing was started but by the driver that had attached last; no attempt of a call without the end of
+    the one before, and a second attempt only of what may be repeated."""
+    epoch, open_key = 0, ""
+    tried: dict[str, e.ToolCallStarted] = {}
+    for record in records:
+        match record.event:
+            case e.SessionForked():
+                epoch = 0
+            case e.Attached(epoch=taken):
+                assert taken > epoch, f"record {record.seq}: epochs go up"
+                epoch = taken
+            case e.ModelCallStarted(key=key, epoch=by):
+                assert by == record.epoch == epoch, f"record {record.seq}: an intent of another epoch"
+                assert not open_key, f"record {record.seq}: {open_key} is still open"
+                open_key = key
+            case e.Responded() | e.ModelCallFailed() | e.ModelCallCut() | e.ModelCallAbandoned() as ended:
+                assert ended.key == open_key, f"record {record.seq}: an outcome of nothing"
+                open_key = ""
+            case e.ToolCallStarted(call_id=call_id, epoch=by, attempt=attempt) as started:
+                assert by == record.epoch == epoch, f"record {record.seq}: an intent of another epoch"
+                before = tried.get(call_id)
+                assert attempt == (before.attempt + 1 if before else 1), f"record {record.seq}: {attempt}"
+                if before is not None:
+                    assert before.on_interrupt != "unknown", f"record {record.seq}: repeated unseen"
+                    assert before.epoch < by, f"record {record.seq}: repeated by the same driver"
+                tried[call_id] = started
+            case _:
+                pass
+
+
+def check_outcomes(records: Sequence[e.Record]) -> None:
+    """Every call that a model made came to exactly one thing before the next request went out."""
+    ended = Counter(r.event.call_id for r in records if isinstance(r.event, _OUTCOMES))
+    asked = [c.call_id for r in records if isinstance(r.event, e.Responded) for c in calls_of(r.event.parts)]
+    assert len(set(asked)) == len(asked), "two calls have one id"
+    still_open = {call.call_id for call in fold(list(records)).calls if call.status != "done"}
+    assert {c: ended[c] for c in asked} == {c: int(c not in still_open) for c in asked}
+    assert set(ended) <= set(asked)
+
+
+def check_runs(records: Sequence[e.Record]) -> None:
+    """Runs do not overlap, are numbered, and each ends in exactly one terminal record."""
+    story = [r.event for r in records if isinstance(r.event, e.RunStarted | e.RunStopped)]
+    for number, event in enumerate(story):
+        kind = e.RunStarted if number % 2 == 0 else e.RunStopped
+        assert isinstance(event, kind), f"{event} stands where a {kind.__name__} must stand"
+        assert event.run == number // 2 + 1
+
+
+def check_money(records: Iterable[e.Record]) -> None:
+    """At no time were more money or tokens spent, held and reserved than the run's limits allow."""
+    state = State()
+    for record in records:
+        state = evolve(state, record)
+        if state.run is None or state.settings is None:
+            continue
+        totals, limits, call = state.run.totals, state.settings.limits, state.model_call
+        reserved = call.reserved_microusd if call is not None else 0
+        if state.settings.facts.price == "known":
+            assert totals.cost_microusd + totals.held_microusd + reserved <= limits.cost_microusd, record.seq
+        tokens = call.reserved_tokens if call is not None else 0
+        assert totals.usage.total_tokens + totals.held_tokens + tokens <= limits.tokens, record.seq
+
+
+def ended(records: Iterable[e.Record]) -> list[tuple[str, str]]:
+    """(status, reason) of every run, in order."""
+    return [(r.event.status, r.event.reason) for r in records if isinstance(r.event, e.RunStopped)]
+
+
+def in_flight(records: Iterable[e.Record]) -> dict[str, e.ToolCallStarted]:
+    """The tool calls whose intent has no outcome in these records."""
+    found: dict[str, e.ToolCallStarted] = {}
+    for record in records:
+        if isinstance(record.event, e.ToolCallStarted):
+            found[record.event.call_id] = record.event
+        elif isinstance(record.event, _OUTCOMES):
+            found.pop(record.event.call_id, None)
+    return found
+
+
+def abandoned(records: Iterable[e.Record]) -> set[str]:
+    """The calls whose outcome nobody knows."""
+    return {r.event.call_id for r in records if isinstance(r.event, e.ToolCallAbandoned)}
+
+
+def found_done(records: Iterable[e.Record]) -> set[str]:
+    """The calls that a look at the world showed to have happened."""
+    return {
+        r.event.call_id
+        for r in records
+        if isinstance(r.event, e.ToolCallFinished) and r.event.result.text == DONE_BEFORE
+    }
+
+
+def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list[Any]:
+    """What was said, asked, decided and ended, in order; the results of the calls in `but` are left open."""
+    transcript, told = Transcript(), []
+    for record in records:
+        told += [_plain(said.message, but) for said in transcript.add(record)]
+        match record.event:
+            case e.RunStarted(run=run, is_continuation=goes_on):
+                told.append(("run", run, goes_on))
+            case e.RunStopped(run=run, status=status, reason=reason):
+                told.append(("end", run, status, reason))
+            case e.ApprovalRequested(call_id=call_id, arguments=arguments, question=question):
+                told.append(("ask", call_id, arguments, question))
+            case e.ApprovalResolved(decision=decision, note=note):
+                told.append(("answer", decision, note))
+            case e.SettingsChanged(settings=settings):
+                told.append(("settings", settings))
+            case _:
+                pass
+    return told
+
+
+def _plain(message: Message, but: Collection[str]) -> tuple[Any, ...]:
+    return (
+        message.role,
+        message.trust,
+        *(
+            (part.call_id, ANY) if isinstance(part, ToolResult) and part.call_id in but else part
+            for part in message.parts
+        ),
+    )

@@ -1,0 +1,221 @@
+"""A session played on a jumping clock: what the model says, which tools there are, what people ask and when.
+
+`play` runs the real engine on any store; `play_with_crash` kills it at a commit and starts the next runtime on
+what is left, as often as it takes. What must hold of the journals that come of it is in `invariants`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core.state import State
+from holdfast.errors import Overloaded
+from holdfast.protocol.codec import decode
+from holdfast.protocol.commands import CommandBody, Resolve, Send
+from holdfast.protocol.events import Record
+from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.ports import Provider, Store, Tool
+from holdfast.providers.script import script_from_lines
+from holdfast.redact import make_redactor
+from holdfast.runtime.controller import SessionController
+from holdfast.runtime.holder import LEASE_MS
+from holdfast.runtime.parts import Parts
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import Crash, Faults, FaultyStore
+from holdfast.tools.builtin import make_tools
+
+SESSION_KEY = "test:scenario"
+MODEL = ModelFacts("script", "model", price="free")
+_LOOK_S = 0.05
+_MAX_LIVES = 8
+
+
+@dataclass
+class World:
+    """What tools of a scenario change: it outlives every runtime."""
+
+    workspace: Path
+    called: list[tuple[str, str]] = field(default_factory=list)
+    """(tool, key) of every time that a tool was entered."""
+    effects: list[str] = field(default_factory=list)
+    """What was done without a key: repeating it shows."""
+    by_key: dict[str, str] = field(default_factory=dict)
+    """What was done under an idempotency key."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and when it is sent."""
+
+    body: CommandBody
+    on: str = "rest"
+    """`rest`, or the name of an event: once the journal holds `count` of them."""
+    count: int = 1
+    delay_s: float = 0.0
+
+
+def say(text: str, settings: Settings, **when: Any) -> Step:
+    """Words for the agent, as a step."""
+    return Step(Send(text, settings), **when)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One session, told so that it can be played again and again."""
+
+    name: str
+    lines: Sequence[Mapping[str, Any]]
+    """Of the scripted model (`providers.script`)."""
+    make: Callable[[World], Iterable[Tool]] = lambda _: ()
+    steps: Callable[[Settings], Sequence[Step]] = lambda settings: (say("Do it.", settings),)
+    """From the settings of the scenario: what is asked, in order."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the defaults of `Settings`; autonomy is `full`."""
+    limits: Limits = field(default_factory=Limits)
+    others: Mapping[str, Provider] = field(default_factory=dict)
+    """Further models by PROVIDER:MODEL."""
+    is_timed: bool = False
+    """Its conversation depends on when something came: after a crash it may be another one."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of it."""
+
+    session: str
+    records: tuple[Record, ...]
+    state: State
+    world: World
+    commits: int
+    """How many commits the last runtime asked for."""
+    left: tuple[Record, ...] = ()
+    """What the first crash left in the journal."""
+
+
+Make = Callable[[FaultyStore, World], SessionController]
+
+
+def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: World) -> SessionController:
+    """A runtime of its own over the store, with the tools and models of the scenario."""
+    script = script_from_lines(scenario.lines, scenario.name)
+    models = {MODEL.name: script, **scenario.others}
+
+    async def resolve(name: str) -> Provider:
+        return models[name]
+
+    tools = make_tools(scenario.make(world), has_secret=lambda _: False)
+    return SessionController(Parts(store, clock, resolve, tools, make_redactor()))
+
+
+def settings_of(scenario: Scenario, workspace: Path) -> Settings:
+    """The settings that the scenario's steps send."""
+    plain = Settings(MODEL, str(workspace), limits=scenario.limits, autonomy="full")
+    return replace(plain, **scenario.settings)
+
+
+async def play(scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path) -> Played:
+    """Play the scenario to its end without any fault."""
+    return await play_with_crash(scenario, clock, inner, workspace, Faults())
+
+
+async def play_with_crash(
+    scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, faults: Faults
+) -> Played:
+    """Play the scenario; after a crash the next runtime goes on, once the lease of the dead one has lapsed.
+
+    Raises:
+        AssertionError: it crashed again and again without an end.
+    """
+    world, player = World(workspace), _Player(scenario, settings_of(scenario, workspace))
+    left: tuple[Record, ...] = ()
+    for _ in range(_MAX_LIVES):
+        store = FaultyStore(inner, faults)
+        clock.hold_while(lambda store=store: store.in_flight > 0)  # type: ignore[misc]
+        try:
+            await player.live(controller_of(scenario, store, clock, world), store, clock)
+            break
+        except Crash:
+            left = left or await records_of(inner, player.session)
+            clock.advance(LEASE_MS / 1000 + 1)
+            faults = Faults()
+    else:
+        raise AssertionError(f"{scenario.name} has no end")
+    records = await records_of(inner, player.session)
+    assert player.state is not None
+    return Played(player.session, records, player.state, world, store.commits, left)
+
+
+async def records_of(store: Store, session: str) -> tuple[Record, ...]:
+    """The journal, decoded."""
+    return tuple(decode(stored) for stored in await store.read(session)) if session else ()
+
+
+class _Player:
+    """Those who ask: they outlive the runtime, and repeat a command of which they do not know whether it came."""
+
+    def __init__(self, scenario: Scenario, settings: Settings) -> None:
+        self._steps = tuple(scenario.steps(settings))
+        self._next = 0
+        self.session = ""
+        self.state: State | None = None
+
+    async def live(self, controller: SessionController, store: Store, clock: JumpingClock) -> None:
+        """One life of a runtime: send what is due, drive, and wake the session when it is due."""
+        async with controller:
+            self.session = await controller.open(SESSION_KEY)
+            driving: asyncio.Task[State] | None = None
+            try:
+                while self._next < len(self._steps):
+                    step = self._steps[self._next]
+                    if step.on != "rest" and driving is None:
+                        driving = asyncio.create_task(controller.drive(self.session))
+                    if step.on == "rest":
+                        await (driving or controller.drive(self.session))
+                        driving = None
+                    else:
+                        await _until(store, self.session, step, driving)
+                    await self._send(controller, step, store)
+                    self._next += 1
+                self.state = await (driving or controller.drive(self.session))
+                await self._wake(controller, store, clock)
+            finally:
+                if driving is not None:
+                    driving.cancel()
+                    await asyncio.gather(driving, return_exceptions=True)
+
+    async def _send(self, controller: SessionController, step: Step, store: Store) -> None:
+        body = step.body
+        if isinstance(body, Resolve) and not body.approval_id:
+            waiting = await store.approvals(self.session)
+            body = replace(body, approval_id=waiting[0].id if waiting else "nothing")
+        while True:
+            try:
+                await controller.submit(self.session, "tester", body, f"command-{self._next}")
+            except Overloaded:
+                await asyncio.sleep(_LOOK_S)
+            else:
+                return
+
+    async def _wake(self, controller: SessionController, store: Store, clock: JumpingClock) -> None:
+        """Whoever keeps the timers of parked sessions: jump to each due time and drive on."""
+        while (row := await store.session(self.session)) is not None and row.due_ms:
+            await asyncio.sleep(max(row.due_ms - clock.now_ms(), 1) / 1000)
+            self.state = await controller.drive(self.session)
+
+
+async def _until(store: Store, session: str, step: Step, driving: asyncio.Task[State] | None) -> None:
+    """Wait until the journal holds what the step waits for; an end of the driving ends the wait too."""
+    while driving is not None and not driving.done():
+        names = [record.type for record in await store.read(session)]
+        if names.count(step.on) >= step.count:
+            break
+        await asyncio.sleep(_LOOK_S)
+    if driving is not None and driving.done():
+        await driving
+    await asyncio.sleep(step.delay_s)

@@ -1,0 +1,323 @@
+"""The scenarios: one for each way in which a session can go on or come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.protocol.commands import Continue, Pause, Resolve, Stop
+from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.ports import CallContext, Provider, Tool
+from holdfast.providers.anthropic import AnthropicWire
+from holdfast.providers.script import script_from_lines
+from holdfast.testing.scenarios import Scenario, Step, World, say
+from holdfast.tools.function import tool
+
+PRICED = ModelFacts("script", "model", input_microusd_per_mtok=3_000_000, output_microusd_per_mtok=15_000_000)
+
+
+def tools_of(world: World) -> Iterable[Tool]:
+    """One tool of each kind, all of which tell the world that they were entered."""
+
+    @tool(effect="read")
+    async def look(name: str, context: CallContext) -> str:
+        """Look at something."""
+        world.called.append(("look", context.key))
+        await asyncio.sleep(0.2)
+        return f"{name} is fine"
+
+    @tool(effect="write")
+    async def note(text: str, context: CallContext) -> str:
+        """Write something down; twice is seen."""
+        world.called.append(("note", context.key))
+        world.effects.append(text)
+        await asyncio.sleep(0.1)
+        return f"noted {text}"
+
+    @tool(effect="write", on_interrupt="rerun")
+    async def charge(amount: int, context: CallContext) -> str:
+        """Charge a card; idempotent by the key."""
+        world.called.append(("charge", context.key))
+        world.by_key[context.key] = str(amount)
+        await asyncio.sleep(0.1)
+        return f"charged {amount}"
+
+    @tool(effect="network")
+    async def send(text: str, context: CallContext) -> str:
+        """Send something away."""
+        world.called.append(("send", context.key))
+        world.effects.append(text)
+        return f"sent {text}"
+
+    @tool(effect="read", timeout_s=1_000.0)
+    async def wait(seconds: float, context: CallContext) -> str:
+        """Take long, and say something now and then."""
+        world.called.append(("wait", context.key))
+        for _ in range(int(seconds)):
+            await asyncio.sleep(1)
+            context.on_output(".")
+        return "waited"
+
+    @tool(effect="read", timeout_s=1_000.0)
+    async def sulk(seconds: float, context: CallContext) -> str:
+        """Take long without a word."""
+        world.called.append(("sulk", context.key))
+        await asyncio.sleep(seconds)
+        return "sulked"
+
+    @tool(effect="read")
+    async def fail(why: str, context: CallContext) -> str:
+        """Fail."""
+        world.called.append(("fail", context.key))
+        raise RuntimeError(why * 2_000)
+
+    return (look, note, charge, send, wait, sulk, fail)
+
+
+def call(tool_name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A tool call of a script's line."""
+    return {"name": tool_name, "arguments": arguments}
+
+
+def calls(*some: dict[str, Any], text: str = "", **more: Any) -> dict[str, Any]:
+    """A script's line that makes calls."""
+    return {"text": text, "tool_calls": list(some), **more}
+
+
+def words(text: str, **more: Any) -> dict[str, Any]:
+    """A script's line that answers."""
+    return {"text": text, **more}
+
+
+def used(tokens_in: int, tokens_out: int) -> dict[str, int]:
+    """What a line says it used."""
+    return {"input_tokens": tokens_in, "output_tokens": tokens_out}
+
+
+DONE = words("It is done.")
+SUPERVISED = {"autonomy": "supervised"}
+ANYTHING = Resolve("", "approve")
+
+
+def _asks(settings: Settings) -> tuple[Step, ...]:
+    return (say("Do it.", settings),)
+
+
+def _with(*steps: Step) -> Any:
+    return lambda settings: (*_asks(settings), *steps)
+
+
+def _other_wire(lines: list[dict[str, Any]]) -> Provider:
+    provider = script_from_lines(lines, "other")
+    provider.wire = AnthropicWire("other", caches_conversation=False)
+    return provider
+
+
+_SWITCHED = [
+    calls(call("look", name="x"), text="Looking."),
+    words("First."),
+    calls(call("note", text="n")),
+    DONE,
+]
+_OTHER = ModelFacts("other", "model", price="free")
+
+
+def _switching(settings: Settings) -> tuple[Step, ...]:
+    return (say("Do it.", settings), say("Go on.", replace(settings, facts=_OTHER)))
+
+
+SCENARIOS = [
+    Scenario("text only", [words("Hello there.", chunks=3, delay_s=0.3)]),
+    Scenario(
+        "several turns",
+        [
+            calls(call("write_file", path="a/b.txt", content="one\n" * 30), text="I write."),
+            calls(call("edit_file", path="a/b.txt", old="one\n" * 30, new="two\n")),
+            calls(call("read_file", path="a/b.txt"), call("note", text="mid"), call("charge", amount=5)),
+            words("Done with several turns."),
+        ],
+        tools_of,
+    ),
+    Scenario(
+        "side by side",
+        [
+            calls(
+                call("look", name="a"),
+                call("look", name="b"),
+                call("look", name="c"),
+                call("note", text="after"),
+                call("look", name="d"),
+                call("charge", amount=1),
+            ),
+            DONE,
+        ],
+        tools_of,
+    ),
+    Scenario("rerun", [calls(call("charge", amount=7)), calls(call("charge", amount=8)), DONE], tools_of),
+    Scenario(
+        "probe",
+        [
+            calls(call("write_file", path="x.txt", content="1")),
+            calls(call("edit_file", path="x.txt", old="1", new="1 1")),
+            calls(call("edit_file", path="x.txt", old="1 1", new="1 1 1")),
+            DONE,
+        ],
+    ),
+    Scenario("unknown", [calls(call("note", text="a")), calls(call("note", text="b")), DONE], tools_of),
+    Scenario(
+        "approved",
+        [calls(call("send", text="s"), call("look", name="x")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve", "fine"))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "denied",
+        [calls(call("send", text="s")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "deny", "not today"))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "expired",
+        [calls(call("send", text="s")), DONE],
+        tools_of,
+        settings={**SUPERVISED, "approval_deadline_s": 86_400.0},
+    ),
+    Scenario(
+        "nobody to ask",
+        [calls(call("send", text="s")), DONE],
+        tools_of,
+        settings={**SUPERVISED, "approve_by": "deny"},
+    ),
+    Scenario(
+        "question",
+        [calls(call("ask_user", question="Red or blue?", options=["red", "blue"])), DONE],
+        steps=_with(Step(Resolve("", "answer", "blue"))),
+    ),
+    Scenario(
+        "question answered by words",
+        [calls(call("ask_user", question="Which?")), DONE],
+        steps=lambda settings: (say("Do it.", settings), say("the blue one", settings)),
+    ),
+    Scenario(
+        "retries",
+        [
+            {"error": {"status": 429, "retry_after": 2}},
+            {"error": {"status": 500}},
+            calls(call("look", name="x")),
+            {"error": {"status": 503}},
+            DONE,
+        ],
+        tools_of,
+    ),
+    Scenario("parked", [{"error": {"status": 429, "retry_after": 3_600}}, DONE]),
+    Scenario("given up", [{"error": {"status": 500}, "repeat": True}], settings={"model_attempts": 3}),
+    Scenario("refused key", [{"error": {"status": 401}}]),
+    Scenario(
+        "budget",
+        [
+            calls(call("look", name="a"), usage=used(500, 300)),
+            calls(call("look", name="b"), usage=used(900, 300)),
+            calls(call("look", name="c"), usage=used(1_300, 300)),
+            {**calls(call("look", name="d"), text="So far.", usage=used(1_000, 100)), "repeat": True},
+        ],
+        tools_of,
+        settings={"facts": PRICED, "max_output_tokens": 400},
+        limits=Limits(cost_microusd=40_000, is_cost_set=True),
+        is_timed=True,
+    ),
+    Scenario(
+        "turn limit",
+        [calls(call("look", name="a")), calls(call("look", name="b")), words("What I have.")],
+        tools_of,
+        limits=Limits(turns=2),
+    ),
+    Scenario(
+        "calls in the last pass",
+        [calls(call("look", name="a")), calls(call("look", name="b"), call("note", text="no"))],
+        tools_of,
+        limits=Limits(turns=1),
+    ),
+    Scenario(
+        "wall", [calls(call("wait", seconds=500)), DONE], tools_of, limits=Limits(wall_s=30.0), is_timed=True
+    ),
+    Scenario("idle model", [words("late", delay_s=50.0), DONE], limits=Limits(idle_s=10.0)),
+    Scenario("idle tool", [calls(call("sulk", seconds=100.0)), DONE], tools_of, limits=Limits(idle_s=10.0)),
+    Scenario(
+        "paused",
+        [calls(call("wait", seconds=5)), calls(call("note", text="later")), DONE],
+        tools_of,
+        _with(Step(Pause(), on="ToolCallStarted", delay_s=1.0), Step(Continue())),
+    ),
+    Scenario(
+        "stopped in mid-stream",
+        [words("word " * 50, chunks=50, delay_s=50.0)],
+        steps=_with(Step(Stop(), on="ModelCallStarted", delay_s=10.0)),
+        is_timed=True,
+    ),
+    Scenario(
+        "stopped in mid-tool",
+        [calls(call("wait", seconds=60), call("note", text="never"))],
+        tools_of,
+        _with(Step(Stop(), on="ToolCallStarted", delay_s=2.0)),
+        is_timed=True,
+    ),
+    Scenario(
+        "stopped and continued",
+        [calls(call("wait", seconds=60)), calls(call("note", text="on")), DONE],
+        tools_of,
+        _with(Step(Stop(), on="ToolCallStarted", delay_s=2.0), Step(Continue())),
+        is_timed=True,
+    ),
+    Scenario(
+        "words join",
+        [calls(call("wait", seconds=5)), words("With both.")],
+        tools_of,
+        lambda settings: (
+            say("Do it.", settings),
+            say("And that.", settings, on="ToolCallStarted", delay_s=1.0),
+        ),
+    ),
+    Scenario(
+        "two runs",
+        [words("One."), calls(call("note", text="two")), words("Two.")],
+        tools_of,
+        lambda settings: (say("First.", settings), say("Second.", settings)),
+    ),
+    Scenario("empty once", [words(""), DONE]),
+    Scenario("always empty", [{**words(""), "repeat": True}]),
+    Scenario(
+        "bad calls",
+        [
+            {"tool_calls": [{"name": "look", "arguments": '{"name": '}]},
+            calls(call("look", wrong=1), call("lok", name="x")),
+            calls(call("fail", why="because ")),
+            calls(call("read_file", path="../../etc/passwd")),
+            DONE,
+        ],
+        tools_of,
+    ),
+    Scenario(
+        "stuck",
+        [{**calls(call("look", name="same")), "repeat": True}],
+        tools_of,
+        settings={"repeat_note": 2, "repeat_stop": 4},
+    ),
+    Scenario(
+        "overflow",
+        [
+            calls(call("look", name="x" * 3_000)),
+            calls(call("look", name="y" * 3_000)),
+            {"error": {"status": 400, "message": "maximum context length is 2000 tokens"}},
+            DONE,
+        ],
+        tools_of,
+    ),
+    Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
+]
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

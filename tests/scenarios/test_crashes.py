@@ -1,0 +1,73 @@
+"""Every scenario again with a crash before and after each commit: the same conversation comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.events import ToolCallStarted
+from holdfast.protocol.ports import Store
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import Faults
+from holdfast.testing.invariants import (
+    abandoned,
+    check_session,
+    conversation,
+    ended,
+    found_done,
+    in_flight,
+)
+from holdfast.testing.scenarios import Played, Scenario, play_with_crash
+from tests.scenarios.scenes import SCENARIOS
+from tests.scenarios.stage import Stage
+
+
+def run(stage: Stage, scenario: Scenario, faults: Faults) -> Played:
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> Played:
+        played = await play_with_crash(scenario, clock, store, workspace, faults)
+        await check_session(store, played.session, played.records, clock.now_ms())
+        return played
+
+    return stage.run(play)
+
+
+def compare(scenario: Scenario, whole: Played, broken: Played) -> None:
+    """The journal after a crash against the one without."""
+    lost = {c for c, intent in in_flight(broken.left).items() if intent.on_interrupt == "unknown"}
+    probed = {c for c, intent in in_flight(broken.left).items() if intent.on_interrupt == "probe"}
+    if not scenario.is_timed:
+        assert abandoned(broken.records) == lost
+        assert found_done(broken.records) <= probed
+        but = lost | found_done(broken.records)
+        assert conversation(broken.records, but) == conversation(whole.records, but)
+        assert sorted(broken.world.effects) == sorted(whole.world.effects) or lost
+    assert broken.state.run is not None
+    assert broken.state.run.status
+    assert len(ended(broken.records)) == len(ended(whole.records))
+
+
+def check_effects(played: Played) -> None:
+    """Nothing that leaves no trace of itself was done twice; what was done again was done under one key."""
+    unknown = [r.event for r in played.records if isinstance(r.event, ToolCallStarted)]
+    once = {f"{played.session}:{c.call_id}" for c in unknown if c.on_interrupt != "rerun"}
+    keys = [key for _, key in played.world.called]
+    assert all(keys.count(key) == 1 for key in once if key in keys)
+    assert set(keys) <= {f"{played.session}:{c.call_id}" for c in unknown}
+    assert len(set(played.world.effects)) == len(played.world.effects)
+
+
+@pytest.mark.requirement("H1", "H5", "L2-05", "C16")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
+    stage: Stage, scenario: Scenario
+) -> None:
+    whole = run(stage, scenario, Faults())
+    assert not abandoned(whole.records) or scenario.is_timed
+    check_effects(whole)
+    for number in range(1, whole.commits + 1):
+        for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
+            broken = run(stage, scenario, faults)
+            assert broken.left or number == 1, faults
+            compare(scenario, whole, broken)
+            check_effects(broken)
