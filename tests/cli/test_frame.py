@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,18 @@ from tests.cli.broken import SECRET
 from tests.cli.conftest import Filled, Holdfast
 
 HELP_CPU_S = 0.3
+NOBODY = 65_534
+CALLED_AS = """
+import os, sys
+from holdfast.cli.main import run
+user, home, *command = sys.argv[1:]
+run([*command, "--home", home])
+os.chmod(home, 0)
+os.seteuid(int(user))
+sys.exit(run([*command, "--home", home]))
+"""
+"""The first call loads all that the second needs: the interpreter's files may be as private as the home."""
+
 HEAVY = ("aiohttp", "genai_prices", "jsonschema_rs", "sqlite3", "rich", "asyncio")
 MEASURED = """
 import resource, sys
@@ -64,6 +77,24 @@ def test_every_command_is_there_and_shows_an_example(holdfast: Holdfast, row: Ro
     answer = holdfast(row.name, "--help")
     assert answer.code == 0
     assert f"  holdfast {row.name}" in answer.out
+    assert "--home DIR" in answer.out or "Commands:" in answer.out
+
+
+@pytest.mark.requirement("C15", "A14")
+@pytest.mark.parametrize("command", [["sessions"], ["show", "last"], ["fsck"]])
+def test_a_home_of_somebody_else_is_exit_9(home: Filled, command: list[str]) -> None:
+    user = NOBODY if os.geteuid() == 0 else os.geteuid()
+    child = subprocess.run(
+        [sys.executable, "-c", CALLED_AS, str(user), str(home.folder), *command],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    home.folder.chmod(0o700)
+    assert child.returncode == 9, child.stderr
+    assert re.search(rf"^holdfast: {home.folder}\S* cannot be", child.stderr, re.MULTILINE)
+    assert "Traceback" not in child.stderr
 
 
 def test_version_is_told_alone(holdfast: Holdfast) -> None:

@@ -11,6 +11,7 @@ from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import Line, Span, columns, neutral, one_line, say, say_json, table
 from holdfast.protocol.rows import Damage
 from holdfast.protocol.tools import ToolSpec
+from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
 
 _BAD_NEWS = 1
@@ -25,7 +26,8 @@ def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     holdfast fsck --home ./backup --json
     """
     folder = home_of(home).folder
-    damages = verify_home(folder)
+    with storage_errors(folder):
+        damages = verify_home(folder)
     if is_json:
         say_json({"home": str(folder), "ok": not damages, "damage": [damage_row(d) for d in damages]})
     elif damages:

@@ -77,7 +77,7 @@ def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
 
 
 @config.command()
-def schema() -> None:
+def schema(home: HomeFlag = None) -> None:
     """Print the JSON Schema of config.toml and holdfast.toml, for editors."""
     say([json.dumps(json_schema(), indent=2)])
 

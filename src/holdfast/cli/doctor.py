@@ -25,6 +25,7 @@ from holdfast.cli.terminal import Line, Span, neutral, say, say_json
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.errors import ConfigError, StorageError
+from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE
 
 _OLDEST_PYTHON = (3, 11)
@@ -90,7 +91,7 @@ def check_home(home: Home) -> Iterator[Finding]:
             hint = "Name another home with --home or HOLDFAST_HOME."
             yield Finding("home", "fault", f"{folder} cannot be made: {ground} cannot be written", hint)
         return
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+    if not (folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)):
         yield Finding("home", "fault", f"{folder} cannot be written", "Check its owner and rights.")
         return
     open_to_others = [path for path in (folder, *sorted(folder.iterdir())) if _is_open(path)]
@@ -109,16 +110,16 @@ def _is_open(path: Path) -> bool:
 def check_database(home: Home) -> Iterator[Finding]:
     """The database opens; whether every record is whole is for fsck."""
     path = home.folder / DATABASE
-    if not path.exists():
-        yield Finding("database", "ok", "there is none yet")
-        return
     try:
-        asyncio.run(_open_and_close(home))
+        with storage_errors(path):
+            size = path.stat().st_size if path.exists() else None
+        if size is not None:
+            asyncio.run(_open_and_close(home))
     except StorageError as error:
         yield Finding("database", "fault", error.message, error.hint)
     else:
-        size = path.stat().st_size
-        yield Finding("database", "ok", f"{path} opens, {size / (1 << 20):.1f} MiB")
+        told = "there is none yet" if size is None else f"{path} opens, {size / (1 << 20):.1f} MiB"
+        yield Finding("database", "ok", told)
 
 
 async def _open_and_close(home: Home) -> None:

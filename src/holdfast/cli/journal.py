@@ -19,6 +19,7 @@ from holdfast.protocol.events import Record
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import SessionRow
+from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -44,7 +45,8 @@ async def reading(home: Home) -> AsyncIterator[Store]:
     Raises:
         StorageError: the home cannot be opened.
     """
-    has_been_used = any((home.folder / name).exists() for name in (DATABASE, BLOBS))
+    with storage_errors(home.folder):
+        has_been_used = any((home.folder / name).exists() for name in (DATABASE, BLOBS))
     store = open_store(home if has_been_used else None)
     try:
         yield store
