@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from holdfast.cli.story import Run, Story
+from holdfast.cli.story import Call, Run, Story
 from holdfast.cli.tables import STYLES, has_price, money, outcome_of
 from holdfast.cli.terminal import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
 from holdfast.protocol.limits import usd
@@ -162,12 +162,15 @@ def _drawn(start: float, end: float, width: int) -> str:
 
 def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
     """Every turn as plain data, with what ran in it."""
+    calls_of_turn: dict[tuple[int, int], list[Call]] = {}
+    for call in story.calls:
+        calls_of_turn.setdefault((call.run, call.turn), []).append(call)
     for run in story.runs:
         attempts = [attempt for attempt in story.attempts if attempt.run == run.number]
         is_priced = has_price(story, run.number)
         for turn, group in groupby(attempts, key=lambda attempt: attempt.request.turn):
             tried = list(group)
-            calls = [call for call in story.calls if (call.run, call.turn) == (run.number, turn)]
+            calls = calls_of_turn.get((run.number, turn), [])
             ends = [a.ended_ms for a in tried] + [call.ended_ms for call in calls]
             yield {
                 "run": run.number,
