@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.context.transcript import Said, Transcript
+from holdfast.context.transcript import SPOKEN, Said, Transcript
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.ports import Wire
@@ -27,7 +27,7 @@ MAX_TURN_OF_GOAL = 2
 """How many messages at the beginning count as the goal at the most."""
 
 
-class Fragment(msgspec.Struct, frozen=True):
+class Fragment(msgspec.Struct, frozen=True, gc=False):
     """An encoded element of the list of messages."""
 
     number: int
@@ -70,6 +70,8 @@ class Conversation:
         """Fold a record: words become unsent messages, an intent makes them part of the request."""
         if isinstance(record.event, e.ModelCallStarted):
             self._apply(record.event)
+            return
+        if type(record.event) not in SPOKEN:
             return
         for said in self._transcript.add(record):
             self._unsent.append(said)

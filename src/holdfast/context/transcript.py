@@ -17,7 +17,22 @@ RUNTIME = "[holdfast] "
 CUT = "\n[holdfast] The response was stopped here."
 
 
-class Said(msgspec.Struct, frozen=True):
+SPOKEN = frozenset(
+    (
+        e.MessageReceived,
+        e.NoteAdded,
+        e.RunLanding,
+        e.Responded,
+        e.ModelCallCut,
+        e.ToolCallFinished,
+        e.ToolCallRefused,
+        e.ToolCallAbandoned,
+    )
+)
+"""The events that bring words; all others pass the transcript by."""
+
+
+class Said(msgspec.Struct, frozen=True, gc=False):
     """A message, and the records whose words are in it."""
 
     message: Message

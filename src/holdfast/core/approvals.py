@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from holdfast.core.closing import not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import Call, State
 from holdfast.protocol import events as e
@@ -24,7 +25,7 @@ def ask(draft: Draft, call: Call, admission: Admission) -> None:
     if settings.approve_by == "deny":
         text = NO_ANSWER if admission.effect == "ask" else NOBODY_HERE
         failure = Failure("policy_denied", text)
-        draft.add(e.ToolCallRefused(call.call_id, call.name, failure, admission.decisions))
+        draft.add(not_run(call, failure, admission.decisions))
         return
     asking = next((d for d in admission.decisions if d.verdict == "ask"), None)
     draft.add(
@@ -74,8 +75,7 @@ def act_on_answers(draft: Draft) -> bool:
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", call.note or "(no words)")))
         else:
             said = f" They said: {call.note}" if call.note else ""
-            failure = Failure("policy_denied", f"A person denied this call.{said}")
-            draft.add(e.ToolCallRefused(call.call_id, call.name, failure))
+            draft.add(not_run(call, Failure("policy_denied", f"A person denied this call.{said}")))
     return bool(decided)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from holdfast.core import approvals, budget, model_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.closing import abandoned, not_run
 from holdfast.core.draft import LAST_PASS, Draft
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, open_run, phase, started_calls
@@ -35,8 +36,7 @@ def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
     epoch = cause.epoch if isinstance(cause, Attach | Commanded) else state.epoch
     draft = Draft(state, now_ms, epoch)
     _meaning(draft, cause)
-    while _consequences(draft):
-        pass
+    _settle(draft)
     return draft.events
 
 
@@ -64,13 +64,15 @@ def _attach(draft: Draft, cause: Attach) -> None:
         draft.add(e.ModelCallAbandoned(call.key))
     for orphan in started_calls(draft.state):
         if orphan.epoch != cause.epoch:
-            draft.add(tool_calls.abandoned(orphan, "the process that ran it was interrupted"))
+            draft.add(abandoned(orphan, "the process that ran it was interrupted"))
 
 
 # --- commands -----------------------------------------------------------------------------------
 
 
 def _command(draft: Draft, command: Command) -> None:
+    if draft.is_visit:  # a run that was stopping ends first, so that words open the next one
+        _settle(draft)
     match command.body:
         case Send(text=text, settings=settings):
             _send(draft, command.sender, text, settings)
@@ -166,7 +168,7 @@ def _give_up(draft: Draft) -> None:
     if draft.state.model_call is not None:
         draft.add(e.ModelCallAbandoned(draft.state.model_call.key))
     for call in started_calls(draft.state):
-        draft.add(tool_calls.abandoned(call, "it did not end when the run was stopped"))
+        draft.add(abandoned(call, "it did not end when the run was stopped"))
 
 
 def stop(draft: Draft, status: e.RunStatus, reason: str, message: str) -> None:
@@ -181,6 +183,12 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str) -> None:
 
 
 # --- consequences -------------------------------------------------------------------------------
+
+
+def _settle(draft: Draft) -> None:
+    """Let everything follow that follows."""
+    while _consequences(draft):
+        pass
 
 
 def _consequences(draft: Draft) -> bool:
@@ -212,11 +220,8 @@ def _wind_down(draft: Draft, run: Run) -> None:
     for call in draft.state.calls:
         if call.status == "asked":
             draft.add(e.ApprovalResolved(call.approval_id, "withdrawn", "runtime"))
-        if call.status == "proposed" and call.attempt:
-            draft.add(tool_calls.abandoned(call, "it was interrupted, and then the run was stopped"))
-        elif call.status in ("proposed", "asked", "answered", "denied"):
-            failure = Failure("cancelled", "The run was stopped before this call started.")
-            draft.add(e.ToolCallRefused(call.call_id, call.name, failure))
+        if call.status in ("proposed", "asked", "answered", "denied"):
+            draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
     if draft.state.model_call is None and not started_calls(draft.state):
         ending = run.stopping
         draft.add(e.RunStopped(run.number, _status(ending.status), ending.reason, ending.message))

@@ -26,6 +26,8 @@ from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Usage, calls_of, text_of
 
 TITLE_CHARS = 80
+NO_EPOCH = -1
+"""What no driver of this session started."""
 SHRINK_SHARE = 0.7
 """What is left of the assumed window after a provider refused a request as too long without naming its own."""
 
@@ -46,8 +48,10 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
 
 def _driven(state: State, record: e.Record) -> State:
     """Count the time since the last record where something was in flight under this very driver."""
+    if record.at_ms <= state.at_ms or record.epoch != state.epoch:
+        return state
     run = open_run(state)
-    if run is None or record.at_ms <= state.at_ms or record.epoch != state.epoch:
+    if run is None:
         return state
     if state.model_call is None and not started_calls(state):
         return state
@@ -67,10 +71,10 @@ def _forked(state: State, event: e.SessionForked) -> State:
     calls = tuple(
         replace(call, status="proposed", approval_id="", deadline_ms=0)
         if call.status in ("asked", "answered", "denied")
-        else replace(call, epoch=0)
+        else replace(call, epoch=NO_EPOCH)
         for call in state.calls
     )
-    model_call = replace(state.model_call, epoch=0) if state.model_call is not None else None
+    model_call = replace(state.model_call, epoch=NO_EPOCH) if state.model_call is not None else None
     return replace(state, session=event.session, key="", epoch=0, calls=calls, model_call=model_call)
 
 

@@ -24,7 +24,7 @@ open. waiting: only people can go on. paused: somebody said so. stopping: the ru
 CallStatus = Literal["proposed", "asked", "answered", "denied", "started", "done"]
 
 
-class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
+class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What was used: of a run, or of all before it."""
 
     turns: int = 0
@@ -51,7 +51,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Stopping(msgspec.Struct, frozen=True):
+class Stopping(msgspec.Struct, frozen=True, gc=False):
     """How the run is to end."""
 
     status: str
@@ -60,7 +60,7 @@ class Stopping(msgspec.Struct, frozen=True):
     grace_until_ms: int
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """From input to rest: the open run, or the last one."""
 
     number: int
@@ -88,7 +88,7 @@ class Run(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class ModelCall(msgspec.Struct, frozen=True):
+class ModelCall(msgspec.Struct, frozen=True, gc=False):
     """The open attempt of a model call."""
 
     key: str
@@ -100,7 +100,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     is_final: bool
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A tool call of the turn in progress."""
 
     call_id: str
@@ -127,7 +127,7 @@ class Call(msgspec.Struct, frozen=True):
     """Of name, arguments and result, once it is done: what the guard against repeats compares."""
 
 
-class State(msgspec.Struct, frozen=True):
+class State(msgspec.Struct, frozen=True, gc=False):
     """The fold of a journal."""
 
     session: str = ""

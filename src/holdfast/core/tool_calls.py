@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.core import approvals
 from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.closing import abandoned, not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import Call, action_key, admissible, open_run
 from holdfast.protocol import events as e
@@ -13,10 +14,6 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.tools import Admission, CallResult
 
-UNKNOWN_OUTCOME = (
-    "The outcome of this call is unknown: {why}. It may have taken effect in full, in part or not at all, and it "
-    "was not repeated. Look at the state of the world before you rely on it or do it again."
-)
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
 DONE_BEFORE = "Done. (The process was interrupted right after this; the file on disk shows that it happened.)"
 
@@ -33,7 +30,7 @@ def admit(draft: Draft, cause: Prepared) -> None:
         case Probed():
             draft.add(abandoned(call, "it was interrupted, and the file has changed since in another way"))
         case Admission(verdict="refuse", failure=failure) as admission if failure is not None:
-            draft.add(e.ToolCallRefused(call.call_id, call.name, failure, admission.decisions))
+            draft.add(not_run(call, failure, admission.decisions))
         case Admission(verdict="ask") as admission:
             approvals.ask(draft, call, admission)
         case Admission() as admission:
@@ -80,14 +77,8 @@ def settle(draft: Draft, cause: Outcome) -> None:
         draft.add(e.ToolCallFinished(call.call_id, cause.result))
 
 
-def abandoned(call: Call, why: str) -> e.ToolCallAbandoned:
-    """The call is closed, and the model is told that nobody knows."""
-    return e.ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
-
-
 def refuse_all(draft: Draft) -> None:
     """In the last pass no call runs."""
     for call in draft.state.calls:
         if call.status == "proposed":
-            failure = Failure("budget_exhausted", NO_TOOLS_LEFT)
-            draft.add(e.ToolCallRefused(call.call_id, call.name, failure))
+            draft.add(not_run(call, Failure("budget_exhausted", NO_TOOLS_LEFT)))

@@ -19,35 +19,35 @@ from holdfast.core.state import (
 )
 
 
-class PrepareRequest(msgspec.Struct, frozen=True):
+class PrepareRequest(msgspec.Struct, frozen=True, gc=False):
     """Render and estimate the next request."""
 
     key: str
     is_final: bool
 
 
-class Admit(msgspec.Struct, frozen=True):
+class Admit(msgspec.Struct, frozen=True, gc=False):
     """Put a call before the gates; look first whether an interrupted attempt of it happened."""
 
     key: str
     call: Call
 
 
-class CallModel(msgspec.Struct, frozen=True):
+class CallModel(msgspec.Struct, frozen=True, gc=False):
     """Send the request that was recorded."""
 
     key: str
     call: ModelCall
 
 
-class RunTool(msgspec.Struct, frozen=True):
+class RunTool(msgspec.Struct, frozen=True, gc=False):
     """Run the attempt that was recorded."""
 
     key: str
     call: Call
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """A cause `Due(key)` at this time."""
 
     key: str

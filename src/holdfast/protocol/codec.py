@@ -29,7 +29,7 @@ class UnreadableEvent(Exception):
         self.is_newer = is_newer
 
 
-class StoredRecord(msgspec.Struct, frozen=True):
+class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it lies in a store: its event still encoded, its link of the hash chain beside it."""
 
     session: str

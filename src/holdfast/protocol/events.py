@@ -25,7 +25,7 @@ RunStatus = Literal["done", "failed", "limit", "stuck", "interrupted"]
 # --- session ------------------------------------------------------------------------------------
 
 
-class SessionOpened(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionOpened(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The first record of a journal."""
 
     session: str
@@ -34,7 +34,7 @@ class SessionOpened(msgspec.Struct, frozen=True, omit_defaults=True):
     created_by: str = ""
 
 
-class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The first own record of a branch: what the parent recorded up to `at_seq` is shared, not copied."""
 
     session: str
@@ -42,7 +42,7 @@ class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True):
     at_seq: int
 
 
-class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
+class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A driver took the session; only what is started in this epoch may run."""
 
     epoch: int
@@ -54,14 +54,14 @@ class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- run ----------------------------------------------------------------------------------------
 
 
-class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True):
+class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Words for the agent, redacted already."""
 
     text: str
     sender: str = ""
 
 
-class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A run opened: fresh limits, these settings."""
 
     run: int
@@ -70,25 +70,25 @@ class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     """No new message opened it: it goes on with what the last run left."""
 
 
-class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True):
+class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """From here on the open run is done this way."""
 
     settings: Settings
 
 
-class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Nothing new starts until the run is resumed."""
 
     by: str = ""
 
 
-class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The pause, or the wait before another attempt, is over."""
 
     by: str = ""
 
 
-class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The run reached a limit: one more call without tools gives an answer, then it ends `limit`."""
 
     reason: str
@@ -96,7 +96,7 @@ class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the model and the user are told."""
 
 
-class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The run is to end like this as soon as nothing is open any more."""
 
     status: RunStatus
@@ -105,7 +105,7 @@ class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True):
     grace_until_ms: int = 0
 
 
-class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The one terminal record of a run."""
 
     run: int
@@ -115,7 +115,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True):
     """For the user: why it ended, when it was not simply done."""
 
 
-class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True):
+class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
     about: Literal["cost", "tokens", "repeat", "empty", "continue"]
@@ -125,7 +125,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- model --------------------------------------------------------------------------------------
 
 
-class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The intent of one attempt, with the exact request: an edit of the request before it.
 
     The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the
@@ -160,7 +160,7 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last pass of a run that reached a limit: without tools."""
 
 
-class Responded(msgspec.Struct, frozen=True, omit_defaults=True):
+class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A whole response."""
 
     key: str
@@ -175,7 +175,7 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True):
     is_estimated: bool = False
 
 
-class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An attempt that brought no response."""
 
     key: str
@@ -188,7 +188,7 @@ class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: int = 0
 
 
-class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A response that was stopped while it arrived: what a person may have read is kept, calls are not."""
 
     key: str
@@ -198,7 +198,7 @@ class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: int = 0
 
 
-class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An attempt whose driver is gone: its reservation stays held, since it may have been charged."""
 
     key: str
@@ -207,7 +207,7 @@ class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- tools --------------------------------------------------------------------------------------
 
 
-class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All gates let the call pass."""
 
     call_id: str
@@ -215,7 +215,7 @@ class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: tuple[Decision, ...] = ()
 
 
-class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The call will not run; the failure tells the model why."""
 
     call_id: str
@@ -224,7 +224,7 @@ class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: tuple[Decision, ...] = ()
 
 
-class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The intent of one attempt of an effect."""
 
     call_id: str
@@ -239,14 +239,14 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
     change: FileChange | None = None
 
 
-class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What an attempt came to."""
 
     call_id: str
     result: CallResult
 
 
-class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Nobody knows what the attempt came to, and it is not repeated; the text tells the model so."""
 
     call_id: str
@@ -256,7 +256,7 @@ class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- approvals ----------------------------------------------------------------------------------
 
 
-class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A person has to decide (or, with a question, to answer)."""
 
     approval_id: str
@@ -275,7 +275,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: tuple[Decision, ...] = ()
 
 
-class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Somebody decided, or the deadline did, or the run ended first (`withdrawn`)."""
 
     approval_id: str
@@ -284,7 +284,7 @@ class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True):
+class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The permission was used for exactly one start, recorded with it."""
 
     approval_id: str
@@ -325,7 +325,7 @@ VERSIONS: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 1)
 """The current version of each event."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """The envelope of an event in its journal."""
 
     session: str

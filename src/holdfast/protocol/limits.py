@@ -20,7 +20,7 @@ Autonomy = Literal["read-only", "supervised", "full"]
 ApproveBy = Literal["prompt", "wait", "deny"]
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one run may use at the most. Every value has a default; none means endless."""
 
     turns: int = 25
@@ -34,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """The longest silence of a model or tool in one attempt."""
 
 
-class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What is known about a model when a run starts; recorded, so that the past never changes its price."""
 
     provider: str
@@ -56,7 +56,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.provider}:{self.model}"
 
 
-class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How a run is to be done; recorded with its start and with each change."""
 
     facts: ModelFacts

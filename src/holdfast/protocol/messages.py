@@ -13,13 +13,13 @@ Trust = Literal["system", "user", "assistant", "tool", "runtime"]
 """Where a text comes from. Only `system` and `user` may instruct; everything else is data."""
 
 
-class Text(msgspec.Struct, frozen=True, tag_field="kind", tag="text"):
+class Text(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text"):
     """Words."""
 
     text: str
 
 
-class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="reasoning"):
+class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="reasoning"):
     """A model's thinking: shown to people, and given back to the provider that wrote it, and to no other."""
 
     provider: str
@@ -28,7 +28,7 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     """What must be sent back unchanged (a signature, an encrypted block): JSON text, opaque to us."""
 
 
-class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tool_call"):
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_call"):
     """A call that a model asks for."""
 
     ref: str
@@ -40,7 +40,9 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Our id, `t12.c3`: given by the core when the response is recorded."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="tool_result"):
+class ToolResult(
+    msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_result"
+):
     """What a call answered, as the model reads it."""
 
     call_id: str
@@ -53,7 +55,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kin
 Part = Text | Reasoning | ToolCall | ToolResult
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One turn of speech: a user's words, a model's response, or the results of all calls of a turn."""
 
     role: Literal["user", "assistant", "tool"]
@@ -61,7 +63,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     trust: Trust = "user"
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens of a model call, or of many: usages add up."""
 
     input_tokens: int = 0
@@ -89,7 +91,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 Finish = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "other"]
 
 
-class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A whole response of a model. A half-received one never becomes a ModelReply with calls in it."""
 
     parts: tuple[Part, ...]

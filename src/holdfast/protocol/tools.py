@@ -16,7 +16,7 @@ OnInterrupt = Literal["rerun", "probe", "unknown"]
 or neither (the model is told that the outcome is unknown)."""
 
 
-class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool as the model and the gates see it."""
 
     name: str
@@ -31,7 +31,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = "builtin"
 
 
-class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a file call is about to do: how a probe tells afterwards whether it was done."""
 
     path: str
@@ -41,7 +41,7 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     after: str
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one gate said about a call."""
 
     by: str
@@ -51,7 +51,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
+class Admission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What all gates together say about a proposed call, before any effect."""
 
     verdict: Literal["allow", "ask", "refuse"]
@@ -72,7 +72,7 @@ class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
     options: tuple[str, ...] = ()
 
 
-class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a started call came to, as it is recorded: redacted, clipped and labelled already."""
 
     status: Literal["ok", "error", "timeout", "cancelled", "unknown"]

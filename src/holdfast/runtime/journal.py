@@ -83,19 +83,19 @@ class Journal:
     def _fold(self, record: Record) -> None:
         self.state = evolve(self.state, record)
         self.conversation.add(record)
-        match record.event:
-            case ModelCallStarted(wire=wire):
-                self.wire = wire
-            case ApprovalRequested() as asked:
-                self._approvals[asked.approval_id] = _asked(record, asked)
-            case ApprovalResolved(approval_id=name) as resolved if name in self._approvals:
-                self._approvals[name] = replace(
-                    self._approvals[name],
-                    decision=resolved.decision,
-                    decided_by=resolved.by,
-                    decided_ms=record.at_ms,
-                    note=resolved.note,
-                )
+        event = record.event
+        if isinstance(event, ModelCallStarted):
+            self.wire = event.wire
+        elif isinstance(event, ApprovalRequested):
+            self._approvals[event.approval_id] = _asked(record, event)
+        elif isinstance(event, ApprovalResolved) and event.approval_id in self._approvals:
+            self._approvals[event.approval_id] = replace(
+                self._approvals[event.approval_id],
+                decision=event.decision,
+                decided_by=event.by,
+                decided_ms=record.at_ms,
+                note=event.note,
+            )
 
 
 def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
