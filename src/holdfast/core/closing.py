@@ -1,0 +1,28 @@
+"""How a call is closed that does not run: refused when it never did, abandoned when its effect may be there."""
+
+from __future__ import annotations
+
+from holdfast.core.state import Call
+from holdfast.protocol.events import ToolCallAbandoned, ToolCallRefused
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.tools import Decision
+
+UNKNOWN_OUTCOME = (
+    "The outcome of this call is unknown: {why}. It may have taken effect in full, in part or not at all, and it "
+    "was not repeated. Look at the state of the world before you rely on it or do it again."
+)
+
+
+def abandoned(call: Call, why: str) -> ToolCallAbandoned:
+    """The call is closed, and the model is told that nobody knows."""
+    return ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
+
+
+def not_run(
+    call: Call, failure: Failure, decisions: tuple[Decision, ...] = ()
+) -> ToolCallRefused | ToolCallAbandoned:
+    """The call will not run, or not again: an interrupted attempt may have happened, and that is said."""
+    if call.attempt:
+        why = failure.message.rstrip(".")
+        return abandoned(call, f"it was interrupted, and it could not be run again ({why})")
+    return ToolCallRefused(call.call_id, call.name, failure, decisions)

@@ -1,0 +1,207 @@
+"""Decisions that wait for a person: asked once, decided once, used once."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from holdfast.core.approvals import NO_ANSWER, NOBODY_HERE
+from holdfast.core.state import phase
+from holdfast.core.summary import summary
+from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Pause, Resolve, Send, Stop
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.tools import CallResult, Decision
+from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
+
+ASK = {"verdict": "ask", "decisions": (Decision("policy", "ask", reason="runs a command"),)}
+
+
+def questioned(**changes: object) -> Story:
+    """The model asks a person which colour."""
+    story = proposing(call("ask_user"), **changes)
+    story.admitted("t1.c1", verdict="ask", effect="ask", question="Which?", options=("red", "blue"))
+    return story
+
+
+@pytest.mark.requirement("H5")
+def test_asking_records_everything_that_the_permission_binds_to() -> None:
+    story = proposing(call("shell", '{"command":"make"}'))
+    canonical = '{"command":"make","timeout_s":120}'
+    events = story.admitted("t1.c1", arguments=canonical, cwd="w", binary="/usr/bin/make", **ASK)
+    assert events == [
+        e.ApprovalRequested(
+            approval_id=f"{SESSION}-1",
+            call_id="t1.c1",
+            name="shell",
+            arguments=canonical,
+            sha256=hashlib.sha256(canonical.encode()).hexdigest(),
+            deadline_ms=story.now_ms + 604_800_000,
+            cwd="w",
+            binary="/usr/bin/make",
+            reason="runs a command",
+            decisions=ASK["decisions"],
+        )
+    ]
+    assert phase(story.state) == "waiting"
+    assert wanted(story.state) == [Wait(f"approval {SESSION}-1", story.now_ms + 604_800_000)]
+    assert summary(story.state).status == "waiting"
+
+
+@pytest.mark.requirement("H5")
+def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start() -> None:
+    story = asking()
+    assert kinds(story.resolve("approve")) == ["ApprovalResolved"]
+    (action,) = wanted(story.state)
+    assert isinstance(action, Admit)
+    assert action.call.is_approved
+    assert action.call.approved_sha256 == hashlib.sha256(b'{"command":"make"}').hexdigest()
+    events = story.admitted("t1.c1")
+    assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+
+
+@pytest.mark.requirement("H5")
+def test_arguments_that_changed_after_a_yes_are_asked_about_again() -> None:
+    story = asking()
+    story.resolve("approve")
+    again = only(e.ApprovalRequested, story.admitted("t1.c1", arguments='{"command":"rm"}', **ASK))
+    assert again.approval_id == f"{SESSION}-2"
+    assert not story.call("t1.c1").is_approved
+    story.resolve("approve")
+    assert only(e.ApprovalConsumed, story.admitted("t1.c1")).approval_id == f"{SESSION}-2"
+
+
+@pytest.mark.requirement("H5")
+def test_a_policy_that_denies_by_now_rules_over_a_yes() -> None:
+    story = asking()
+    story.resolve("approve")
+    events = story.admitted("t1.c1", verdict="refuse", failure=Failure("policy_denied", "No longer."))
+    assert kinds(events) == ["ToolCallRefused"]
+
+
+@pytest.mark.requirement("H5")
+def test_a_no_is_told_to_the_model_with_what_the_person_said() -> None:
+    story = asking()
+    events = story.resolve("deny", "Use ninja.")
+    assert kinds(events) == ["ApprovalResolved", "ToolCallRefused"]
+    assert only(e.ToolCallRefused, events).failure == Failure(
+        "policy_denied", "A person denied this call. They said: Use ninja."
+    )
+    assert [type(action) for action in wanted(story.state)] == [PrepareRequest]
+
+
+@pytest.mark.requirement("H5")
+def test_the_first_answer_counts_and_a_later_one_means_nothing() -> None:
+    story = asking()
+    approval = story.asked().approval_id
+    story.resolve("approve")
+    assert story.resolve("deny", approval=approval) == []
+    assert story.resolve("approve", approval="another") == []
+
+
+@pytest.mark.requirement("H5")
+def test_a_deadline_denies_and_an_early_one_does_not() -> None:
+    story = asking(approval_deadline_s=60)
+    approval = story.asked().approval_id
+    events = story.due(f"approval {approval}")
+    assert only(e.ApprovalResolved, events) == e.ApprovalResolved(
+        approval, "deny", "deadline", "Nobody answered in time."
+    )
+    assert kinds(events) == ["ApprovalResolved", "ToolCallRefused"]
+
+
+@pytest.mark.requirement("H5")
+def test_an_approval_survives_crashes_and_its_deadline_is_when_the_session_is_due() -> None:
+    story = asking()
+    deadline = story.asked().deadline_ms
+    for _ in range(3):
+        story.later(86_400).attach()
+    assert story.asked().deadline_ms == deadline == summary(story.state).due_ms
+    assert kinds(story.resolve("approve")) == ["ApprovalResolved"]
+
+
+@pytest.mark.requirement("H5", "H1")
+def test_a_permission_is_used_once_also_when_the_call_is_run_again_after_a_crash() -> None:
+    story = asking()
+    story.resolve("approve")
+    story.admitted("t1.c1", on_interrupt="rerun")
+    story.attach()
+    events = story.admitted("t1.c1", on_interrupt="rerun")
+    assert kinds(events) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert only(e.ToolCallStarted, events).attempt == 2
+
+
+@pytest.mark.requirement("H5")
+def test_an_open_approval_is_withdrawn_when_the_run_is_stopped() -> None:
+    events = asking().command(Stop())
+    assert kinds(events) == ["RunStopping", "ApprovalResolved", "ToolCallRefused", "RunStopped"]
+    assert only(e.ApprovalResolved, events).decision == "withdrawn"
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize(("effect", "text"), [("exec", NOBODY_HERE), ("ask", NO_ANSWER)])
+def test_a_run_without_people_refuses_what_would_have_to_be_asked(effect: str, text: str) -> None:
+    events = proposing(approve_by="deny").admitted("t1.c1", effect=effect, **ASK)
+    assert only(e.ToolCallRefused, events).failure == Failure("policy_denied", text)
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize("decision", ["answer", "approve"])
+def test_an_answer_to_a_question_is_the_result_of_its_call(decision: str) -> None:
+    events = questioned().resolve(decision, "red")
+    assert kinds(events) == ["ApprovalResolved", "ToolCallFinished"]
+    assert only(e.ApprovalResolved, events).decision == "answer"
+    assert only(e.ToolCallFinished, events).result == CallResult("ok", "red")
+
+
+def test_words_answer_an_open_question_and_are_not_said_twice() -> None:
+    events = questioned().send("blue")
+    assert kinds(events) == ["ApprovalResolved", "ToolCallFinished"]
+    assert only(e.ToolCallFinished, events).result.text == "blue"
+
+
+def test_words_do_not_answer_an_approval_and_wait_for_it() -> None:
+    story = asking()
+    assert kinds(story.send("Hurry.")) == ["MessageReceived"]
+    assert phase(story.state) == "waiting"
+    assert kinds(story.resolve("deny")) == ["ApprovalResolved", "ToolCallRefused"]
+
+
+def test_an_approval_cannot_be_answered_with_words_by_mistake() -> None:
+    assert asking().resolve("answer", "yes") == []
+
+
+def test_an_answer_without_words_says_so() -> None:
+    assert only(e.ToolCallFinished, questioned().resolve("answer")).result.text == "(no words)"
+
+
+@pytest.mark.requirement("B4", "H5")
+def test_an_approval_can_be_answered_during_a_pause_and_the_call_starts_after_it() -> None:
+    story = asking()
+    story.command(Pause())
+    assert wanted(story.state) == [], "the deadline does not run"
+    story.resolve("approve")
+    assert wanted(story.state) == []
+    story.go_on()
+    assert [type(action) for action in wanted(story.state)] == [Admit]
+
+
+@pytest.mark.requirement("H5")
+def test_a_visitors_answer_to_a_question_starts_nothing() -> None:
+    story = questioned()
+    approval = story.asked().approval_id
+    assert kinds(story.visit(Resolve(approval, "answer", "red"))) == ["ApprovalResolved", "ToolCallFinished"]
+    assert story.visit(Send("more", settings())) == [e.MessageReceived("more", "cli:bob")]
+
+
+def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None:
+    story = opened()
+    story.prepared()
+    story.answered(call("read_file"), call("grep"), call("shell"), call("read_file"))
+    story.admitted("t1.c1", **ASK)
+    assert [action.key for action in wanted(story.state) if isinstance(action, Admit)] == ["t1.c2#0"]
+    story.admitted("t1.c2")
+    story.finished("t1.c2")
+    assert phase(story.state) == "waiting"

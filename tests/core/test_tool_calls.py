@@ -1,0 +1,235 @@
+"""Tool calls: in which order they start, what an attempt comes to, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.state import phase
+from holdfast.core.wanted import Admit, PrepareRequest, RunTool, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Pause, Stop
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import ToolCall, Usage
+from holdfast.protocol.outcomes import ModelCut, Probed
+from holdfast.protocol.tools import CallResult, FileChange
+from tests.core.stories import Story, acting, call, calling, kinds, only, opened, proposing
+
+CHANGE = FileChange("a.py", "before", "after")
+
+
+def admissions(story: Story) -> list[str]:
+    return [action.key for action in wanted(story.state) if isinstance(action, Admit)]
+
+
+def running(story: Story) -> list[str]:
+    return [action.key for action in wanted(story.state) if isinstance(action, RunTool)]
+
+
+def test_calls_get_our_ids_whatever_the_provider_named_them() -> None:
+    events = calling().answered(ToolCall("", "a", "{}"), ToolCall("x", "b", "{}"), ToolCall("x", "c", "{}"))
+    parts = only(e.Responded, events).parts
+    assert [part.call_id for part in parts if isinstance(part, ToolCall)] == ["t1.c1", "t1.c2", "t1.c3"]
+
+
+@pytest.mark.requirement("L1")
+def test_reads_run_side_by_side() -> None:
+    story = proposing(call("read_file"), call("grep"), call("read_file"))
+    assert admissions(story) == ["t1.c1#0", "t1.c2#0", "t1.c3#0"]
+    for call_id in ("t1.c1", "t1.c2", "t1.c3"):
+        story.admitted(call_id)
+    assert running(story) == ["t1.c1#1", "t1.c2#1", "t1.c3#1"]
+
+
+@pytest.mark.requirement("L1")
+def test_writes_take_effect_in_the_order_in_which_the_model_wrote_them() -> None:
+    story = proposing(call("write_file"), call("write_file"), call("read_file"))
+    assert admissions(story) == ["t1.c1#0"]
+    story.admitted("t1.c1")
+    assert admissions(story) == []
+    story.finished("t1.c1")
+    assert admissions(story) == ["t1.c2#0"], "a read after a write waits for it"
+
+
+@pytest.mark.requirement("L1")
+def test_a_write_waits_for_the_reads_before_it() -> None:
+    story = proposing(call("read_file"), call("grep"), call("write_file"))
+    story.admitted("t1.c1")
+    story.admitted("t1.c2")
+    story.finished("t1.c2")
+    assert admissions(story) == []
+    story.finished("t1.c1")
+    assert admissions(story) == ["t1.c3#0"]
+
+
+def test_results_in_any_order_complete_the_turn() -> None:
+    story = proposing(call("read_file"), call("grep"))
+    story.admitted("t1.c1")
+    story.admitted("t1.c2")
+    story.finished("t1.c2")
+    assert phase(story.state) == "acting"
+    story.finished("t1.c1")
+    assert [type(action) for action in wanted(story.state)] == [PrepareRequest]
+
+
+def test_a_call_that_may_not_start_yet_is_not_admitted() -> None:
+    story = proposing(call("write_file"), call("write_file"))
+    assert story.admitted("t1.c2") == []
+    assert story.when(Prepared("t9.c9#0", Probed("yes"))) == []
+
+
+@pytest.mark.requirement("C15")
+def test_a_refused_call_is_told_and_the_turn_goes_on() -> None:
+    failure = Failure("tool_validation", "path is missing")
+    story = proposing()
+    assert story.admitted("t1.c1", verdict="refuse", failure=failure, decisions=()) == [
+        e.ToolCallRefused("t1.c1", "shell", failure)
+    ]
+    assert phase(story.state) == "preparing"
+
+
+def test_arguments_are_stored_again_only_when_the_gates_changed_them() -> None:
+    story = proposing(call("shell", '{"b": 1, "a": 2}'))
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", arguments='{"a":2,"b":1}')).arguments == ""
+    story = proposing(call("shell", '{"a": "1"}'))
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", arguments='{"a":1}')).arguments == '{"a":1}'
+    assert story.call("t1.c1").arguments == '{"a":1}'
+
+
+@pytest.mark.requirement("B2")
+def test_a_timeout_is_clamped_to_what_the_run_has_left() -> None:
+    story = calling(wall_s=100)
+    story.later(40).answered(call())
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", timeout_s=300.0)).timeout_s == 60.0
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize("status", ["ok", "error", "timeout", "cancelled"])
+def test_what_an_attempt_came_to_is_recorded_as_it_is(status: str) -> None:
+    story = acting()
+    assert story.finished("t1.c1", "text", status=status) == [
+        e.ToolCallFinished("t1.c1", CallResult(status, "text"))  # type: ignore[arg-type]
+    ]
+
+
+@pytest.mark.requirement("H1")
+def test_an_attempt_that_may_still_be_at_work_is_abandoned_with_what_is_known() -> None:
+    assert acting().finished("t1.c1", "It cannot be killed.", status="unknown") == [
+        e.ToolCallAbandoned("t1.c1", "It cannot be killed.")
+    ]
+
+
+def test_an_outcome_of_another_kind_means_nothing() -> None:
+    story = acting()
+    assert story.when(Outcome("t1.c1#1", ModelCut("x", Usage()))) == []
+    story = calling()
+    assert story.when(Outcome(story.model_call.key, CallResult("ok", "x"))) == []
+
+
+# --- after a crash ------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("H1", "L2-05")
+def test_an_interrupted_call_of_unknown_effect_is_given_up_and_the_model_is_told() -> None:
+    story = acting()
+    events = story.attach()
+    assert kinds(events) == ["Attached", "ToolCallAbandoned"]
+    assert "unknown" in only(e.ToolCallAbandoned, events).text
+    assert "not repeated" in only(e.ToolCallAbandoned, events).text
+    assert running(story) == []
+
+
+@pytest.mark.requirement("H1", "L2-05")
+@pytest.mark.parametrize("on_interrupt", ["rerun", "probe"])
+def test_an_interrupted_call_that_may_run_again_goes_before_the_gates_again(on_interrupt: str) -> None:
+    story = proposing()
+    story.admitted("t1.c1", on_interrupt=on_interrupt, change=CHANGE)
+    assert kinds(story.attach()) == ["Attached"]
+    (action,) = wanted(story.state)
+    assert isinstance(action, Admit)
+    assert (action.key, action.call.change) == ("t1.c1#1", CHANGE)
+    started = only(e.ToolCallStarted, story.admitted("t1.c1", on_interrupt=on_interrupt))
+    assert (started.attempt, started.epoch) == (2, 2)
+    assert running(story) == ["t1.c1#2"]
+
+
+@pytest.mark.requirement("H1", "L2-05")
+def test_a_look_that_finds_the_effect_closes_the_call_without_repeating_it() -> None:
+    story = proposing()
+    story.admitted("t1.c1", on_interrupt="probe", change=CHANGE)
+    story.attach()
+    events = story.when(Prepared("t1.c1#1", Probed("yes")))
+    assert kinds(events) == ["ToolCallFinished"]
+    assert only(e.ToolCallFinished, events).result.status == "ok"
+
+
+@pytest.mark.requirement("H1")
+def test_a_look_that_finds_something_else_gives_the_call_up() -> None:
+    story = proposing()
+    story.admitted("t1.c1", on_interrupt="probe", change=CHANGE)
+    story.attach()
+    assert kinds(story.when(Prepared("t1.c1#1", Probed("unknown")))) == ["ToolCallAbandoned"]
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("ending", ["refused by the gates", "nobody to ask", "denied", "stopped"])
+def test_an_interrupted_call_that_does_not_run_again_is_never_said_not_to_have_happened(ending: str) -> None:
+    story = proposing(approve_by="deny" if ending == "nobody to ask" else "wait")
+    story.admitted("t1.c1", on_interrupt="rerun")
+    story.attach()
+    if ending == "refused by the gates":
+        events = story.admitted("t1.c1", verdict="refuse", failure=Failure("policy_denied", "No."))
+    elif ending == "nobody to ask":
+        events = story.admitted("t1.c1", verdict="ask")
+    elif ending == "denied":
+        story.admitted("t1.c1", verdict="ask")
+        events = story.resolve("deny")
+    else:
+        events = story.command(Stop())
+    assert "ToolCallRefused" not in kinds(events)
+    assert "unknown" in only(e.ToolCallAbandoned, events).text
+
+
+@pytest.mark.requirement("H1")
+def test_an_interrupted_call_that_waits_for_a_person_is_given_up_at_a_stop() -> None:
+    story = proposing()
+    story.admitted("t1.c1", on_interrupt="rerun")
+    story.attach()
+    story.admitted("t1.c1", verdict="ask")
+    assert kinds(story.command(Stop())) == [
+        "RunStopping",
+        "ApprovalResolved",
+        "ToolCallAbandoned",
+        "RunStopped",
+    ]
+
+
+@pytest.mark.requirement("H1")
+def test_a_crash_in_a_pause_leaves_the_interrupted_call_for_later() -> None:
+    story = proposing()
+    story.admitted("t1.c1", on_interrupt="rerun")
+    story.command(Pause())
+    story.attach()
+    assert wanted(story.state) == []
+    story.go_on()
+    assert admissions(story) == ["t1.c1#1"]
+
+
+@pytest.mark.requirement("H1", "L2-05")
+def test_a_crash_between_two_calls_repeats_nothing_that_is_done() -> None:
+    story = opened()
+    story.prepared()
+    story.answered(call("write_file"), call("write_file"))
+    story.admitted("t1.c1")
+    story.finished("t1.c1")
+    assert kinds(story.attach()) == ["Attached"]
+    assert admissions(story) == ["t1.c2#0"]
+
+
+@pytest.mark.requirement("H1", "L2-05")
+def test_a_call_after_a_crash_is_named_as_it_would_have_been_without_one() -> None:
+    story = calling()
+    story.attach()
+    story.prepared()
+    story.answered(call())
+    assert [each.call_id for each in story.state.calls] == ["t1.c1"]
