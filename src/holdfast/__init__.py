@@ -7,22 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent as Agent
+    from holdfast.agent import Delta as Delta
+    from holdfast.agent import Event as Event
+    from holdfast.agent import Limits as Limits
     from holdfast.agent import Result as Result
+    from holdfast.agent import Runtime as Runtime
     from holdfast.agent import tool as tool
-    from holdfast.protocol.limits import Limits as Limits
+    from holdfast.errors import HoldfastError as HoldfastError
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "holdfast.agent",
+    "Delta": "holdfast.agent",
+    "Event": "holdfast.agent",
+    "Limits": "holdfast.agent",
     "Result": "holdfast.agent",
+    "Runtime": "holdfast.agent",
     "tool": "holdfast.agent",
-    "Limits": "holdfast.protocol.limits",
     "HoldfastError": "holdfast.errors",
 }
 """Where each public name lives. Importing `holdfast` costs next to nothing; its parts load when asked for."""
 
-__all__ = ["Agent", "HoldfastError", "Limits", "Result", "__version__", "tool"]
+__all__ = [
+    "Agent", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "__version__", "tool",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

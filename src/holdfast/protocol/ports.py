@@ -257,6 +257,14 @@ class Tools(Protocol):
         """The names of the tools that only read."""
         ...
 
+    def add(self, tool: Tool) -> None:
+        """Take in one more tool; the same one again changes nothing. Runs choose by `Settings.allow_tools`.
+
+        Raises:
+            UsageError: the name is another tool's, or is none that every provider takes.
+        """
+        ...
+
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """What the model is offered, in a stable order."""
         ...

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decide
@@ -163,7 +163,7 @@ class SessionController:
 
     # --- watching -------------------------------------------------------------------------------
 
-    async def follow(self, session: str, after_seq: int = 0) -> AsyncIterator[Item]:
+    async def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
         """Every record after the cursor, in order and without a gap, and what arrives meanwhile; endless."""
         queue = self._bus.subscribe(session)
         try:

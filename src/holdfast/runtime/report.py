@@ -9,19 +9,21 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.core.state import Run, State, phase
+from holdfast.core.approvals import open_question
+from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import UsageError
 from holdfast.protocol.codec import decode
-from holdfast.protocol.events import ModelCallCut, Responded
+from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.messages import Usage, text_of
 from holdfast.protocol.ports import Store
 
 ReportStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
 
-_OPEN: dict[str, ReportStatus] = {"waiting": "waiting", "parked": "parked"}
-_REASONS: dict[str, str] = {"waiting": "approval", "backing_off": "retry", "paused": "paused"}
+_OPEN: dict[str, ReportStatus] = {"waiting": "waiting", "paused": "waiting", "parked": "parked"}
+_RECENT_RECORDS = 20
+"""The failure that parked a session stands among its last records."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -50,23 +52,25 @@ class Report(msgspec.Struct, frozen=True):
     """Whether `resume` would go on with it: it was not simply done."""
 
 
-def report(state: State, text: str) -> Report:
-    """What the newest run came to, or how it stands; `text` are its last words.
+async def report(store: Store, state: State) -> Report:
+    """What the newest run came to, or how it stands.
 
     Raises:
         UsageError: the session has no run yet.
+        StorageError: its records cannot be read.
     """
     run = state.run
     if run is None:
         raise UsageError(f"Nothing ran in session {state.session} yet.", hint="Give it a task.")
     used = run.totals
+    reason, message = await _why(store, state, run)
     return Report(
         session=state.session,
         run=run.number,
-        status=_status(state),
-        reason=_reason(state, run),
-        message=run.message,
-        text=text,
+        status=_status(state, run),
+        reason=reason,
+        message=message,
+        text=await last_words(store, state),
         turns=used.turns,
         model_calls=used.model_calls,
         tool_calls=used.tool_calls,
@@ -78,20 +82,35 @@ def report(state: State, text: str) -> Report:
     )
 
 
-def _status(state: State) -> ReportStatus:
-    """An open run that nobody drives any more counts as interrupted."""
-    run = state.run
-    if run is not None and run.status:
+def _status(state: State, run: Run) -> ReportStatus:
+    """An open run that does not rest counts as interrupted: whoever asks has left it."""
+    if run.status:
         return run.status  # type: ignore[return-value]  # the fold of a RunStopped
     return _OPEN.get(status(state), "interrupted")
 
 
-def _reason(state: State, run: Run) -> str:
+async def _why(store: Store, state: State, run: Run) -> tuple[str, str]:
+    """One word and a sentence."""
     if run.status:
-        return run.reason
-    if phase(state) == "waiting" and any(call.is_question for call in state.calls if call.status == "asked"):
-        return "question"
-    return _REASONS.get(phase(state), "open")
+        return run.reason, run.message
+    match status(state):
+        case "waiting" if open_question(state) is not None:
+            return "question", "It waits for a person's answer."
+        case "waiting":
+            return "approval", "It waits for a person's decision."
+        case "paused":
+            return "paused", "Somebody paused it."
+        case "parked":
+            return await _last_failure(store, state)
+    return "open", "The run is open, and it was left before it came to rest."
+
+
+async def _last_failure(store: Store, state: State) -> tuple[str, str]:
+    recent = await store.read(state.session, max(state.seq - _RECENT_RECORDS, 0))
+    for event in (decode(stored).event for stored in reversed(recent)):
+        if isinstance(event, ModelCallFailed):
+            return event.failure.code, event.failure.message
+    return "provider_transient", "The provider is not available."
 
 
 async def last_words(store: Store, state: State) -> str:

@@ -24,7 +24,7 @@ from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Delta, RawResult
 from holdfast.protocol.tools import CallResult
-from holdfast.redact import StreamRedactor
+from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.parts import Parts
 
@@ -34,7 +34,6 @@ IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would hold up every other session."""
 
 DeltaKind = Literal["text", "reasoning", "tool_output"]
-Tell = Callable[[DeltaKind, str], None]
 
 _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_execution"}
 
@@ -72,13 +71,13 @@ class Runner:
         self, action: CallModel, state: State, body: bytes, settings: Settings, first: _FirstDelta
     ) -> AttemptResult:
         words: list[str] = []
-        tell = self._teller(action.key)
+        teller = _Teller(self._bus, self._parts.redact, self._session, action.key)
 
         def on_delta(delta: Delta) -> None:
             first.note()
             if delta.kind == "text":
                 words.append(delta.text)
-            tell(delta.kind, delta.text)
+            teller.tell(delta.kind, delta.text)
 
         try:
             provider = await self._parts.resolve(settings.facts.name)
@@ -94,6 +93,8 @@ class Runner:
             text = "".join(words)
             usage = Usage(expected_tokens(state, len(body)), -(-len(text.encode()) // 3))
             return ModelCut(await self._redacted(text), usage)
+        finally:
+            teller.flush()
         if isinstance(reply, ModelFailure):
             return ModelFailure(self._safe(reply.failure), reply.usage)
         parts = [safe for part in reply.parts if (safe := await self._part(part)) is not None]
@@ -115,7 +116,7 @@ class Runner:
     # --- tools ----------------------------------------------------------------------------------
 
     async def _run_tool(self, call: Call, settings: Settings) -> CallResult:
-        tell = self._teller(call.call_id)
+        teller = _Teller(self._bus, self._parts.redact, self._session, call.call_id)
         context = CallContext(
             session=self._session,
             call_id=call.call_id,
@@ -123,13 +124,15 @@ class Runner:
             workspace=settings.workspace,
             timeout_s=call.timeout_s,
             idle_s=settings.limits.idle_s,
-            on_output=lambda text: tell("tool_output", text),
+            on_output=lambda text: teller.tell("tool_output", text),
         )
         try:
             raw = await self._parts.tools.run(call.name, call.arguments, context)
         except asyncio.CancelledError:
             text = "The call was stopped before it ended; what it had done until then stays done."
             return CallResult("cancelled", text, Failure("cancelled", text))
+        finally:
+            teller.flush()
         return await self._recorded(raw)
 
     async def _recorded(self, raw: RawResult) -> CallResult:
@@ -157,20 +160,30 @@ class Runner:
         redact = self._parts.redact
         return replace(failure, message=redact(failure.message), detail=redact(failure.detail))
 
-    def _teller(self, key: str) -> Tell:
-        """Shows what arrives to those who listen, with secrets masked across the cuts between pieces."""
-        bus, session = self._bus, self._session
-        redactor = self._parts.redact
-        streams: dict[str, StreamRedactor] = {}
 
-        def tell(kind: DeltaKind, text: str) -> None:
-            if not bus.is_heard(session):
-                return
-            safe = streams.setdefault(kind, StreamRedactor(redactor)).feed(text)
-            if safe:
-                bus.publish(session, (Delta(kind, safe, session, key),))
+class _Teller:
+    """Shows what arrives to those who listen, with secrets masked across the cuts between pieces."""
 
-        return tell
+    def __init__(self, bus: Bus, redact: Redactor, session: str, key: str) -> None:
+        self._bus = bus
+        self._redact = redact
+        self._session = session
+        self._key = key
+        self._streams: dict[DeltaKind, StreamRedactor] = {}
+
+    def tell(self, kind: DeltaKind, text: str) -> None:
+        """Something arrived; what may be the beginning of a secret is held back."""
+        if self._bus.is_heard(self._session):
+            self._show(kind, self._streams.setdefault(kind, StreamRedactor(self._redact)).feed(text))
+
+    def flush(self) -> None:
+        """Nothing more arrives: show what was held back."""
+        for kind, stream in self._streams.items():
+            self._show(kind, stream.flush())
+
+    def _show(self, kind: DeltaKind, text: str) -> None:
+        if text:
+            self._bus.publish(self._session, (Delta(kind, text, self._session, self._key),))
 
 
 class _FirstDelta:

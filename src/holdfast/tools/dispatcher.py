@@ -74,6 +74,11 @@ class Dispatcher:
         """The names of the tools that only read."""
         return tuple(spec.name for spec in self._registry.specs() if spec.effect == "read")
 
+    def add(self, tool: Tool) -> None:
+        """Take in one more tool; the same one again changes nothing."""
+        if self._registry.tool(tool.spec.name) is not tool:
+            self._registry.add(tool)
+
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """What the model is offered, in a stable order."""
         return self._registry.specs(settings.allow_tools, settings.deny_tools)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -28,17 +27,19 @@ class Registry:
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        by_name: dict[str, Tool] = {}
-        specs: dict[str, ToolSpec] = {}
+        self._tools: dict[str, Tool] = {}
+        self._specs: dict[str, ToolSpec] = {}
         for tool in tools:
-            spec = _pinned(tool.spec)
-            if not _NAME.fullmatch(spec.name):
-                raise UsageError(f"{spec.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
-            if spec.name in by_name:
-                raise UsageError(f"two tools are called {spec.name!r}")
-            by_name[spec.name], specs[spec.name] = tool, spec
-        self._tools = MappingProxyType(by_name)
-        self._specs = MappingProxyType(specs)
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Take in one more. Raises as the class."""
+        spec = _pinned(tool.spec)
+        if not _NAME.fullmatch(spec.name):
+            raise UsageError(f"{spec.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
+        if spec.name in self._tools:
+            raise UsageError(f"two tools are called {spec.name!r}")
+        self._tools[spec.name], self._specs[spec.name] = tool, spec
 
     def tool(self, name: str) -> Tool | None:
         """The tool of exactly that name."""

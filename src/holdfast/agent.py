@@ -1,0 +1,441 @@
+"""The library: an `Agent` works on tasks in sessions, on the same loop and journal as the command line.
+
+    async with Agent(model="openai:gpt-5.5", tools=[add]) as agent:
+        result = await agent.run("What is 17 + 25?")
+
+Composition only. What a session is and does stands in `core` and `runtime`; limits are checked by `config`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.app import App, built_in_specs, open_app
+from holdfast.config.load import load_only
+from holdfast.config.paths import find_home
+from holdfast.config.settings import DEFAULT_ORIGIN, Config
+from holdfast.core.state import State
+from holdfast.errors import NoSuchSession, UsageError
+from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send
+from holdfast.protocol.events import Event as Fact
+from holdfast.protocol.events import Record
+from holdfast.protocol.ids import is_session_id, is_session_key
+from holdfast.protocol.limits import Settings, usd
+from holdfast.protocol.messages import Usage
+from holdfast.protocol.ports import Delta, Tool
+from holdfast.protocol.rows import ApprovalRow
+from holdfast.runtime.bus import Item
+from holdfast.runtime.report import ReportStatus, report
+from holdfast.tools.function import tool
+
+__all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
+
+_SENDER = "agent"
+_EXECUTING = frozenset({"shell"})
+_log = logging.getLogger("holdfast")
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one run may use at the most; has the keys and the values of `[limits]`. None: the default.
+
+    Raises:
+        ConfigError: a value is not allowed; all that are wrong are told at once.
+    """
+
+    turns: int | None = None
+    tokens: int | None = None
+    """Input and output of all model calls of the run."""
+    cost_usd: str | float | None = None
+    """Once set, a model of unknown price is refused."""
+    wall: str | float | None = None
+    """`"2h"`, or seconds: driven time; waiting for people is free."""
+    idle: str | float | None = None
+    """The longest silence of a model or a tool."""
+
+    def __post_init__(self) -> None:
+        load_only({"limits": _given(self)})
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a run came to. Counts and cost are of the run, over every process that drove it."""
+
+    session_id: str
+    status: ReportStatus
+    reason: str
+    message: str
+    """Why it ended, as a sentence; empty when it was simply done."""
+    text: str
+    """The last words of the model."""
+    turns: int
+    model_calls: int
+    tool_calls: int
+    """Calls that were started."""
+    usage: Usage
+    cost_usd: str | None
+    """Dollars as decimal text, `"0.001234"`; None: the model's price is not known."""
+    trace_id: str
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened in a session and is recorded."""
+
+    session: str
+    seq: int
+    at: datetime
+    """In UTC."""
+    type: str
+    """The name of the event: `Responded`, `ToolCallStarted`, `RunStopped` ..."""
+    body: Fact
+
+
+class Runtime:
+    """What many agents share: one store, one pool of connections, one registry of tools, one engine.
+
+    Open it with `async with`, or let the first use of an agent open it and call `aclose` at the end.
+
+    Args:
+        home: A folder that keeps the sessions; None: they are in memory and end with the runtime.
+        config: A file or a dict with the keys of config.toml. Without it no file and no `HOLDFAST_*` variable
+            is read; keys and addresses come from the providers' variables.
+        tools: Functions made tools by `@tool`, or other `ports.Tool`s. Agents may bring more.
+
+    Raises:
+        ConfigError: the configuration is wrong; all problems are told at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | Path | None = None,
+        config: str | Path | Mapping[str, Any] | None = None,
+        tools: Iterable[Tool] = (),
+    ) -> None:
+        self._source = Path(config).expanduser() if isinstance(config, str | Path) else config or {}
+        self._config = load_only(self._source)
+        self._home = None if home is None else find_home(str(home), {})
+        self._tools = list(tools)
+        self._rooms = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._app: App | None = None
+
+    async def __aenter__(self) -> Runtime:
+        await self.app()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all rooms. What is recorded in a home stays; sessions in memory are gone."""
+        self._app = None
+        await self._rooms.aclose()
+
+    async def app(self) -> App:
+        """The rooms, opened when they are first asked for."""
+        async with self._opening:
+            if self._app is None:
+                opening = open_app(self._config, self._home, extra_tools=self._tools, environ=os.environ)
+                self._app = await self._rooms.enter_async_context(opening)
+            return self._app
+
+    def configured(self, flags: Mapping[str, object]) -> Config:
+        """The configuration with other values, by dotted key; None counts as not given."""
+        return load_only(self._source, flags)
+
+
+class Agent:
+    """Someone who works: a model, tools and instructions, in as many sessions at once as wanted.
+
+    Opened by its first use; close it with `aclose`, or use it with `async with`. Of one cancelled in mid-work
+    the session stays as it is recorded, and `resume` goes on with it, here or in another process.
+
+    Args:
+        model: PROVIDER:MODEL; else the configuration's.
+        tools: What it may use, and nothing else: functions made tools by `@tool`, and names of built-in tools,
+            as globs: `["read_*", "grep", "shell"]`.
+        instructions: What stands in the system prompt beside Holdfast's own words.
+        home: A folder that keeps the sessions; None: they are in memory and end with the agent.
+        limits: Of each run; over the configuration's.
+        config: A file or a dict with the keys of config.toml. Without it no file and no `HOLDFAST_*` variable
+            is read; keys and addresses come from the providers' variables.
+        runtime: What to share with other agents; then `home` and `config` are the runtime's.
+        workspace: Where built-in tools work; else where the session worked before, or the current folder.
+
+    Its tools were chosen in code, so without a word about `autonomy` in the configuration it may use them
+    unasked, within the hard rules of `policy`. With `config={"autonomy": "supervised"}` calls that execute or
+    reach the network wait for `approve` or `deny`.
+
+    Raises:
+        ConfigError: limits or the configuration are wrong; all problems are told at once.
+        UsageError: arguments contradict each other, or there is no such built-in tool.
+    """
+
+    def __init__(  # noqa: PLR0913 - the one face of the library: each of them is a thing to say
+        self,
+        *,
+        model: str = "",
+        tools: Iterable[Tool | str] = (),
+        instructions: str = "",
+        home: str | Path | None = None,
+        limits: Limits | None = None,
+        config: str | Path | Mapping[str, Any] | None = None,
+        runtime: Runtime | None = None,
+        workspace: str | Path | None = None,
+    ) -> None:
+        if runtime is not None and (home is not None or config is not None):
+            raise UsageError("home and config are the shared runtime's: give them to Runtime(...).")
+        given = list(tools)
+        self._tools = [each for each in given if not isinstance(each, str)]
+        self._offered = (
+            *_built_in_names([each for each in given if isinstance(each, str)]),
+            *(each.spec.name for each in self._tools),
+        )
+        self._is_own = runtime is None
+        self._runtime = runtime or Runtime(home=home, config=config)
+        said = {f"limits.{name}": value for name, value in _given(limits or Limits()).items()}
+        said["model"] = model or None
+        self._config = self._configured(said)
+        self._instructions = instructions
+        self._workspace = None if workspace is None else Path(workspace)
+        self._told: set[str] = set()
+
+    @classmethod
+    def from_config(cls, path: str | Path) -> Agent:
+        """An agent that a file with the keys of config.toml describes; it may use every built-in tool."""
+        return cls(config=path, tools=["*"])
+
+    async def __aenter__(self) -> Agent:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let go of everything; a shared runtime stays open for the others."""
+        if self._is_own:
+            await self._runtime.aclose()
+
+    # --- working --------------------------------------------------------------------------------
+
+    async def run(self, text: str, session: str = "") -> Result:
+        """Work on a task until the run rests.
+
+        Words for a session that somebody drives already join its open run; then the result is that run's.
+
+        Args:
+            session: CHANNEL:CHAT, which is made when it is new, or the id of a session; empty: a new session.
+
+        Raises:
+            UsageError: there is no model, no key, or no such provider; or the session's name is none.
+            NoSuchSession: there is no session with that id.
+            Overloaded: too many commands wait for the session; nothing was accepted.
+            StorageError: the home cannot be used.
+        """
+        app = await self._open()
+        name = await self._session(app, session)
+        await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
+        return await _result(app, await app.controller.drive(name))
+
+    async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
+        """As `run`, and yield what is recorded and, as a `Delta`, what is arriving, until the run rests.
+
+        Raises:
+            As `run`.
+        """
+        app = await self._open()
+        name = await self._session(app, session)
+        cursor = await app.store.last_seq(name)
+        await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
+        async with aclosing(_watch(app, name, cursor)) as items:
+            async for item in items:
+                yield item if isinstance(item, Delta) else _event(item)
+
+    async def resume(self, session: str, text: str | None = None) -> Result:
+        """Go on with a session, with the settings of this agent: after a crash, a limit, a pause, an approval.
+
+        On a run that is done and without text, the result is told again and nothing happens.
+
+        Raises:
+            NoSuchSession: there is no such session.
+            UsageError: as `run`; or nothing ever ran in the session.
+        """
+        app = await self._open()
+        name = await _found(app, session)
+        state = (await app.controller.journal(name)).state
+        if text is None and state.run is not None and state.run.status == "done":
+            return await _result(app, state)
+        settings = await self._settings(app, name)
+        body: CommandBody = Continue(settings) if text is None else Send(text, settings)
+        await app.controller.submit(name, _SENDER, body)
+        return await _result(app, await app.controller.drive(name))
+
+    async def result(self, session: str) -> Result:
+        """What the newest run of a session came to, or how it stands now. Nothing is driven.
+
+        Raises:
+            NoSuchSession: there is no such session.
+            UsageError: nothing ever ran in it.
+        """
+        app = await self._open()
+        return await _result(app, (await app.controller.journal(await _found(app, session))).state)
+
+    # --- approvals ------------------------------------------------------------------------------
+
+    async def approvals(self, session: str = "") -> list[ApprovalRow]:
+        """What waits for a decision, oldest first, in one session or in all."""
+        app = await self._open()
+        return await app.store.approvals(await _found(app, session) if session else "")
+
+    async def approve(self, approval: str, note: str = "") -> None:
+        """Allow what an approval asks for, or answer a question with the note; `resume` then goes on.
+
+        Raises:
+            UsageError: there is no such approval, or it is decided already; says by whom.
+        """
+        await self._resolve(Resolve(approval, "approve", note))
+
+    async def deny(self, approval: str, note: str = "") -> None:
+        """Refuse what an approval asks for; the model is told, with the note. Raises as `approve`."""
+        await self._resolve(Resolve(approval, "deny", note))
+
+    async def _resolve(self, body: Resolve) -> None:
+        app = await self._open()
+        row = await app.store.approval(body.approval_id)
+        if row is None:
+            raise UsageError(f"There is no approval {body.approval_id}.")
+        if not row.decision:
+            await app.controller.decide_now(row.session, _SENDER, body)
+            row = await app.store.approval(body.approval_id) or row
+        is_ours = row.decided_by == _SENDER and (row.decision == "deny") == (body.decision == "deny")
+        if not is_ours:
+            raise UsageError(f"{row.id} is decided already: {row.decision}, by {row.decided_by}.")
+
+    # --- setting up -----------------------------------------------------------------------------
+
+    def _configured(self, said: dict[str, object]) -> Config:
+        config = self._runtime.configured(said)
+        if config.settings["autonomy"].origin == DEFAULT_ORIGIN:
+            said["autonomy"] = "full"
+        if not _EXECUTING.intersection(self._offered):
+            said["sandbox.mode"] = "unsafe"  # nothing that a sandbox would fence in: nothing to be warned of
+        return self._runtime.configured(said)
+
+    async def _open(self) -> App:
+        app = await self._runtime.app()
+        for each in self._tools:
+            app.tools.add(each)
+        return app
+
+    async def _session(self, app: App, name: str) -> str:
+        if not name or is_session_key(name):
+            return await app.controller.open(name)
+        if is_session_id(name):
+            return await _found(app, name)
+        hint = "Name it CHANNEL:CHAT, of letters, digits, dot, dash and underscore."
+        raise UsageError(f"{name!r} is no name for a session.", hint=hint)
+
+    async def _settings(self, app: App, session: str) -> Settings:
+        """How this agent works in the session; what there is to say about that is logged once."""
+        row = await app.store.session(session)
+        workspace = self._workspace or Path(
+            row.workspace if row is not None and row.workspace else Path.cwd()
+        )
+        chosen = replace(app, config=self._config).settings(
+            workspace,
+            instructions=self._instructions,
+            allow_tools=self._offered,
+            deny_tools=() if self._offered else ("*",),
+        )
+        for warning in chosen.warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                _log.warning(warning)
+        return chosen.settings
+
+
+# --- reading what was given ---------------------------------------------------------------------
+
+
+def _given(limits: Limits) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+
+
+def _built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
+    """The built-in tools that the globs name, in the order in which a model sees them."""
+    known = [spec.name for spec in built_in_specs()]
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UsageError(f"There is no built-in tool {glob!r}.", hint=f"There are: {', '.join(known)}.")
+    return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
+
+
+# --- telling what happened ----------------------------------------------------------------------
+
+
+async def _found(app: App, name: str) -> str:
+    found = await app.store.find(name)
+    if not found:
+        raise NoSuchSession(f"There is no session {name!r} here.")
+    if len(found) > 1:
+        raise UsageError(f"{name!r} could be any of {len(found)} sessions.", hint="Write more of it.")
+    return found[0]
+
+
+async def _watch(app: App, session: str, after_seq: int) -> AsyncGenerator[Item, None]:
+    """Drive the session, and yield what happens until it rests. Closed early, the driving is cancelled."""
+    driving = asyncio.create_task(app.controller.drive(session))
+    items = app.controller.follow(session, after_seq)
+
+    async def following() -> Item:
+        return await anext(items)
+
+    coming = asyncio.create_task(following())
+    cursor = after_seq
+    try:
+        while not driving.done() or cursor < driving.result().seq:
+            waited = {coming} if driving.done() else {coming, driving}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                item = coming.result()
+                cursor = item.seq if isinstance(item, Record) else cursor
+                yield item
+                coming = asyncio.create_task(following())
+    finally:
+        driving.cancel()
+        coming.cancel()
+        await asyncio.gather(driving, coming, return_exceptions=True)
+        await items.aclose()
+
+
+def _event(record: Record) -> Event:
+    at = datetime.fromtimestamp(record.at_ms / 1000, UTC)
+    return Event(record.session, record.seq, at, type(record.event).__name__, record.event)
+
+
+async def _result(app: App, state: State) -> Result:
+    told = await report(app.store, state)
+    return Result(
+        session_id=told.session,
+        status=told.status,
+        reason=told.reason,
+        message=told.message,
+        text=told.text,
+        turns=told.turns,
+        model_calls=told.model_calls,
+        tool_calls=told.tool_calls,
+        usage=told.usage,
+        cost_usd=None if told.cost_microusd is None else usd(told.cost_microusd),
+        trace_id=told.trace_id,
+    )

@@ -1,0 +1,56 @@
+"""Branching a session: a new one that shares its parent's records up to a point, and goes its own way from there.
+
+Nothing is copied and the parent is not touched. Files in the workspace are not part of a session: a branch finds
+them as they are now.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from holdfast.core.summary import summary
+from holdfast.errors import NoSuchSession, UsageError
+from holdfast.protocol.events import SessionForked
+from holdfast.protocol.ids import session_id
+from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.rows import Commit
+from holdfast.runtime.holder import LEASE_MS, this_process
+from holdfast.runtime.journal import Journal
+
+_CAUSE = "fork"
+
+
+async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
+    """Branch off after the parent's record `at_seq`; returns the new session's id. Nobody drives it yet.
+
+    Raises:
+        NoSuchSession: there is no such parent.
+        UsageError: the parent has no record of that number.
+        UnreadableEvent: a shared record was written by a newer version.
+    """
+    last_seq = await store.last_seq(parent)
+    if not last_seq and await store.session(parent) is None:
+        raise NoSuchSession(f"There is no session {parent}.", hint="`holdfast sessions` lists them.")
+    if not 1 <= at_seq <= last_seq:
+        span = f"from 1 to {last_seq}" if last_seq else "none yet"
+        hint = f"`holdfast show {parent} --events` prints them with their numbers."
+        raise UsageError(f"Session {parent} has no record {at_seq}: its records are {span}.", hint=hint)
+    now_ms = clock.now_ms()
+    branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
+    lease = await store.lease(branch, this_process(), now_ms, now_ms + LEASE_MS)
+    journal = Journal(branch)
+    journal.load(await store.read(parent, upto_seq=at_seq))
+    record = journal.note(SessionForked(branch, parent, at_seq), now_ms, lease.epoch, _CAUSE)
+    await store.commit(
+        Commit(
+            session=branch,
+            epoch=lease.epoch,
+            expected_seq=at_seq,
+            records=journal.linked([record]),
+            row=summary(journal.state),
+            now_ms=now_ms,
+            releases_lease=True,
+            forked_from=parent,
+        )
+    )
+    return branch

@@ -1,0 +1,183 @@
+"""What once came to the core, read back from what it recorded: the cause of a batch, the findings of its prepare
+steps. Whether today's code decides the same about them is `replay`'s question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.core import approvals, budget
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.draft import LAST_PASS
+from holdfast.core.state import State
+from holdfast.core.tool_calls import DONE_BEFORE
+from holdfast.core.wanted import Admit, PrepareRequest
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.messages import ModelReply, ToolCall
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Request, Short
+from holdfast.protocol.tools import Admission, CallResult
+
+E = TypeVar("E")
+
+_TIMERS = ("retry", "wall", "grace", "approval")
+_STOPPED_BY = "Stopped by "
+
+
+def cause_of(state: State, name: str, epoch: int, batch: Sequence[e.Event]) -> Cause | None:
+    """The cause of a recorded batch; None when the batch does not tell.
+
+    Args:
+        name: What the records name as their cause.
+        batch: The events, without a `SessionOpened` before them.
+    """
+    match batch[0]:
+        case e.Attached(epoch=attached, holder=holder, reads=reads):
+            return Attach(attached, holder, reads)
+        case _ if name.partition(" ")[0] in _TIMERS:
+            return Due(name)
+        case e.Responded() as told:
+            parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
+            reply = ModelReply(
+                parts, told.usage, told.finish, told.model, told.request_ref, told.is_estimated
+            )
+            return Outcome(name, reply, told.duration_ms, told.first_delta_ms)
+        case e.ModelCallFailed(failure=failure, usage=usage, duration_ms=duration_ms):
+            return Outcome(name, ModelFailure(failure, usage), duration_ms)
+        case e.ModelCallCut(text=text, usage=usage, duration_ms=duration_ms):
+            return Outcome(name, ModelCut(text, usage), duration_ms)
+        case e.ToolCallFinished(result=result):
+            return Outcome(name, result)
+        case e.ToolCallAbandoned(text=text):
+            return Outcome(name, CallResult("unknown", text))
+    asked = _command(state, batch)
+    return None if asked is None else Commanded(Command(name, state.session, _sender(batch), asked), epoch)
+
+
+def _command(state: State, batch: Sequence[e.Event]) -> CommandBody | None:
+    """What somebody asked for, from the facts that it brought."""
+    started = _first(batch, e.RunStarted)
+    changed = _first(batch, e.SettingsChanged)
+    settings = started.settings if started else changed.settings if changed else None
+    message = _first(batch, e.MessageReceived)
+    if message is not None:
+        given: Settings | None = settings or state.settings
+        return Send(message.text, given) if given is not None else None
+    match batch[0]:
+        case e.RunPaused():
+            return Pause()
+        case e.RunStopping(reason=reason) | e.RunStopped(reason=reason):
+            return Stop(reason)
+        case e.ApprovalResolved(approval_id=name, decision="approve" | "deny" | "answer" as said, note=note):
+            return Resolve(name, said, note)
+    answer = _first(batch, e.ApprovalResolved)
+    if answer is not None and answer.decision == "answer":  # words that also changed something
+        given = settings or state.settings
+        return Send(answer.note, given) if given is not None else None
+    return Continue(settings)
+
+
+def _sender(batch: Sequence[e.Event]) -> str:
+    for event in batch:
+        match event:
+            case e.MessageReceived(sender=name) | e.RunPaused(by=name) | e.RunResumed(by=name):
+                return name
+            case e.ApprovalResolved(by=name):
+                return name
+            case e.RunStopping(message=message) | e.RunStopped(message=message):
+                return message.removeprefix(_STOPPED_BY).removesuffix(".")
+    return ""
+
+
+def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
+    return next((event for event in batch if isinstance(event, kind)), None)
+
+
+# --- prepare steps ------------------------------------------------------------------------------
+
+
+def finding(
+    step: PrepareRequest | Admit, state: State, rest: Sequence[e.Event], *, is_costed_anew: bool
+) -> Prepared | None:
+    """What a prepare step found, from the events that its finding brought; None when they do not tell.
+
+    A request's price is worked out again from its recorded size: a budget that cannot afford it answers
+    so. With `is_costed_anew` an affordable one gets today's numbers too, else it keeps the recorded ones.
+    """
+    result: Request | Short | Admission | Probed | None
+    if isinstance(step, PrepareRequest):
+        result = _request(step, state, rest[0], is_costed_anew)
+    else:
+        result = _admission(step, rest)
+    return None if result is None else Prepared(step.key, result)
+
+
+def _request(
+    step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
+) -> Request | Short | None:
+    match told:
+        case e.ModelCallStarted():
+            grant = budget.afford(state, told.size_bytes - len(told.tail.encode()), is_final=step.is_final)
+            if isinstance(grant, Short):
+                return grant
+            numbers = grant if is_costed_anew else told
+            return Request(
+                wire=told.wire,
+                base=told.base,
+                keep=told.keep,
+                tail=told.tail,
+                sha256=told.sha256,
+                size_bytes=told.size_bytes,
+                expected_tokens=numbers.expected_tokens,
+                output_cap_tokens=numbers.output_cap_tokens,
+                reserved_tokens=numbers.reserved_tokens,
+                reserved_microusd=numbers.reserved_microusd,
+                again=told.again,
+                add=told.add,
+                marks=told.marks,
+            )
+        case e.RunLanding(reason=("cost" | "tokens") as reason, message=message):
+            if is_costed_anew:
+                return Short(reason, message.removesuffix(LAST_PASS.format(message="")))
+            # How large the request would have been is not recorded: at least as large as the last one.
+            answer = budget.afford(state, state.measured_bytes, is_final=step.is_final)
+            return answer if isinstance(answer, Short) else None
+        case e.RunStopping(message=message):
+            return Short("context", message)
+    return None
+
+
+def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | None:
+    match rest[0]:
+        case e.ApprovalRequested() as asked:
+            return Admission(
+                "ask", asked.decisions, arguments=asked.arguments, cwd=asked.cwd, binary=asked.binary,
+                question=asked.question, options=asked.options, effect="ask" if asked.question else "exec",
+            )  # fmt: skip
+        case e.ToolCallRefused(failure=failure, decisions=decisions):
+            if failure.message in (approvals.NO_ANSWER, approvals.NOBODY_HERE):
+                is_question = failure.message == approvals.NO_ANSWER
+                arguments = step.call.arguments
+                return Admission(
+                    "ask", decisions, arguments=arguments, effect="ask" if is_question else "exec"
+                )
+            return Admission("refuse", decisions, failure)
+        case e.ToolCallFinished(result=CallResult(status="ok", text=text)) if text == DONE_BEFORE:
+            return Probed("yes")
+        case e.ToolCallAbandoned():
+            return Probed("unknown")
+    admitted, started = _first(rest, e.ToolCallAdmitted), _first(rest, e.ToolCallStarted)
+    if admitted is None or started is None or started.call_id != step.call.call_id:
+        return None
+    return Admission(
+        "allow",
+        admitted.decisions,
+        arguments=started.arguments or step.call.arguments,
+        effect=started.effect,
+        on_interrupt=started.on_interrupt,
+        timeout_s=started.timeout_s,
+        change=started.change,
+    )

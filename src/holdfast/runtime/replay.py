@@ -1,0 +1,189 @@
+"""Replaying a recorded session: does today's code, or do other settings, decide what was decided then?
+
+The journal is folded record by record; what caused each batch is read back from it (`recorded`), put before
+`decide` again, and the events that come out are compared with the recorded ones. No provider, tool, gate or file
+is asked, and nothing is written. So it does not show whether the gates would say the same today, whether a
+request would be written with the same bytes (`show --request` proves the recorded ones), or what a model or a
+tool would answer now.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+
+from holdfast.core.causes import Cause, Outcome
+from holdfast.core.decide import decide
+from holdfast.core.evolve import evolve
+from holdfast.core.state import State
+from holdfast.core.wanted import Admit, Prepare, PrepareRequest, Wait, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.limits import Settings
+from holdfast.runtime.recorded import cause_of, finding
+
+Change = Callable[[Settings], Settings]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Where today's decision leaves the recorded one."""
+
+    seq: int
+    """Of the recorded event; one past the batch when it ends too early."""
+    what: str
+    """As a sentence."""
+    recorded: e.Event | None = None
+    decided: e.Event | None = None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What a replay came to."""
+
+    records: int
+    decisions: int
+    """How many causes were decided again."""
+    differences: tuple[Difference, ...] = ()
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """The records of one commit."""
+
+    records: tuple[e.Record, ...]
+    is_cut: bool
+    """A branch begins inside it: the rest belongs to the parent."""
+
+    @property
+    def events(self) -> tuple[e.Event, ...]:
+        return tuple(record.event for record in self.records)
+
+
+def replay(session: str, key: str, records: Sequence[e.Record], change: Change | None = None) -> Replay:
+    """Decide a recorded session again.
+
+    Args:
+        session: The id under which its first records were written.
+        key: Its CHANNEL:CHAT, if any.
+        records: The whole journal, in order.
+        change: Other settings in place of the recorded ones. Then only the first difference is told, since
+            what follows it would have been another story; and a request that is still affordable counts as the
+            same, also when it would have been allowed fewer tokens of output.
+    """
+    state = State(session=session, key=key)
+    if change is not None:
+        records = [_changed(record, change) for record in records]
+    differences: list[Difference] = []
+    decisions = 0
+    for batch in _batches(records):
+        if not isinstance(batch.records[0].event, e.SessionForked):
+            decisions += 1
+            found = _compare(state, batch, is_changed=change is not None)
+            differences += [found] if found is not None else []
+        if differences and change is not None:
+            break
+        for record in batch.records:
+            state = evolve(state, record)
+    return Replay(len(records), decisions, tuple(differences))
+
+
+def _changed(record: e.Record, change: Change) -> e.Record:
+    match record.event:
+        case (e.RunStarted(settings=settings) | e.SettingsChanged(settings=settings)) as event:
+            return msgspec.structs.replace(
+                record, event=msgspec.structs.replace(event, settings=change(settings))
+            )
+    return record
+
+
+def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
+    """The commits again: records of one epoch, cause and time."""
+    groups = [tuple(group) for _, group in groupby(records, key=lambda r: (r.epoch, r.cause, r.at_ms))]
+    for group, following in zip(groups, [*groups[1:], None], strict=True):
+        yield _Batch(group, following is not None and isinstance(following[0].event, e.SessionForked))
+
+
+# --- one batch ----------------------------------------------------------------------------------
+
+
+def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | None:
+    """The first event of the batch that is decided otherwise; None when all are the same."""
+    first, events = batch.records[0], batch.events
+    if isinstance(events[0], e.SessionOpened):  # written by the driver beside its first cause
+        state = evolve(state, first)
+        events = events[1:]
+        first = batch.records[1] if events else first
+    if not events:
+        return None
+    cause = cause_of(state, first.cause, first.epoch, events)
+    if cause is None:
+        return (
+            None
+            if batch.is_cut
+            else Difference(first.seq, "Nothing here tells what came before it.", events[0])
+        )
+    if is_changed and _is_too_late(state, cause, first):
+        return Difference(first.seq, "The time limit would have been reached before this.", first.event)
+    decided, step = _decided(state, cause, first, events, is_costed_anew=not is_changed)
+    found = _first_difference(first.seq, events, decided, is_cut=batch.is_cut)
+    if found is None and step is not None and not batch.is_cut:
+        return Difference(first.seq + len(events), f"{step.key} would have been prepared here too.")
+    return found
+
+
+def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
+    """Whether the time limit, as it is set now, would have been reached before this outcome arrived."""
+    waits = [action for action in wanted(state) if isinstance(action, Wait)]
+    is_driven = isinstance(cause, Outcome) and first.epoch == state.epoch
+    return is_driven and any(wait.key == "wall" and wait.at_ms < first.at_ms for wait in waits)
+
+
+def _decided(
+    state: State, cause: Cause, first: e.Record, recorded: Sequence[e.Event], *, is_costed_anew: bool
+) -> tuple[list[e.Event], Prepare | None]:
+    """What the cause brings today, its prepare steps answered with what they found then; and the step that is
+    still wanted, when the recorded events tell no finding of it."""
+    decided: list[e.Event] = []
+    is_visit = first.epoch != state.epoch and not isinstance(recorded[0], e.Attached)
+    causes: deque[Cause] = deque((cause,))
+    while causes:
+        for event in decide(state, causes.popleft(), first.at_ms):
+            decided.append(event)
+            seq = state.seq + 1
+            state = evolve(state, e.Record(state.session, seq, first.at_ms, first.epoch, first.cause, event))
+        rest = recorded[len(decided) :]
+        step = next((a for a in wanted(state) if isinstance(a, PrepareRequest | Admit)), None)
+        if step is None or is_visit:
+            return decided, None
+        found = finding(step, state, rest, is_costed_anew=is_costed_anew) if rest else None
+        if found is None:
+            return decided, step
+        causes.append(found)
+    return decided, None
+
+
+def _first_difference(
+    seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event], *, is_cut: bool
+) -> Difference | None:
+    for at, (then, now) in enumerate(zip(recorded, decided, strict=False)):
+        if then != now:
+            return Difference(seq + at, _told(then, now), then, now)
+    if len(decided) < len(recorded):
+        missing = recorded[len(decided)]
+        return Difference(seq + len(decided), f"{_name(missing)} would not have been decided here.", missing)
+    if len(decided) > len(recorded) and not is_cut:
+        extra = decided[len(recorded)]
+        return Difference(seq + len(recorded), f"{_name(extra)} would have been decided too.", None, extra)
+    return None
+
+
+def _told(then: e.Event, now: e.Event) -> str:
+    if type(then) is not type(now):
+        return f"{_name(then)} was decided, and {_name(now)} would be now."
+    old, new = msgspec.structs.asdict(then), msgspec.structs.asdict(now)
+    fields = ", ".join(name for name, value in old.items() if new[name] != value)
+    return f"{_name(then)} would differ in {fields}."
+
+
+def _name(event: e.Event) -> str:
+    return type(event).__name__

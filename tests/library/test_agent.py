@@ -1,0 +1,263 @@
+"""The library: agents with a scripted model, on the real loop, in memory and in a home."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
+from holdfast.errors import ConfigError, NoSuchSession, UsageError
+
+
+@tool(effect="read")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="exec")
+def deploy(version: str) -> str:
+    """Put a version into service."""
+    return f"{version} is in service"
+
+
+ADDING: list[dict[str, Any]] = [
+    {"text": "I add.", "tool_calls": [{"name": "add", "arguments": {"a": 17, "b": 25}}]},
+    {"text": "It is 42.", "when": "^42$"},
+]
+
+
+def script(folder: Path, lines: list[dict[str, Any]], name: str = "model.jsonl") -> str:
+    """A model that says these lines."""
+    path = folder / name
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return f"script:{path}"
+
+
+@pytest.mark.requirement("S1", "B1")
+async def test_an_agent_uses_a_function_and_tells_what_its_run_came_to(tmp_path: Path) -> None:
+    agent = Agent(model=script(tmp_path, ADDING), tools=[add], instructions="Be brief.", home=None)
+    result = await agent.run("What is 17 + 25?", session="cli:demo")
+    await agent.aclose()
+    assert isinstance(result, Result)
+    assert (result.status, result.reason, result.text) == ("done", "answer", "It is 42.")
+    assert (result.turns, result.model_calls, result.tool_calls) == (2, 2, 1)
+    assert result.usage.input_tokens > 0
+    assert result.cost_usd == "0.00"
+    assert len(result.session_id) == 26
+    assert len(result.trace_id) == 32
+    assert add.function is not None
+    assert await add(1, 2) == 3
+
+
+@pytest.mark.requirement("S15", "S1")
+async def test_a_stream_yields_every_record_in_order_and_the_words_as_they_arrive(tmp_path: Path) -> None:
+    lines = [ADDING[0], {"text": "It is forty-two.", "chunks": 4, "delay_s": 0.02}]
+    async with Agent(model=script(tmp_path, lines), tools=[add]) as agent:
+        items = [item async for item in agent.stream("What is 17 + 25?", session="cli:demo")]
+    events = [item for item in items if isinstance(item, Event)]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.type for event in events][:2] == ["SessionOpened", "Attached"]
+    assert events[-1].type == "RunStopped"
+    assert events[-1].at.utcoffset() is not None
+    assert "".join(item.text for item in items if isinstance(item, Delta)) == "I add.It is forty-two."
+
+
+@pytest.mark.requirement("S15")
+async def test_a_stream_that_is_left_leaves_a_session_that_resumes(tmp_path: Path) -> None:
+    lines = [{"text": "Slow words.", "chunks": 4, "delay_s": 30}, {"text": "Done."}]
+    async with Agent(model=script(tmp_path, lines)) as agent:
+        stream = agent.stream("go", session="cli:left")
+        async for item in stream:
+            if isinstance(item, Event) and item.type == "ModelCallStarted":
+                break
+        await stream.aclose()
+        (tmp_path / "model.jsonl").write_text(json.dumps({"text": "Done."}))
+        assert (await agent.result("cli:left")).status == "interrupted"
+
+
+@pytest.mark.requirement("S1")
+async def test_an_agent_is_offered_its_own_tools_and_no_others(tmp_path: Path) -> None:
+    lines = [
+        {"tool_calls": [{"name": "shell", "arguments": {"command": "id"}}]},
+        {"text": "No shell.", "when": "There is no tool|not allowed"},
+    ]
+    async with Agent(model=script(tmp_path, lines), tools=[add]) as agent:
+        assert (await agent.run("id?")).text == "No shell."
+    async with Agent(model=script(tmp_path, lines)) as agent:
+        assert (await agent.run("id?")).text == "No shell."
+
+
+@pytest.mark.requirement("S1")
+async def test_built_in_tools_are_chosen_by_name(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "note.txt").write_text("tea at five")
+    lines = [
+        {"tool_calls": [{"name": "read_file", "arguments": {"path": "note.txt"}}]},
+        {"text": "Five.", "when": "tea at five"},
+    ]
+    async with Agent(model=script(tmp_path, lines), tools=["read_*"], workspace=tmp_path / "work") as agent:
+        assert (await agent.run("When is tea?")).text == "Five."
+    with pytest.raises(UsageError, match="no built-in tool 'fly'"):
+        Agent(model="script:x", tools=["fly"])
+
+
+@pytest.mark.requirement("S1")
+async def test_a_tool_that_was_passed_in_runs_unasked_and_waits_when_the_configuration_says_so(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {"tool_calls": [{"name": "deploy", "arguments": {"version": "1.2"}}]},
+        {"text": "Deployed.", "when": "in service"},
+    ]
+    model = script(tmp_path, lines)
+    async with Agent(model=model, tools=[deploy]) as agent:
+        assert (await agent.run("deploy")).text == "Deployed."
+    async with Agent(model=model, tools=[deploy], config={"autonomy": "supervised"}) as agent:
+        waiting = await agent.run("deploy", session="cli:careful")
+        assert (waiting.status, waiting.reason, waiting.tool_calls) == ("waiting", "approval", 0)
+        (asked,) = await agent.approvals("cli:careful")
+        await agent.approve(asked.id, "go on")
+        with pytest.raises(UsageError, match="decided already: approve, by agent"):
+            await agent.deny(asked.id)
+        assert (await agent.resume("cli:careful")).text == "Deployed."
+
+
+@pytest.mark.requirement("S1")
+async def test_a_session_goes_on_where_it_was_and_tells_its_result_again(tmp_path: Path) -> None:
+    lines = [{"text": "Hello."}, {"text": "Again.", "when": "^more$"}]
+    async with Agent(model=script(tmp_path, lines), home=tmp_path / "home") as agent:
+        first = await agent.run("hi", session="cli:demo")
+    async with Agent(model=script(tmp_path, lines), home=tmp_path / "home") as agent:
+        assert await agent.resume("cli:demo") == first
+        second = await agent.resume("cli:demo", "more")
+        assert (second.text, second.session_id) == ("Again.", first.session_id)
+        with pytest.raises(NoSuchSession):
+            await agent.resume("cli:other")
+        with pytest.raises(UsageError, match="no name for a session"):
+            await agent.run("hi", session="nonsense")
+
+
+@pytest.mark.requirement("S1")
+async def test_after_a_limit_a_resume_opens_another_run_with_the_limits_of_the_agent(tmp_path: Path) -> None:
+    again = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 1}}]}
+    lines = [again, {"text": "Not done."}, again, {"text": "Done."}]
+    model, home = script(tmp_path, lines), tmp_path / "home"
+    async with Agent(model=model, tools=[add], home=home, limits=Limits(turns=1)) as agent:
+        first = await agent.run("count", session="cli:demo")
+        assert (first.status, first.reason, first.text) == ("limit", "turns", "Not done.")
+    async with Agent(model=model, tools=[add], home=home, limits=Limits(turns=5, wall="1h")) as agent:
+        assert (await agent.resume("cli:demo")).text == "Done."
+
+
+@pytest.mark.requirement("S1")
+def test_limits_take_what_a_configuration_takes_and_refuse_the_rest_all_at_once() -> None:
+    Limits(turns=50, cost_usd="0.50", wall="2h", idle=90)
+    with pytest.raises(ConfigError) as wrong:
+        Limits(turns=0, cost_usd="a lot", wall="soon")
+    assert len(wrong.value.problems) == 3
+    with pytest.raises(ConfigError, match="did you mean"):
+        Agent(config={"limits": {"turn": 3}})
+
+
+@pytest.mark.requirement("S1", "C18")
+async def test_an_agent_is_made_from_a_file_and_reads_no_other(tmp_path: Path, monkeypatch: Any) -> None:
+    model = script(tmp_path, [{"text": "Hello."}])
+    (tmp_path / "holdfast.toml").write_text('model = "script:nothing"\n[limits]\nturns = 1\n')
+    (tmp_path / "mine.toml").write_text(f'model = "{model}"\n[limits]\nturns = 3\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_MODEL", "script:nothing")
+    async with Agent.from_config(tmp_path / "mine.toml") as agent:
+        assert (await agent.run("hi")).text == "Hello."
+    async with Agent() as nobody:
+        with pytest.raises(UsageError, match="No model"):
+            await nobody.run("hi")
+
+
+@pytest.mark.requirement("S1")
+async def test_a_set_cost_limit_refuses_a_model_of_unknown_price(tmp_path: Path) -> None:
+    agent = Agent(
+        model="openai:nobody-knows-it", limits=Limits(cost_usd="0.50"), config={},
+    )  # fmt: skip
+    with pytest.raises(HoldfastError, match="price of openai:nobody-knows-it is not known"):
+        await agent.run("hi")
+    await agent.aclose()
+
+
+@pytest.mark.requirement("S1")
+async def test_many_agents_share_one_runtime_and_keep_their_own_tools_and_limits(tmp_path: Path) -> None:
+    model = script(tmp_path, ADDING)
+    denied = [
+        {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 1}}]},
+        {"text": "I may not.", "when": "not allowed|no tool"},
+    ]
+    async with Runtime(home=tmp_path / "home") as shared:
+        adder = Agent(model=model, tools=[add], runtime=shared)
+        deployer = Agent(model=script(tmp_path, denied, "b.jsonl"), tools=[deploy], runtime=shared)
+        first, second = await asyncio.gather(adder.run("17 + 25?", "cli:a"), deployer.run("1 + 1?", "cli:b"))
+        assert (first.text, second.text) == ("It is 42.", "I may not.")
+        await adder.aclose()
+        assert (await deployer.result("cli:a")).text == "It is 42."
+        with pytest.raises(UsageError, match="the shared runtime's"):
+            Agent(runtime=shared, home=tmp_path)
+
+
+@pytest.mark.requirement("S1")
+async def test_two_tools_of_one_name_on_a_shared_runtime_are_refused(tmp_path: Path) -> None:
+    @tool(effect="read", name="add")
+    def other(a: int) -> int:
+        """Something else."""
+        return a
+
+    async with Runtime(tools=[add]) as shared:
+        agent = Agent(model=script(tmp_path, ADDING), tools=[other], runtime=shared)
+        with pytest.raises(UsageError, match="two tools are called 'add'"):
+            await agent.run("hi")
+
+
+@pytest.mark.requirement("S1")
+async def test_a_thousand_sessions_run_at_once_in_memory(tmp_path: Path) -> None:
+    async with Agent(model=script(tmp_path, ADDING), tools=[add]) as agent:
+        results = await asyncio.gather(*(agent.run("17 + 25?") for _ in range(1_000)))
+    assert {result.text for result in results} == {"It is 42."}
+    assert len({result.session_id for result in results}) == 1_000
+
+
+_CHILD = """
+import asyncio, os, sys
+from holdfast import Agent, tool
+
+@tool(effect="read")
+async def add(a: int, b: int) -> int:
+    "Add two numbers."
+    print("adding", flush=True)
+    await asyncio.sleep(60)
+    return a + b
+
+async def main():
+    async with Agent(model=sys.argv[1], tools=[add], home=sys.argv[2]) as agent:
+        await agent.run("What is 17 + 25?", session="cli:demo")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("S1", "H1", "L2-05")
+async def test_a_session_of_a_killed_process_is_resumed_by_another_one(tmp_path: Path) -> None:
+    model, home = script(tmp_path, ADDING), tmp_path / "home"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CHILD, model, str(home), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"adding\n"
+    child.kill()
+    await child.wait()
+    async with Agent(model=model, tools=[add], home=home) as agent:
+        result = await agent.resume("cli:demo")
+    assert (result.status, result.text) == ("done", "It is 42.")
+    assert result.tool_calls == 2
