@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
-_CLOCK = "holdfast.runtime.parts:SystemClock"
+_CLOCK = "holdfast.runtime.clock:SystemClock"
 _PARTS = "holdfast.runtime.parts:Parts"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +21,3 @@ class Parts:
     redact: Redactor
     run_folder: Path | None = None
     """Where doorbells are; None: no other process shares the store."""
-
-
-class SystemClock:
-    """The wall clock; the only place that asks the system for the time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970, UTC."""
-        return time.time_ns() // 1_000_000
