@@ -159,7 +159,9 @@ def _openai_events(reply: Reply, number: int) -> list[bytes]:
             for piece in _pieces(call.text, 2)
         ]
     head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "model": _MODEL}
-    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    choices: list[list[dict[str, Any]]] = [
+        [{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas
+    ]
     if finish := _finish(reply):
         choices.append([{"index": 0, "delta": {}, "finish_reason": finish}])
     chunks: list[dict[str, Any]] = [head | {"choices": choice} for choice in choices]
