@@ -16,7 +16,7 @@ from holdfast.core.decide import decide
 from holdfast.core.state import State
 from holdfast.core.summary import summary
 from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageError
-from holdfast.protocol.codec import decode, decode_command, encode_json
+from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import session_id
@@ -25,7 +25,7 @@ from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.holder import LEASE_MS, is_free, this_process
-from holdfast.runtime.journal import Journal
+from holdfast.runtime.journal import Journal, readable
 from holdfast.runtime.parts import Parts
 
 INBOX_CAPACITY = 100
@@ -161,6 +161,11 @@ class SessionController:
             )
             self._bus.publish(lease.session, batch)
 
+    async def is_driven_elsewhere(self, session: str) -> bool:
+        """Whether another process drives the session now."""
+        lease = await self._parts.store.current_lease(session)
+        return not (lease is None or self._is_ours(lease) or is_free(lease, self._parts.clock.now_ms()))
+
     # --- watching -------------------------------------------------------------------------------
 
     async def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
@@ -203,7 +208,7 @@ class SessionController:
     async def _records(self, session: str, after_seq: int) -> AsyncIterator[Record]:
         if await self._parts.store.last_seq(session) > after_seq:
             for stored in await self._parts.store.read(session, after_seq):
-                yield decode(stored)
+                yield readable(stored)
 
     # --- leases ---------------------------------------------------------------------------------
 

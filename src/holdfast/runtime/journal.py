@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from holdfast.context.conversation import Conversation, rewritten
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
+from holdfast.errors import StorageCorrupt, StorageNewer
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -42,10 +43,10 @@ class Journal:
         """Fold what is stored.
 
         Raises:
-            UnreadableEvent: a record of a newer version, or a damaged one.
+            StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
         """
         for each in stored:
-            self._fold(decode(each))
+            self._fold(readable(each))
         if stored:
             self._link = stored[-1].link
 
@@ -77,7 +78,7 @@ class Journal:
     async def rewrite(self, store: Store) -> None:
         """Make every message unsent again, for another wire to write anew."""
         stored = await store.read(self.session, upto_seq=self.state.seq)
-        self.conversation = rewritten([decode(each) for each in stored])
+        self.conversation = rewritten([readable(each) for each in stored])
         self.wire = ""
 
     def _fold(self, record: Record) -> None:
@@ -96,6 +97,21 @@ class Journal:
                 decided_ms=record.at_ms,
                 note=event.note,
             )
+
+
+def readable(stored: StoredRecord) -> Record:
+    """The record as this version understands it.
+
+    Raises:
+        StorageNewer: a newer version wrote it.
+        StorageCorrupt: it is damaged.
+    """
+    try:
+        return decode(stored)
+    except UnreadableEvent as error:
+        kind = StorageNewer if error.is_newer else StorageCorrupt
+        hint = "" if error.is_newer else "`holdfast fsck` tells what is wrong."
+        raise kind(f"Record {stored.seq} of session {stored.session}: {error}.", hint=hint) from None
 
 
 def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:

@@ -1,0 +1,150 @@
+"""Asking the person at the terminal: an approval or a question is shown whole, and one clear answer is taken.
+
+What the answer does is the engine's business; answering from another process stands in `control`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.live import tell, write
+from holdfast.cli.terminal import Line, Span, counted, neutral
+from holdfast.protocol.commands import Resolve
+from holdfast.protocol.limits import Settings
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import ApprovalRow
+
+SHOWN_LINES = 40
+SHOWN_CHARS = 4_000
+_LOOK_S = 0.1
+"""How often an open approval is looked at: another front door may answer first."""
+
+
+class Unanswered(Exception):
+    """The person ended the input: nobody is there to ask any more."""
+
+
+async def ask(
+    store: Store, keyboard: Keyboard, row: ApprovalRow, settings: Settings | None
+) -> Resolve | None:
+    """What the person says about an open approval; None when it was settled elsewhere meanwhile.
+
+    Raises:
+        Unanswered: the input ended.
+    """
+    workspace = settings.workspace if settings else ""
+    asked = _question(keyboard, row) if row.question else _approval(keyboard, row, workspace)
+    asking = asyncio.create_task(asked)
+    settling = asyncio.create_task(settled(store, row.id))
+    tasks = (asking, settling)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            return asking.result()
+        settling.result()
+        write("\n")
+        return None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def settled(store: Store, approval_id: str) -> None:
+    """Until somebody, the deadline or the end of the run has decided."""
+    while True:
+        row = await store.approval(approval_id)
+        if row is None or row.decision:
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+# --- approvals ----------------------------------------------------------------------------------
+
+
+async def _approval(keyboard: Keyboard, row: ApprovalRow, cwd: str) -> Resolve:
+    """Yes or no. Enter alone is no answer, and no yes is taken while a part of the call is hidden."""
+    shown, hidden = clipped_call(row.arguments)
+    tell([])
+    tell([Span(f"{row.tool} needs a decision", "bold yellow"), Span(f"  {row.reason}", "dim")])
+    for line in _framed(shown):
+        tell(line)
+    tell([Span(f"  in {cwd}", "dim")])
+    while True:
+        more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
+        answer = await _line(keyboard, f"Allow it? y, n, or n and why{more}: ")
+        word, _, why = answer.strip().partition(" ")
+        match word.lower():
+            case "v" if hidden:
+                for line in _framed(_readable_call(row.arguments)):
+                    tell(line)
+                hidden = 0
+            case "y" | "yes" if hidden:
+                tell([f"  {counted(hidden, 'character')} of it are hidden: see them first, with v."])
+            case "y" | "yes":
+                return Resolve(row.id, "approve", why)
+            case "n" | "no":
+                return Resolve(row.id, "deny", why)
+
+
+def clipped_call(arguments: str) -> tuple[str, int]:
+    """The arguments of a call for people, and how many characters are left out in the middle."""
+    text = _readable_call(arguments)
+    lines = text.split("\n")
+    if len(text) <= SHOWN_CHARS and len(lines) <= SHOWN_LINES:
+        return text, 0
+    head = "\n".join(lines[: SHOWN_LINES // 2])[: SHOWN_CHARS // 2]
+    tail = "\n".join(lines[-SHOWN_LINES // 2 :])[-SHOWN_CHARS // 2 :]
+    hidden = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {hidden:,} characters are hidden ...]\n{tail}", hidden
+
+
+def _readable_call(arguments: str) -> str:
+    """Canonical JSON arguments as `name: value`, text with its real line breaks; safe to show."""
+    try:
+        given = msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        given = None
+    if not isinstance(given, dict):
+        return neutral(arguments)
+    said = {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in given.items()
+    }
+    return "\n".join(neutral(f"{name}: {value}") for name, value in said.items())
+
+
+def _framed(text: str) -> Iterator[Line]:
+    for line in text.split("\n"):
+        yield [Span("  │ ", "yellow"), line]
+
+
+# --- questions ----------------------------------------------------------------------------------
+
+
+async def _question(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
+    """Words. A number picks one of the options, where there are some."""
+    tell([])
+    tell([Span(neutral(row.question), "bold yellow")])
+    for number, option in enumerate(row.options, 1):
+        tell([f"  {number}. {option}"])
+    while True:
+        answer = (await _line(keyboard, "Answer: ")).strip()
+        if answer.isdecimal() and 0 < int(answer) <= len(row.options):
+            answer = row.options[int(answer) - 1]
+        if answer:
+            return Resolve(row.id, "answer", answer)
+
+
+async def _line(keyboard: Keyboard, prompt: str) -> str:
+    keyboard.forget()
+    write(prompt)
+    line = await keyboard.line()
+    if line is None:
+        write("\n")
+        raise Unanswered()
+    return line

@@ -1,0 +1,227 @@
+"""The flags of `run`, `resume` and `chat`, and the settings that they make of a configuration and a past.
+
+A session keeps the settings it was recorded with: flags change them, the administrator's file caps them, and
+nothing else that is configured today touches them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from msgspec.structs import replace
+
+from holdfast.app import App, Chosen
+from holdfast.config.load import load
+from holdfast.config.paths import Home, admin_file
+from holdfast.config.settings import Config
+from holdfast.errors import UsageError
+from holdfast.protocol.limits import Settings, usd
+
+_LATER = {
+    "--until-done": "to repeat until the work is done",
+    "--plan": "to plan before acting",
+}
+_COST = "limits.cost_usd"
+_POSTURE_ORIGIN = "(--posture)"
+
+
+def _flag(*names: str, about: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=about, metavar=metavar)
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """How a run is to be done, as far as flags say it; empty: they do not."""
+
+    model: Annotated[str, _flag("--model", "-m", metavar="PROVIDER:MODEL", about="The model.")] = ""
+    workspace: Annotated[
+        str, _flag("--workspace", "-w", metavar="DIR", about="Where tools work; else this folder.")
+    ] = ""
+    budget: Annotated[str | None, _flag("--budget", metavar="USD", about="The most it may cost.")] = None
+    max_turns: Annotated[str | None, _flag("--max-turns", metavar="N", about="Model calls.")] = None
+    max_tokens: Annotated[
+        str | None, _flag("--max-tokens", metavar="N", about="Input and output of all calls.")
+    ] = None
+    timeout: Annotated[
+        str | None, _flag("--timeout", metavar="2h", about="Driven time; waiting for people is free.")
+    ] = None
+    idle_timeout: Annotated[
+        str | None, _flag("--idle-timeout", metavar="5m", about="The longest silence of a model or tool.")
+    ] = None
+    autonomy: Annotated[
+        str | None, _flag("--autonomy", metavar="LEVEL", about="read-only, supervised or full.")
+    ] = None
+    posture: Annotated[
+        str | None, _flag("--posture", metavar="NAME", about="A bundle: interactive, headless, overnight.")
+    ] = None
+    system: Annotated[
+        str, _flag("--system", metavar="FILE", about="Instructions for the model, beside its own.")
+    ] = ""
+    allow_tool: Annotated[
+        list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Only these tools; may be repeated.")
+    ] = None
+    deny_tool: Annotated[
+        list[str] | None, _flag("--deny-tool", metavar="GLOB", about="Not these tools; may be repeated.")
+    ] = None
+    approve_by: Annotated[str | None, _flag("--approve-by", metavar="HOW", about="prompt, wait or deny.")] = (
+        None
+    )
+    until_done: Annotated[bool, typer.Option("--until-done", hidden=True)] = False
+    plan: Annotated[bool, typer.Option("--plan", hidden=True)] = False
+
+    @property
+    def values(self) -> dict[str, object]:
+        """What they say about settings, by dotted key; None: nothing."""
+        return {
+            "model": self.model or None,
+            "autonomy": self.autonomy,
+            "approve_by": self.approve_by,
+            "posture": self.posture,
+            "limits.turns": self.max_turns,
+            "limits.tokens": self.max_tokens,
+            _COST: self.budget,
+            "limits.wall": self.timeout,
+            "limits.idle": self.idle_timeout,
+        }
+
+
+def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the flags of a run as options of its own; it gets them as its argument `flags`.
+
+    Raises (when the command is called):
+        UsageError: a flag of a later version was given.
+    """
+    hints = get_type_hints(RunFlags, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
+        )
+        for each in fields(RunFlags)
+    ]
+    parameters = inspect.signature(command, eval_str=True).parameters
+    own = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in parameters.items()
+        if name != "flags"
+    ]
+
+    @functools.wraps(command)
+    def with_flags(**given: Any) -> int:
+        flags = RunFlags(**{each.name: given.pop(each.name) for each in shared})
+        for name, purpose in _LATER.items():
+            if getattr(flags, name[2:].replace("-", "_")):
+                raise UsageError(f"{name} ({purpose}) comes with a later version.", hint="Leave it out.")
+        return command(flags=flags, **given)
+
+    everything = [*own, *shared]
+    with_flags.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
+    with_flags.__annotations__ = {each.name: each.annotation for each in everything}
+    return with_flags
+
+
+def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
+    """Where tools are to work.
+
+    Raises:
+        UsageError: it is no folder.
+    """
+    named = flags.workspace or (recorded.workspace if recorded else "")
+    folder = Path(named).expanduser() if named else Path.cwd()
+    if not folder.is_dir():
+        raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
+    return folder.resolve()
+
+
+def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config:
+    """The configuration under which the flags and what was recorded are to be understood.
+
+    What was recorded counts as if it had been given as flags again, under the flags that were: so it holds
+    against the files of today, but for the administrator's, which caps it.
+
+    Raises:
+        ConfigError: with every problem of every source.
+        UsageError: the workspace is no folder.
+    """
+    workspace, given = workspace_of(flags, recorded), flags.values
+    if recorded is None:
+        return load(home, workspace, given, os.environ)
+    said = {name for name, value in given.items() if value is not None}
+    if flags.posture:
+        settings = load(home, workspace, given, os.environ).settings
+        said |= {name for name, setting in settings.items() if setting.origin.endswith(_POSTURE_ORIGIN)}
+    kept = {name: value for name, value in _written(recorded).items() if name not in said}
+    config = load(home, workspace, {**given, **kept}, os.environ)
+    is_capped = config.settings[_COST].origin == str(admin_file(os.environ))
+    if recorded.limits.is_cost_set or _COST in said or is_capped:
+        return config
+    # Nobody had set a cost limit: what today's files say of one is not for this session.
+    cost = recorded.limits.cost_microusd
+    return replace(config, limits=replace(config.limits, cost_microusd=cost, is_cost_set=False))
+
+
+def _written(recorded: Settings) -> dict[str, object]:
+    """The recorded settings as flags would say them; a cost limit only when somebody had set one."""
+    limits = recorded.limits
+    written: dict[str, object] = {
+        "autonomy": recorded.autonomy,
+        "approve_by": recorded.approve_by,
+        "max_output_tokens": recorded.max_output_tokens,
+        "limits.turns": limits.turns,
+        "limits.tokens": limits.tokens,
+        "limits.wall": limits.wall_s,
+        "limits.idle": limits.idle_s,
+        "repeat.note": recorded.repeat_note,
+        "repeat.stop": recorded.repeat_stop,
+    }
+    return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
+
+
+def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool) -> Chosen:
+    """The settings of a run under the app's configuration (see `configured`), and what to say about them.
+
+    Raises:
+        UsageError: there is no model, or no such provider, or a set cost limit meets an unknown price, or the
+            file of instructions cannot be read.
+    """
+    past = recorded
+    if past is not None and (not flags.model or app.facts(flags.model).name == past.facts.name):
+        model = past.facts.name
+    else:
+        model = flags.model
+    fresh = app.settings(
+        workspace_of(flags, past),
+        model=model,
+        instructions=_instructions(flags.system) if flags.system else past.instructions if past else "",
+        allow_tools=_tools(flags.allow_tool, past.allow_tools if past else ()),
+        deny_tools=_tools(flags.deny_tool, past.deny_tools if past else ()),
+        is_terminal=is_terminal,
+    )
+    if past is None:
+        return fresh
+    settings = replace(
+        fresh.settings,
+        facts=past.facts if model == past.facts.name else fresh.settings.facts,
+        model_attempts=past.model_attempts,
+        is_streaming=past.is_streaming,
+        approval_deadline_s=past.approval_deadline_s,
+    )
+    return Chosen(settings, fresh.warnings)
+
+
+def _tools(given: list[str] | None, recorded: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(given) if given else recorded
+
+
+def _instructions(file: str) -> str:
+    try:
+        return Path(file).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--system {file}: {why}.", hint="Name a text file.") from None

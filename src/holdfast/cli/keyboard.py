@@ -1,0 +1,97 @@
+"""Reading from a person, or from a pipe, while work goes on: lines that can be waited for and given up.
+
+Never a thread: a thread that reads cannot be stopped. What is asked and what an answer means is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_CHUNK_BYTES = 65_536
+_ESCAPE = b"\x1b"
+
+
+class Keyboard:
+    """Standard input, line by line."""
+
+    def __init__(self) -> None:
+        self._fd = sys.stdin.fileno()
+        self._buffer = b""
+        self._is_at_end = False
+        self.is_terminal = os.isatty(self._fd)
+        self._usual = termios.tcgetattr(self._fd) if self.is_terminal else None
+        self._on_escape: Callable[[], None] | None = None
+
+    async def line(self) -> str | None:
+        """The next line without its end; None when there is none any more."""
+        self._unwatch()
+        try:
+            while b"\n" not in self._buffer and not self._is_at_end:
+                await self._readable()
+                chunk = os.read(self._fd, _CHUNK_BYTES)
+                self._buffer += chunk
+                if not chunk:
+                    # Ctrl-D ends one reading of a terminal, and all readings of anything else.
+                    self._is_at_end = not self.is_terminal
+                    break
+        finally:
+            self._watch()
+        if not self._buffer:
+            return None
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+    def forget(self) -> None:
+        """Drop what was typed before anything was asked, so that it answers nothing."""
+        if self.is_terminal:
+            self._buffer = b""
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+
+    @contextmanager
+    def escaping(self, on_escape: Callable[[], None]) -> Iterator[None]:
+        """Call back when the Esc key is pressed; other keys are dropped. On a terminal only."""
+        self._on_escape = on_escape if self.is_terminal else None
+        self._watch()
+        try:
+            yield
+        finally:
+            self._unwatch()
+            self._on_escape = None
+
+    def restore(self) -> None:
+        """Give the terminal back as it was found."""
+        if self._usual is not None:
+            termios.tcsetattr(self._fd, termios.TCSANOW, self._usual)
+
+    def _watch(self) -> None:
+        """Look for Esc while no line is read."""
+        if self._on_escape is not None:
+            tty.setcbreak(self._fd, termios.TCSANOW)
+            asyncio.get_running_loop().add_reader(self._fd, self._on_key)
+
+    def _unwatch(self) -> None:
+        if self._on_escape is not None:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            self.restore()
+
+    def _on_key(self) -> None:
+        if os.read(self._fd, _CHUNK_BYTES) == _ESCAPE and self._on_escape is not None:
+            self._on_escape()
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        is_ready = asyncio.Event()
+        try:
+            loop.add_reader(self._fd, is_ready.set)
+        except PermissionError:  # a regular file is always ready, and cannot be watched
+            return
+        try:
+            await is_ready.wait()
+        finally:
+            loop.remove_reader(self._fd)

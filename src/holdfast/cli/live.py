@@ -1,0 +1,239 @@
+"""Showing work while it happens: streamed on a terminal, a line for each event in a pipe, JSON for scripts.
+
+Progress goes to stderr, JSON to stdout. What is said about a record stands in `happenings`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import sys
+import time
+from typing import Protocol
+
+from holdfast.cli.happenings import Happenings, spent
+from holdfast.cli.terminal import PIPE_COLUMNS, Line, Span, clipped, iso, neutral, one_line, say_json, took
+from holdfast.core.state import State, phase, started_calls
+from holdfast.protocol.codec import to_builtins
+from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
+from holdfast.protocol.messages import calls_of, text_of
+from holdfast.protocol.ports import Delta
+
+_TICK_S = 0.1
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ERASE = "\r\x1b[K"
+_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class View(Protocol):
+    """Somebody who watches a session."""
+
+    def show(self, item: Record | Delta, state: State) -> None:
+        """Something happened; `state` is the fold with all records so far."""
+        ...
+
+    def pause(self) -> None:
+        """Somebody else writes to the terminal from now on: be silent between two calls of `show`."""
+        ...
+
+    def resume(self) -> None:
+        """The terminal is free again."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will happen."""
+        ...
+
+
+class JsonView:
+    """Every record and delta as one object a line on stdout."""
+
+    def show(self, item: Record | Delta, state: State) -> None:
+        """See `View`."""
+        if isinstance(item, Delta):
+            say_json({"delta": item.text, "kind": item.kind, "key": item.key})
+        else:
+            head = {"seq": item.seq, "at": iso(item.at_ms), "type": type(item.event).__name__}
+            say_json({**head, **to_builtins(item.event)})
+        sys.stdout.flush()
+
+    def pause(self) -> None:
+        """Nothing to do: stdout is nobody else's."""
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class LineView:
+    """One plain line for each thing that matters on stderr, words of the model included."""
+
+    def __init__(self) -> None:
+        self._happenings = Happenings()
+
+    def show(self, item: Record | Delta, state: State) -> None:
+        """See `View`."""
+        if isinstance(item, Delta):
+            return
+        if isinstance(item.event, Responded) and calls_of(item.event.parts):
+            said = one_line(text_of(item.event.parts), PIPE_COLUMNS)
+            if said:
+                tell([f"  {said}"])
+        for line in self._happenings.lines(item.event, state, PIPE_COLUMNS):
+            tell(line)
+
+    def pause(self) -> None:
+        """Nothing to do: nobody is asked in a pipe."""
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class LiveView:
+    """A terminal: the model's words as they come, a line for each call, and a last line that tells what runs."""
+
+    def __init__(self) -> None:
+        self.shown_seq = 0
+        """The record of the last response whose words all stand on the screen."""
+        self._happenings = Happenings()
+        self._spinner = itertools.cycle(_SPINNER)
+        self._state = State()
+        self._since_s = time.monotonic()
+        self._streamed = ""
+        """The words of the response that is arriving."""
+        self._is_mid_line = False
+        self._has_status = False
+        self._is_paused = False
+        self._output = ""
+        """The last line that a running tool wrote."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._tick()
+
+    def show(self, item: Record | Delta, state: State) -> None:
+        """See `View`."""
+        self._state = state
+        if isinstance(item, Delta):
+            self._crumb(item)
+            return
+        match item.event:
+            case ModelCallStarted():
+                self._streamed, self._since_s = "", time.monotonic()
+            case ToolCallStarted() if len(started_calls(state)) <= 1:
+                self._output, self._since_s = "", time.monotonic()
+            case Responded(parts=parts):
+                self._words(text_of(parts), item.seq)
+            case ModelCallCut(text=text):
+                self._words(text, item.seq)
+        for line in self._happenings.lines(item.event, state, columns()):
+            self._end_line()
+            tell(line)
+
+    def pause(self) -> None:
+        """See `View`."""
+        self._end_line()
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """See `View`."""
+        self._is_paused = False
+        self._since_s = time.monotonic()
+
+    def close(self) -> None:
+        """See `View`."""
+        self._end_line()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _crumb(self, delta: Delta) -> None:
+        if delta.kind == "tool_output":
+            self._output = delta.text.rstrip().rpartition("\n")[2] or self._output
+            return
+        if delta.kind == "text":
+            self._streamed += delta.text
+        self._write(delta.text, "dim" if delta.kind == "reasoning" else "")
+
+    def _words(self, text: str, seq: int) -> None:
+        """The whole words of a response are known: show what did not arrive as crumbs."""
+        if not text.startswith(self._streamed):
+            self._end_line()
+            self._streamed = ""
+        self._write(text[len(self._streamed) :])
+        self._end_line()
+        self._streamed, self.shown_seq = "", seq
+
+    def _write(self, text: str, style: str = "") -> None:
+        if text:
+            self._erase_status()
+            write(styled(neutral(text), style))
+            self._is_mid_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        self._erase_status()
+        if self._is_mid_line:
+            write("\n")
+            self._is_mid_line = False
+
+    def _tick(self) -> None:
+        if not self._is_paused and not self._is_mid_line:
+            status = self._status()
+            if status:
+                write(_ERASE + styled(clipped(f"{next(self._spinner)} {status}", columns() - 1), "dim"))
+                self._has_status = True
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _erase_status(self) -> None:
+        if self._has_status:
+            write(_ERASE)
+            self._has_status = False
+
+    def _status(self) -> str:
+        """What runs, since when, and what the run came to so far; empty when nothing runs."""
+        passed = took(int((time.monotonic() - self._since_s) * 1000))
+        match phase(self._state):
+            case "calling":
+                doing = f"thinking {passed}"
+            case "acting":
+                calls = started_calls(self._state)
+                doing = self._happenings.about(calls[0].call_id, columns() // 2)
+                doing += f" and {len(calls) - 1} more" if len(calls) > 1 else ""
+                doing += f" {passed}"
+                doing += f" │ {one_line(self._output, columns() // 3)}" if self._output else ""
+            case "backing_off":
+                doing = "waiting before another attempt"
+            case "stopping":
+                doing = "stopping"
+            case _:
+                return ""
+        return f"{doing} · {spent(self._state)}"
+
+
+def columns() -> int:
+    """How many cells a line on stderr may take."""
+    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if sys.stderr.isatty() else PIPE_COLUMNS
+
+
+def styled(text: str, style: str) -> str:
+    """The text in a style, `bold` or `bold red`, where stderr shows styles."""
+    is_shown = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if not style or not is_shown:
+        return text
+    return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def tell(line: Line) -> None:
+    """Write a line to stderr, with its styles where they show."""
+    spans = (each if isinstance(each, Span) else Span(each) for each in line)
+    write("".join(styled(neutral(span.text), span.style) for span in spans) + "\n")
+
+
+def write(text: str) -> None:
+    """Put text on stderr at once. The caller made it safe to show."""
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,220 @@
+"""`holdfast run` and `holdfast resume`: words or a wish to go on are put before a session, which is then driven.
+
+What a stretch of work is stands in `sitting`, how it ends in `outcome`, the flags in `flags`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Literal
+
+import typer
+
+from holdfast.app import App, open_app
+from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
+from holdfast.cli.journal import find_session, reading
+from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
+from holdfast.cli.options import HomeFlag, SessionName, home_of
+from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left
+from holdfast.cli.sitting import Sitting, interruptible, sender
+from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
+from holdfast.config.paths import Home
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
+from holdfast.errors import UsageError
+from holdfast.protocol.commands import CommandBody, Continue, Send
+from holdfast.protocol.ids import is_session_key
+from holdfast.protocol.limits import Settings
+from holdfast.runtime.journal import readable
+from holdfast.runtime.report import Report, report
+
+Output = Literal["text", "json", "stream"]
+
+KeyFlag = Annotated[
+    str,
+    typer.Option(
+        "--session", "-s", metavar="CHANNEL:CHAT", help="Go on with this session, or begin it by that name."
+    ),
+]
+ResultFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
+StreamFlag = Annotated[
+    bool, typer.Option("--stream-json", help="Print every event and crumb as one JSON object a line.")
+]
+
+
+@taking_flags
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    flags: RunFlags,
+    session: KeyFlag = "",
+    is_json: ResultFlag = False,
+    is_stream: StreamFlag = False,
+    home: HomeFlag = None,
+) -> int:
+    """Give an agent work, and see it done. The answer goes to stdout, progress to stderr.
+
+    \b
+    holdfast run "mend the failing test" -w ./project
+    holdfast run "and now the docs" -s cli:docs --budget 0.50
+    git diff | holdfast run -              the task comes from stdin
+    """
+    text = sys.stdin.read() if task == "-" else task
+    if not text.strip():
+        raise UsageError("The task is empty.", hint='Say what to do: holdfast run "TASK".')
+    output = output_of(is_json=is_json, is_stream=is_stream)
+    interruptible()
+    return asyncio.run(_run(home_of(home), session, text, flags, output))
+
+
+@taking_flags
+def resume(
+    session: SessionName,
+    flags: RunFlags,
+    text: Annotated[
+        str, typer.Argument(metavar='["TEXT"]', help="Words for it; they answer a question.")
+    ] = "",
+    is_json: ResultFlag = False,
+    is_stream: StreamFlag = False,
+    home: HomeFlag = None,
+) -> int:
+    """Go on with a session as it was recorded; flags change that from here on.
+
+    \b
+    holdfast resume last
+    holdfast resume cli:docs "yes, both files" --budget 1.00
+    """
+    output = output_of(is_json=is_json, is_stream=is_stream)
+    interruptible()
+    return asyncio.run(_resume(home_of(home), session, text, flags, output))
+
+
+def output_of(*, is_json: bool, is_stream: bool) -> Output:
+    """What goes to stdout.
+
+    Raises:
+        UsageError: both forms of JSON were asked for.
+    """
+    if is_json and is_stream:
+        raise UsageError("--json and --stream-json exclude each other.")
+    return "json" if is_json else "stream" if is_stream else "text"
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
+    past = await past_of(home, name) if name else None
+    async with at_work(home, flags, past) as (app, settings):
+        state = past or State(session=await app.controller.open(name), key=name)
+        await app.controller.submit(state.session, sender(), Send(text, settings))
+        return await work(app, state, settings, output)
+
+
+async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
+    past = await existing(home, name)
+    if past.run is not None and past.run.status == "done" and not text:
+        async with reading(home) as store:
+            return show(await report(store, past), past, output)
+    async with at_work(home, flags, past) as (app, settings):
+        body: CommandBody = Send(text, settings) if text else Continue(_changed(settings, past))
+        await app.controller.submit(past.session, sender(), body)
+        return await work(app, past, settings, output)
+
+
+def _changed(settings: Settings, past: State) -> Settings | None:
+    return settings if settings != past.settings else None
+
+
+async def past_of(home: Home, name: str) -> State | None:
+    """The session that goes on under a name; None when one is to begin.
+
+    Raises:
+        UsageError: the name is neither CHANNEL:CHAT nor a session's.
+    """
+    if not is_session_key(name):
+        return await existing(home, name)
+    async with reading(home) as store:
+        found = await store.find(name)
+    return await existing(home, found[0]) if found else None
+
+
+async def existing(home: Home, name: str) -> State:
+    """The fold of the session that the name means.
+
+    Raises:
+        NoSuchSession: there is none.
+        StorageError: its journal cannot be read.
+    """
+    async with reading(home) as store:
+        session = await find_session(store, name)
+        row = await store.session(session)
+        begun = State(session=session, key=row.key if row else "")
+        return fold([readable(each) for each in await store.read(session)], begun)
+
+
+# --- work ---------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncIterator[tuple[App, Settings]]:
+    """The rooms, opened, and the settings of the run to come; what its user should know is said.
+
+    Raises:
+        UsageError: something is missing, so that nothing was accepted: a model, a key, a folder.
+    """
+    recorded = past.settings if past is not None else None
+    async with open_app(configured(home, flags, recorded), home) as app:
+        settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
+        await app.resolve(settings.facts.name)
+        for warning in warnings:
+            tell([Span("! ", "yellow"), neutral(warning)])
+        yield app, settings
+
+
+async def work(app: App, state: State, settings: Settings, output: Output) -> int:
+    """One sitting at a session, and its report; returns the exit code."""
+    where = f"{state.session} · {settings.facts.name} · {settings.workspace}"
+    tell([Span(where, "dim")])
+    view = view_of(output)
+    rest = await Sitting(app, state, [view], person(settings)).work()
+    came_to = await report(app.store, rest.state)
+    answer_seq = rest.state.run.answer_seq if rest.state.run is not None else 0
+    is_shown = isinstance(view, LiveView) and view.shown_seq == answer_seq
+    return show(left(came_to) if rest.is_left else came_to, rest.state, output, is_shown=is_shown)
+
+
+def has_person() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def person(settings: Settings) -> Keyboard | None:
+    """Who is asked about approvals: the person at the terminal, if that is how they are decided."""
+    return Keyboard() if settings.approve_by == "prompt" and has_person() else None
+
+
+def view_of(output: Output) -> View:
+    """Who shows what happens."""
+    if output == "stream":
+        return JsonView()
+    return LiveView() if sys.stderr.isatty() else LineView()
+
+
+def show(came_to: Report, state: State, output: Output, *, is_shown: bool = False) -> int:
+    """Put the answer on stdout and the closing words on stderr; returns the exit code.
+
+    `is_shown`: the answer stands on the screen already, word by word.
+    """
+    if output == "json":
+        say_json(as_json(came_to))
+    elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
+        text = neutral(came_to.text) if is_terminal() else came_to.text
+        sys.stdout.write(text.rstrip("\n") + "\n")
+    sys.stdout.flush()
+    for line in closing_lines(came_to, state.run.driven_ms if state.run is not None else 0):
+        tell(line)
+    return exit_code(came_to.status, came_to.reason)
