@@ -99,7 +99,6 @@ def used(tokens_in: int, tokens_out: int) -> dict[str, int]:
 
 DONE = words("It is done.")
 SUPERVISED = {"autonomy": "supervised"}
-ANYTHING = Resolve("", "approve")
 
 
 def _asks(settings: Settings) -> tuple[Step, ...]:
@@ -288,6 +287,28 @@ SCENARIOS = [
         tools_of,
         lambda settings: (say("First.", settings), say("Second.", settings)),
     ),
+    Scenario(
+        "words while an approval waits",
+        [calls(call("send", text="s"), call("look", name="x")), words("With both.")],
+        tools_of,
+        lambda settings: (say("Do it.", settings), say("And that.", settings), Step(Resolve("", "approve"))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "stopped while an approval waits",
+        [calls(call("look", name="x"), call("send", text="s"), call("note", text="never"))],
+        tools_of,
+        _with(Step(Stop("enough"))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "token limit",
+        [{**calls(call("look", name="a"), usage=used(1_000, 200)), "repeat": True}],
+        tools_of,
+        settings={"repeat_note": 40, "repeat_stop": 50},
+        limits=Limits(tokens=20_000),
+        is_timed=True,
+    ),
     Scenario("empty once", [words(""), DONE]),
     Scenario("always empty", [{**words(""), "repeat": True}]),
     Scenario(
@@ -319,5 +340,24 @@ SCENARIOS = [
     ),
     Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
 ]
+
+ENDS = {
+    "given up": [("failed", "provider_transient")],
+    "refused key": [("failed", "provider_refused")],
+    "budget": [("limit", "cost")],
+    "token limit": [("limit", "tokens")],
+    "turn limit": [("limit", "turns")],
+    "calls in the last pass": [("limit", "turns")],
+    "wall": [("limit", "wall")],
+    "stopped in mid-stream": [("interrupted", "stopped")],
+    "stopped in mid-tool": [("interrupted", "stopped")],
+    "stopped while an approval waits": [("interrupted", "enough")],
+    "stopped and continued": [("interrupted", "stopped"), ("done", "answer")],
+    "two runs": [("done", "answer")] * 2,
+    "another wire": [("done", "answer")] * 2,
+    "always empty": [("failed", "empty_response")],
+    "stuck": [("stuck", "repeat")],
+}
+"""How the runs of a scenario end, where it is not one run with an answer."""
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

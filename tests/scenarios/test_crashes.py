@@ -19,7 +19,7 @@ from holdfast.testing.invariants import (
     in_flight,
 )
 from holdfast.testing.scenarios import Played, Scenario, play_with_crash
-from tests.scenarios.scenes import SCENARIOS
+from tests.scenarios.scenes import ENDS, SCENARIOS
 from tests.scenarios.stage import Stage
 
 
@@ -42,9 +42,12 @@ def compare(scenario: Scenario, whole: Played, broken: Played) -> None:
         but = lost | found_done(broken.records)
         assert conversation(broken.records, but) == conversation(whole.records, but)
         assert sorted(broken.world.effects) == sorted(whole.world.effects) or lost
-    assert broken.state.run is not None
-    assert broken.state.run.status
-    assert len(ended(broken.records)) == len(ended(whole.records))
+    assert ended(broken.records) == ended(whole.records)
+
+
+def entered(played: Played) -> list[tuple[str, str]]:
+    """(tool, call) of every time that a tool was entered."""
+    return [(name, key.partition(":")[2]) for name, key in played.world.called]
 
 
 def check_effects(played: Played) -> None:
@@ -63,6 +66,7 @@ def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
     stage: Stage, scenario: Scenario
 ) -> None:
     whole = run(stage, scenario, Faults())
+    assert ended(whole.records) == ENDS.get(scenario.name, [("done", "answer")])
     assert not abandoned(whole.records) or scenario.is_timed
     check_effects(whole)
     for number in range(1, whole.commits + 1):
@@ -71,3 +75,27 @@ def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
             assert broken.left or number == 1, faults
             compare(scenario, whole, broken)
             check_effects(broken)
+
+
+@pytest.mark.requirement("L7", "C8")
+@pytest.mark.parametrize("scenario", SCENARIOS[:8], ids=lambda scenario: scenario.name)
+def test_a_disk_that_fills_at_any_commit_loses_nothing_that_was_acknowledged(
+    volatile: Stage, scenario: Scenario
+) -> None:
+    whole = run(volatile, scenario, Faults())
+    for number in range(1, whole.commits + 1):
+        broken = run(volatile, scenario, Faults(full_from_commit=number))
+        compare(scenario, whole, broken)
+        check_effects(broken)
+
+
+@pytest.mark.requirement("C8", "L1")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, scenario: Scenario) -> None:
+    whole = run(volatile, scenario, Faults())
+    slow = run(volatile, scenario, Faults(delay_s=0.07))
+    assert entered(slow) == entered(whole)
+    assert ended(slow.records) == ended(whole.records)
+    check_effects(slow)
+    if not scenario.is_timed:
+        assert conversation(slow.records) == conversation(whole.records)

@@ -44,6 +44,7 @@ def check_journal(records: Sequence[e.Record]) -> None:
     check_intents(records)
     check_outcomes(records)
     check_runs(records)
+    check_obedience(records)
     check_money(records)
 
 
@@ -95,6 +96,26 @@ def check_runs(records: Sequence[e.Record]) -> None:
         kind = e.RunStarted if number % 2 == 0 else e.RunStopped
         assert isinstance(event, kind), f"{event} stands where a {kind.__name__} must stand"
         assert event.run == number // 2 + 1
+
+
+def check_obedience(records: Iterable[e.Record]) -> None:
+    """Nothing is started while the run is paused, is about to end, or is not there."""
+    is_open, is_paused = False, False
+    for record in records:
+        match record.event:
+            case e.RunStarted():
+                is_open, is_paused = True, False
+            case e.RunStopping() | e.RunStopped():
+                is_open = False
+            case e.RunPaused():
+                is_paused = True
+            case e.RunResumed():
+                is_paused = False
+            case e.ModelCallStarted() | e.ToolCallStarted():
+                assert is_open, f"record {record.seq}: started without an open run"
+                assert not is_paused, f"record {record.seq}: started in a pause"
+            case _:
+                pass
 
 
 def check_money(records: Iterable[e.Record]) -> None:

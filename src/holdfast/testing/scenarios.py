@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from holdfast.core.state import State
-from holdfast.errors import Overloaded
+from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol.codec import decode
-from holdfast.protocol.commands import CommandBody, Resolve, Send
+from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send
 from holdfast.protocol.events import Record
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.ports import Provider, Store, Tool
@@ -34,6 +34,9 @@ SESSION_KEY = "test:scenario"
 MODEL = ModelFacts("script", "model", price="free")
 _LOOK_S = 0.05
 _MAX_LIVES = 8
+_MAX_RESTS = 20
+
+Answer = Literal["approve", "deny"]
 
 
 @dataclass
@@ -98,9 +101,6 @@ class Played:
     """What the first crash left in the journal."""
 
 
-Make = Callable[[FaultyStore, World], SessionController]
-
-
 def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: World) -> SessionController:
     """A runtime of its own over the store, with the tools and models of the scenario."""
     script = script_from_lines(scenario.lines, scenario.name)
@@ -111,6 +111,33 @@ def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: 
 
     tools = make_tools(scenario.make(world), has_secret=lambda _: False)
     return SessionController(Parts(store, clock, resolve, tools, make_redactor()))
+
+
+async def finish(
+    controller: SessionController,
+    store: Store,
+    clock: JumpingClock,
+    session: str,
+    decision: Answer = "approve",
+) -> State:
+    """Drive a session until nothing is left of it to do: what waits is answered, what is paused continued, what
+    is parked woken when it is due."""
+    for _ in range(_MAX_RESTS):
+        state = await controller.drive(session)
+        row = await store.session(session)
+        assert row is not None
+        match row.status:
+            case "waiting":
+                for asked in await store.approvals(session):
+                    body = Resolve(asked.id, "answer" if asked.question else decision, "as you like")
+                    await controller.submit(session, "tester", body)
+            case "paused":
+                await controller.submit(session, "tester", Continue())
+            case "parked":
+                await asyncio.sleep(max(row.due_ms - clock.now_ms(), 1) / 1000)
+            case _:
+                return state
+    raise AssertionError(f"session {session} has no end")
 
 
 def settings_of(scenario: Scenario, workspace: Path) -> Settings:
@@ -127,7 +154,8 @@ async def play(scenario: Scenario, clock: JumpingClock, inner: Store, workspace:
 async def play_with_crash(
     scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, faults: Faults
 ) -> Played:
-    """Play the scenario; after a crash the next runtime goes on, once the lease of the dead one has lapsed.
+    """Play the scenario; after a crash, or when the disk was full, the next runtime goes on without faults, once
+    the lease of the dead one has lapsed.
 
     Raises:
         AssertionError: it crashed again and again without an end.
@@ -140,7 +168,7 @@ async def play_with_crash(
         try:
             await player.live(controller_of(scenario, store, clock, world), store, clock)
             break
-        except Crash:
+        except (Crash, StorageFull):
             left = left or await records_of(inner, player.session)
             clock.advance(LEASE_MS / 1000 + 1)
             faults = Faults()
