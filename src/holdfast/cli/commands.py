@@ -28,11 +28,22 @@ class Row(NamedTuple):
 
 
 COMMANDS: Mapping[str, tuple[Row, ...]] = {
-    "Work": (),
+    "Work": (
+        Row("demo", "holdfast.cli.demo:demo", "See it at work without a key: a crash, an approval, an end."),
+        Row("run", "holdfast.cli.run:run", "Give an agent work, and see it done."),
+        Row("chat", "holdfast.cli.chat:chat", "Work together, message by message."),
+        Row("resume", "holdfast.cli.run:resume", "Go on with a session."),
+        Row("pause", "holdfast.cli.control:pause", "Let a session start nothing new."),
+        Row("stop", "holdfast.cli.control:stop", "End a session's run."),
+        Row("fork", "holdfast.cli.branch:fork", "Branch off a session after one of its records."),
+        Row("approve", "holdfast.cli.control:approve", "Allow what a session asks for."),
+        Row("deny", "holdfast.cli.control:deny", "Refuse what a session asks for."),
+    ),
     "Look": (
         Row("sessions", "holdfast.cli.sessions:sessions", "List sessions, newest first."),
         Row("show", "holdfast.cli.show:show", "Show a session: transcript, events, requests, tools, cost."),
         Row("approvals", "holdfast.cli.sessions:approvals", "List what waits for a person's decision."),
+        Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again and compare."),
     ),
     "Set up": (
         Row("init", "holdfast.cli.init:init", "Pick a model from what is found and write the user file."),

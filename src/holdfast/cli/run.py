@@ -20,7 +20,7 @@ from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left
-from holdfast.cli.sitting import Sitting, interruptible, sender
+from holdfast.cli.sitting import Rest, Sitting, interruptible, sender
 from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
 from holdfast.config.paths import Home
 from holdfast.core.evolve import fold
@@ -176,11 +176,15 @@ async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncItera
 
 
 async def work(app: App, state: State, settings: Settings, output: Output) -> int:
-    """One sitting at a session, and its report; returns the exit code."""
-    where = f"{state.session} · {settings.facts.name} · {settings.workspace}"
-    tell([Span(where, "dim")])
+    """One sitting at a session that was given something to do, and its report; returns the exit code."""
+    tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
     view = view_of(output)
-    rest = await Sitting(app, state, [view], person(settings)).work()
+    rest = await Sitting(app, state, view, person(settings)).work()
+    return await told(app, rest, view, output)
+
+
+async def told(app: App, rest: Rest, view: View, output: Output) -> int:
+    """Report how a sitting ended; returns the exit code."""
     came_to = await report(app.store, rest.state)
     answer_seq = rest.state.run.answer_seq if rest.state.run is not None else 0
     is_shown = isinstance(view, LiveView) and view.shown_seq == answer_seq

@@ -49,13 +49,13 @@ class Rest(NamedTuple):
 class Sitting:
     """One stretch of work at a session; `work` is called once."""
 
-    def __init__(self, app: App, state: State, views: Sequence[View], keyboard: Keyboard | None) -> None:
+    def __init__(self, app: App, state: State, view: View, keyboard: Keyboard | None) -> None:
         """`keyboard`: who is asked about approvals; None: nobody is."""
         self._app = app
         self._session = state.session
         self._state = state
         """The fold of all that was shown."""
-        self._views = views
+        self._view = view
         self._keyboard = keyboard
         self._is_free = asyncio.Event()
         """Nobody is asked anything: the terminal may be written to."""
@@ -119,8 +119,7 @@ class Sitting:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for view in self._views:
-            view.close()
+        self._view.close()
 
     # --- the work -------------------------------------------------------------------------------
 
@@ -148,8 +147,7 @@ class Sitting:
                 await self._is_free.wait()
                 if isinstance(item, Record):
                     self._state = evolve(self._state, item)
-                for view in self._views:
-                    view.show(item, self._state)
+                self._view.show(item, self._state)
                 if isinstance(item, Record):
                     self._was_shown.set()
                     if isinstance(item.event, ApprovalRequested):
@@ -173,8 +171,7 @@ class Sitting:
         if row is None or row.decision or self._keyboard is None:
             return
         self._is_free.clear()
-        for view in self._views:
-            view.pause()
+        self._view.pause()
         try:
             answer = await ask(store, keyboard, row, self._state.settings)
             if answer is not None:
@@ -182,8 +179,7 @@ class Sitting:
         except Unanswered:
             self._keyboard = None
         finally:
-            for view in self._views:
-                view.resume()
+            self._view.resume()
             self._is_free.set()
             self._was_answered.set()
         if answer is not None:
