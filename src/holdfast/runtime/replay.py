@@ -125,7 +125,10 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
     if is_changed and _is_too_late(state, cause, first):
         return Difference(first.seq, "The time limit would have been reached before this.", first.event)
     decided, step = _decided(state, cause, first, events, is_costed_anew=not is_changed)
-    found = _first_difference(first.seq, events, decided, is_cut=batch.is_cut)
+    if batch.is_cut:  # what the branch did not take over is not missing, nor what it tells nothing of
+        decided = decided[: len(events)]
+        events = events[: len(decided)] if step is not None else events
+    found = _first_difference(first.seq, events, decided)
     if found is None and step is not None and not batch.is_cut:
         return Difference(first.seq + len(events), f"{step.key} would have been prepared here too.")
     return found
@@ -162,16 +165,14 @@ def _decided(
     return decided, None
 
 
-def _first_difference(
-    seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event], *, is_cut: bool
-) -> Difference | None:
+def _first_difference(seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event]) -> Difference | None:
     for at, (then, now) in enumerate(zip(recorded, decided, strict=False)):
         if then != now:
             return Difference(seq + at, _told(then, now), then, now)
     if len(decided) < len(recorded):
         missing = recorded[len(decided)]
         return Difference(seq + len(decided), f"{_name(missing)} would not have been decided here.", missing)
-    if len(decided) > len(recorded) and not is_cut:
+    if len(decided) > len(recorded):
         extra = decided[len(recorded)]
         return Difference(seq + len(recorded), f"{_name(extra)} would have been decided too.", None, extra)
     return None

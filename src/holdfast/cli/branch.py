@@ -1,0 +1,177 @@
+"""`holdfast fork` and `holdfast replay`: another way from a point of a session, and the same way once more.
+
+What a branch is stands in `runtime.fork`, what a replay checks and what it does not in `runtime.replay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from holdfast.app import system_clock
+from holdfast.cli.journal import Journal, find_session, read_journal, reading
+from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.terminal import Line, Span, columns, counted, is_terminal, one_line, say, say_json
+from holdfast.config.load import load_only
+from holdfast.config.paths import Home
+from holdfast.config.settings import DEFAULT_ORIGIN, Config
+from holdfast.errors import StorageNewer
+from holdfast.protocol.codec import encode_json, to_builtins
+from holdfast.protocol.events import Event
+from holdfast.protocol.limits import Settings
+from holdfast.runtime.fork import fork as branch_off
+from holdfast.runtime.replay import Difference, Replay
+from holdfast.runtime.replay import replay as decide_again
+
+_DIFFERS = 1
+_SHOWN_DIFFERENCES = 20
+_LIMITS = {
+    "limits.turns": "turns",
+    "limits.tokens": "tokens",
+    "limits.cost_usd": "cost_microusd",
+    "limits.wall": "wall_s",
+}
+_SETTINGS = {"approve_by": "approve_by", "repeat.note": "repeat_note", "repeat.stop": "repeat_stop"}
+"""What a replay can decide otherwise, by key of the configuration; the rest needs a model, a tool or a gate."""
+
+
+def fork(
+    session: SessionName,
+    at: Annotated[int, typer.Option("--at", metavar="SEQ", help="The last record that both share.")],
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> None:
+    """Branch off a session after one of its records; prints the new session's id.
+
+    \b
+    holdfast fork last --at 12
+    holdfast resume ID "Try it without the cache."
+
+    Nothing is copied and the session itself stays as it is. Files are not part of a session: the branch finds the
+    workspace as it is now.
+    """
+    parent, branch = asyncio.run(_fork(home_of(home), session, at))
+    if is_json:
+        say_json({"session": branch, "parent": parent, "at": at})
+    else:
+        say([branch])
+        if is_terminal():
+            say([[Span(f"  go on:  holdfast resume {branch}", "dim")]])
+
+
+async def _fork(home: Home, name: str, at_seq: int) -> tuple[str, str]:
+    async with reading(home) as store:
+        parent = await find_session(store, name)
+        return parent, await branch_off(store, system_clock(), parent, at_seq)
+
+
+def replay(
+    session: SessionName,
+    config: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="CONFIG", help="Limits, repeats and approve_by of this file instead."),
+    ] = None,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Decide a recorded session again with today's code; exits 1 where it would decide otherwise.
+
+    \b
+    holdfast replay last
+    holdfast replay last --with strict.toml
+
+    No model, tool or gate is asked and nothing is written: their recorded answers are put before the core again.
+    So it does not show what a gate would say today, what a model would answer, or whether a request would be
+    written with the same bytes. With other settings only the first difference is told: what follows it would
+    have been another story.
+    """
+    change = load_only(config) if config is not None else None
+    journal, found = asyncio.run(_replay(home_of(home), session, change))
+    ignored = _ignored(change) if change is not None else []
+    if is_json:
+        say_json(_as_json(journal, found, config, ignored))
+    else:
+        say(_lines(journal, found, config, ignored))
+    return _DIFFERS if found.differences else 0
+
+
+async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal, Replay]:
+    async with reading(home) as store:
+        journal = await read_journal(store, name)
+    if len(journal.records) < len(journal.stored):
+        raise StorageNewer(f"Session {journal.row.session} holds records of a newer version.")
+    change = _change(config) if config is not None else None
+    return journal, decide_again(journal.row.session, journal.row.key, journal.records, change)
+
+
+def _change(config: Config) -> Callable[[Settings], Settings]:
+    """What the file sets, in place of what was recorded."""
+    said = {key for key, setting in config.settings.items() if setting.origin != DEFAULT_ORIGIN}
+    limits = {name: getattr(config.limits, name) for key, name in _LIMITS.items() if key in said}
+    others = {name: getattr(config, name) for key, name in _SETTINGS.items() if key in said}
+    return lambda recorded: replace(recorded, limits=replace(recorded.limits, **limits), **others)
+
+
+def _ignored(config: Config) -> list[str]:
+    """What the file sets and a replay cannot judge."""
+    said = (key for key, setting in config.settings.items() if setting.origin != DEFAULT_ORIGIN)
+    return sorted(key for key in said if key not in _LIMITS and key not in _SETTINGS)
+
+
+# --- telling ------------------------------------------------------------------------------------
+
+
+def _as_json(journal: Journal, found: Replay, config: Path | None, ignored: list[str]) -> dict[str, Any]:
+    return {
+        "session": journal.row.session,
+        "with": str(config) if config is not None else None,
+        "ignored": ignored,
+        "records": found.records,
+        "decisions": found.decisions,
+        "same": not found.differences,
+        "differences": [
+            {
+                "seq": difference.seq,
+                "what": difference.what,
+                "recorded": _plain(difference.recorded),
+                "decided": _plain(difference.decided),
+            }
+            for difference in found.differences
+        ],
+    }
+
+
+def _plain(event: Event | None) -> dict[str, Any] | None:
+    return None if event is None else {"type": type(event).__name__, **to_builtins(event)}
+
+
+def _lines(journal: Journal, found: Replay, config: Path | None, ignored: list[str]) -> Iterator[Line]:
+    whose = f"With {config}" if config is not None else "Today's code"
+    size = f"{counted(found.decisions, 'decision')} over {counted(found.records, 'record')}"
+    if ignored:
+        yield [Span(f"Not judged by a replay: {', '.join(ignored)}.", "yellow")]
+    if not found.differences:
+        verb = "the same is decided" if config is not None else "decides the same"
+        yield [Span("same", "bold green"), f"  {journal.row.session}: {whose} {verb} ({size})."]
+        return
+    count = (
+        counted(len(found.differences), "difference") if config is None else "it would have gone otherwise"
+    )
+    yield [Span("different", "bold red"), f"  {journal.row.session}: {count}, after {size}."]
+    for difference in found.differences[:_SHOWN_DIFFERENCES]:
+        yield from _difference(difference, columns())
+    if len(found.differences) > _SHOWN_DIFFERENCES:
+        yield [Span(f"  ... {len(found.differences) - _SHOWN_DIFFERENCES} more; --json has them all", "dim")]
+
+
+def _difference(difference: Difference, width: int) -> Iterator[Line]:
+    yield [Span(f"  record {difference.seq}", "bold"), f"  {difference.what}"]
+    for name, event in (("then", difference.recorded), ("now", difference.decided)):
+        if event is not None:
+            told = f"{type(event).__name__} {encode_json(event).decode()}"
+            yield [Span(f"    {name:<5} {one_line(told, max(width - 12, 40))}", "dim")]
