@@ -84,7 +84,7 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
     least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, _output_cap(settings))
     if cap < least:
         return Short("context", f"The conversation fills the model's window of {window:,} tokens.")
-    kept = 0 if is_final else worst + _last_pass_output(settings)
+    kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(settings)
     cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
     if cap < least:
         return Short("tokens", f"The token limit of {limits.tokens:,} is reached.")
@@ -113,7 +113,7 @@ def warnings(run: Run, settings: Settings) -> list[tuple[str, str]]:
         left = usd(max(cost_left(run, limits), 0))
         text = f"80 % of the budget of ${usd(limits.cost_microusd)} is used; ${left} is left."
         found.append(("cost", text))
-    if tokens_left(run, limits) <= (1 - WARN_SHARE) * limits.tokens:
+    if limits.tokens - tokens_left(run, limits) >= WARN_SHARE * limits.tokens:
         found.append(("tokens", f"80 % of the limit of {limits.tokens:,} tokens is used."))
     return [(name, text) for name, text in found if name not in run.warned]
 
@@ -124,13 +124,20 @@ def _output_cap(settings: Settings) -> int:
 
 
 def _worst_input_price(facts: ModelFacts) -> int:
-    """Per million tokens: writing the cache can cost more than reading plainly."""
-    return max(facts.input_microusd_per_mtok, facts.cache_write_microusd_per_mtok)
+    """Per million tokens: writing the cache can cost more than reading plainly, and in a catalog anything may."""
+    return max(
+        facts.input_microusd_per_mtok, facts.cache_write_microusd_per_mtok, facts.cache_read_microusd_per_mtok
+    )
 
 
 def _price(facts: ModelFacts, input_tokens: int, output_tokens: int) -> int:
     total = input_tokens * _worst_input_price(facts) + output_tokens * facts.output_microusd_per_mtok
     return -(-total // 1_000_000)
+
+
+def _last_pass_input(worst: int) -> int:
+    """The worst case of reading the same conversation again, when the first reading took the worst case."""
+    return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS
 
 
 def _last_pass_output(settings: Settings) -> int:
@@ -148,7 +155,7 @@ def _affordable_output(run: Run, settings: Settings, worst: int, is_final: bool)
     left = cost_left(run, settings.limits) - _price(facts, worst, 0)
     per_token = facts.output_microusd_per_mtok
     if not is_final:
-        left -= _price(facts, worst + OVERHEAD_TOKENS, _last_pass_output(settings))
+        left -= _price(facts, _last_pass_input(worst), _last_pass_output(settings))
         per_token += _worst_input_price(facts)
     if left < 0:
         return -1
