@@ -1,0 +1,186 @@
+"""Values in a secret's place: what is assigned to a name that is a secret's, in code, data, options and prose.
+
+Vendors' own shapes are looked at in `shapes`, headers and URLs in `credentials`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from holdfast.redact.gates import Gate, widened
+from holdfast.redact.spans import Span, places
+
+_PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
+_SECRET_NAMES = ("token", "secret", "credential", "key")
+_KEY_OWNERS = tuple(
+    owner + dash
+    for owner in ("api", "access", "auth", "account", "private", "signing", "encryption", "license", "secret")
+    for dash in ("", "_", "-")
+)
+"""`key` alone names no secret; behind one of these it does."""
+
+_NAME_REST = re.compile(r"[A-Za-z0-9_.-]{0,40}")
+_HARMLESS_NAME = re.compile(
+    r"(?i)s(?![a-z])|.{0,30}?(?:hash|digest|count|limit|type|name|url|uri|file|path|expir|length|usage|budget|ttl"
+    r"|policy|field|prompt|label|hint|regex|pattern|manager|error|required|_at\b|_?id\b|_?ids\b|_?env\b)"
+)
+_NAME_END = r"""\\?["'`]?[\])]{0,2}[ \t]{0,8}"""
+"""The end of the name, maybe quoted."""
+_GIVEN = r"(?::[ ]?[A-Za-z]{1,20}[ ]?=|\|\|?=|[:=!]?==?|=>|->|<-|:)[ \t]{0,8}"
+_SAID = r"[ \t](?P<spoken>is|was)[ \t]{1,4}|(?P<option>[ \t])"
+"""What stands between a name and its value."""
+_PREFIX = r"""(?:[uUrbf@$](?=["']))?"""
+_VALUE = re.compile(
+    rf"{_NAME_END}(?:{_GIVEN}|{_SAID}){_PREFIX}"
+    r"""(?: \\?(?P<mark>["'`])(?P<quoted>(?:(?!\\?(?P=mark))[^\n]){1,512})\\?(?P=mark)
+      | (?P<bare>[^\s"'`,;&<>|]{1,64}) )""",
+    re.VERBOSE,
+)
+_VALUE_REST = re.compile(r"""[^\s"'`,;&<>|]*""")
+_PLACEHOLDER = re.compile(
+    r"""(?ix)
+    <.*>? | \[.*\]? | \{.*\}? | \$.* | %.* | \(.*
+  | [x*.\#_•-]{3,} | .*x{4,}.* | .*\*{3,}.* | .*\.\.\.? | (.)\1{5,} | (?-i:.*EXAMPLE.*)
+  | .*(?<![a-z0-9])(?:your|change[_-]?me|placeholder|redacted|example|dummy|fake|goes[_-]?here).*
+  | .*(?<![a-z0-9])(?:insert|replace|enter)[_-].*
+  | .*\$\{\w*\}.* | .*\{\{[^{}]*\}\}.* | .*\$\(.*
+  | (?:none|null|nil|true|false|yes|no|undefined|empty|string|str|bytes|int|text|any|optional|required
+     |secret|token|password|passwd|bearer|basic|hidden|masked|unknown|missing|invalid|default|test|self|this
+     |async|await|function|env|prompt)\W*
+    """
+)
+_ADDRESS = re.compile(r"(?:[a-z]+:)?//.*|[./~]+/.*|/[a-z]+/.*|[\W_]+")
+_CODE = re.compile(
+    r"""(?x)
+    .*\w\(.*                                            # a call
+  | [A-Za-z_]\w*(?:(?:\.|->|::|\?\.)[A-Za-z_]\w*)+[\[\](){}.,;:]*   # an attribute
+  | [A-Za-z_]\w*\[.*                                    # an index
+    """
+)
+_PLACEHOLDER_MAX_CHARS = 64
+_WORDS_ONLY = re.compile(r"[A-Za-z_-]+[.,;:!?)]*")
+_TOKEN_MIN_CHARS = 10
+_PASSWORD_MIN_CHARS = 4
+_DIGITS_ONLY_MIN_CHARS = 16
+
+_BARE = r"""[^\s"'`,;&<>|]"""
+_QUOTED = (r'\\?"', r'[^\n"]'), (r"\\?'", r"[^\n']"), (r"\\?`", r"[^\n`]")
+
+
+def _token(character: str) -> str:
+    """A gate's pattern for a token of such characters: long enough, with a digit somewhere."""
+    after = _TOKEN_MIN_CHARS - 1
+    early = [rf"{character}{{{at}}}\d{character}{{{after - at}}}" for at in range(_TOKEN_MIN_CHARS)]
+    return rf"(?:{'|'.join(early)}|{character}{{{_TOKEN_MIN_CHARS},}}\d)"
+
+
+def _gate() -> Gate:
+    """Open where a name, what may stand between, and the beginning of a value that may be real follow."""
+    passwords = "|".join(_PASSWORD_NAMES)
+    secrets = "|".join([*_SECRET_NAMES[:-1], *(f"{owner}key" for owner in _KEY_OWNERS)])
+    quoted = "|".join(f"{mark}{character}{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
+    quoted_token = "|".join(mark + _token(character) for mark, character in _QUOTED)
+    cases = (
+        (secrets, f"{_GIVEN}|{_SAID}", f"{quoted_token}|{_token(_BARE)}"),
+        (passwords, _GIVEN, f"{quoted}|{_BARE}{{{_PASSWORD_MIN_CHARS}}}"),
+        (passwords, _SAID, rf"{quoted}|{_BARE}*\d"),
+    )
+    return Gate(
+        widened(f"(?i:{names}){_NAME_REST.pattern}{_NAME_END}(?:{between}){_PREFIX}(?:{value})")
+        for names, between, value in cases
+    )
+
+
+ASSIGNED_GATE = _gate()
+
+
+def find_assigned(text: str) -> Iterator[Span]:
+    """Values of variables, fields, options and sentences whose name is a secret's."""
+    if not ASSIGNED_GATE.is_open(text):
+        return
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter that grows when it is lowered would shift all that follows
+        lowered = text.translate(_ASCII_LOWER)
+    for names, kind, is_real in (
+        (_PASSWORD_NAMES, "password", _is_password),
+        (_SECRET_NAMES, "secret", _is_secret),
+    ):
+        for name in names:
+            done = 0
+            for at in places(lowered, name):
+                if at < done or (name == "key" and not lowered.endswith(_KEY_OWNERS, max(at - 12, 0), at)):
+                    continue
+                span = _assigned(text, at, at + len(name), kind, is_real)
+                if span:
+                    done = span.end
+                    yield span
+
+
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def _assigned(
+    text: str, start: int, name_end: int, kind: str, is_real: Callable[[str, re.Match[str]], bool]
+) -> Span | None:
+    """The value that follows the name, when it is a real one."""
+    rest = _NAME_REST.match(text, name_end)
+    if rest is None or _HARMLESS_NAME.match(rest[0]) or _is_marker(text, start):
+        return None
+    match = _VALUE.match(text, rest.end())
+    if match is None:
+        return None
+    if match["option"] and not _is_option(text, start):
+        return None
+    # npm reads `_authToken` only behind a registry's address; that form is a shape of its own.
+    if text.endswith("_authToken", 0, name_end):
+        return None
+    group = "quoted" if match["quoted"] else "bare"
+    value = match[group]
+    if not is_real(value, match) or _ADDRESS.fullmatch(value) or is_placeholder(value):
+        return None
+    end = match.end("quoted")
+    if group == "bare" and (whole := _VALUE_REST.match(text, match.end("bare"))):
+        end = whole.end()
+    return Span(match.start(group), end, kind)
+
+
+def _is_marker(text: str, at: int) -> bool:
+    """Whether the name stands in a mark that an earlier redaction left."""
+    mark = text.rfind("[redacted:", max(at - 30, 0), at)
+    return mark >= 0 and "]" not in text[mark:at]
+
+
+def _is_option(text: str, at: int) -> bool:
+    """Whether the name belongs to a command-line option, whose value follows after a blank."""
+    begin = max(at - 40, 0)
+    word = text[max(text.rfind(" ", begin, at), text.rfind("\n", begin, at)) + 1 : at]
+    return word.startswith("-")
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether the value only says that a value belongs here; that is never long."""
+    return _PLACEHOLDER.fullmatch(value[:_PLACEHOLDER_MAX_CHARS]) is not None
+
+
+def _is_password(value: str, match: re.Match[str]) -> bool:
+    if len(value) < _PASSWORD_MIN_CHARS:
+        return False
+    if match["quoted"]:
+        return not (" " in value and value.replace(" ", "").isalpha())
+    if _CODE.fullmatch(value):
+        return False
+    if match["spoken"] or match["option"]:
+        return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    # `password: required` is prose and `password = given` is code; `password=letmein` is neither.
+    return not _WORDS_ONLY.fullmatch(value) or ("=" in match[0] and " " not in match[0])
+
+
+def _is_secret(value: str, match: re.Match[str]) -> bool:
+    if len(value) < _TOKEN_MIN_CHARS or " " in value:
+        return False
+    if value.isdigit():
+        return len(value) >= _DIGITS_ONLY_MIN_CHARS
+    if not any(map(str.isdigit, value)) or len(set(value)) < 5:
+        return False
+    return not (match["bare"] and _CODE.fullmatch(value))

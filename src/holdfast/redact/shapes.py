@@ -1,0 +1,179 @@
+"""Shapes that only a credential has: one vendor's tokens each, and blocks of private keys.
+
+Where a value stands, and what it is called there, is looked at in `assigned` and `credentials`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.redact.gates import Gate, widened
+from holdfast.redact.spans import Span
+
+
+class _Shape(NamedTuple):
+    """How one vendor's credentials look; what is secret is the whole match, or its group `s`."""
+
+    kind: str
+    beginnings: tuple[str, ...]
+    """The pattern is tried only where one of these stands at the start of a word."""
+    pattern: re.Pattern[str]
+
+
+def _shape(kind: str, beginnings: str, pattern: str) -> _Shape:
+    return _Shape(kind, tuple(beginnings.split()), re.compile(pattern))
+
+
+_SHAPES = (
+    _shape("anthropic", "sk-ant-", r"sk-ant-[a-z]{3,8}\d\d-[\w-]{80,200}AA(?![\w-])"),
+    _shape("openai", "sk-", r"sk-(?:(?:proj|svcacct|admin)-[\w-]{80,}|[A-Za-z0-9]{32,})(?![\w-])"),
+    _shape("openrouter", "sk-or-v1-", r"sk-or-v1-[a-f0-9]{64}"),
+    _shape("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
+    _shape("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{40,}"),
+    _shape("xai", "xai-", r"xai-[A-Za-z0-9]{60,}"),
+    _shape("replicate", "r8_", r"r8_[A-Za-z0-9]{37}"),
+    _shape("huggingface", "hf_ api_org_", r"[a-z_]+_(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{34}(?!\w)"),
+    _shape("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{36,}"),
+    _shape("github", "github_pat_", r"github_pat_\w{60,}"),
+    _shape("gitlab", "gl", r"gl(?:pat|dt|rt|ft|soat|cbt|ffct|wt)-[\w-]{20,}(?:\.[\w-]{9,})?"),
+    _shape("gitlab", "gl", r"gl(?:ptt-[\w-]{40}|imt-[\w-]{25}|agent-[\w-]{50,99}|oas-[\w-]{64})(?![\w-])"),
+    _shape("gitlab", "GR1348941", r"GR1348941[\w-]{20}"),
+    _shape("slack", "xox", r"xox[abopsr]-(?:\d-)?(?:\d{6,}-)+[A-Za-z0-9]{10,}(?![\w-])"),
+    _shape("slack", "xoxe", r"xoxe(?:\.xox[bp])?-\d-[A-Za-z0-9]{100,}"),
+    _shape("slack", "xapp-", r"xapp-\d-[A-Z0-9]+-\d+-[a-f0-9]{16,}"),
+    _shape("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/(?P<s>[\w/+-]{43,56})"),
+    _shape("teams", "webhook.office.com/", r"webhook\.office\.com/webhookb2/(?P<s>[\w@./-]{60,})"),
+    _shape("discord", "discord", r"discord(?:app)?\.com/api/webhooks/(?P<s>\d{17,20}/[\w-]{60,})"),
+    _shape("stripe", "sk_ rk_", r"[rs]k_(?:live|test|prod)_[A-Za-z0-9]{12,}"),
+    _shape("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,}={0,2}"),
+    _shape("square", "sq0 EAAA", r"(?:EAAA[\w+-]{40,60}|sq0[a-z]{3}-[\w-]{22,43}(?:\\\w+)?)(?![\w+-])"),
+    _shape("shopify", "shp", r"shp(?:ss|at|ca|pa)_[a-fA-F0-9]{32}"),
+    _shape("google", "AIza", r"AIza[\w-]{35}(?![\w-])"),
+    _shape("google", "GOCSPX- ya29.", r"GOCSPX-[\w-]{28}|ya29\.[\w-]{30,}"),
+    _shape("aws", "AKIA ASIA ABIA ACCA A3T", r"(?:A3T[A-Z0-9]|A[A-Z]{3})[A-Z0-9]{16}(?!\w)"),
+    _shape("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{109,269}={0,2}(?![A-Za-z0-9+/=])"),
+    _shape("aws", "bedrock-api-key-", r"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29[t][\w+/=]*"),
+    _shape("azure", "AccountKey= SharedAccessKey=", r"\w+Key=(?P<s>[A-Za-z0-9+/]{40,}={0,2})"),
+    _shape("digitalocean", "doo_v1_ dop_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
+    _shape("databricks", "dapi", r"dapi[a-f0-9]{32}(?:-\d)?(?![A-Za-z0-9])"),
+    _shape("npm", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    _shape(
+        "npm",
+        "//",
+        r"//[^\s/]{1,256}/[^\s:]{0,256}:_(?:authToken|password|auth)\s?=\s?(?P<s>[\w+/=.-]{10,})",
+    ),
+    _shape("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{60,}"),
+    _shape("rubygems", "rubygems_", r"rubygems_[a-f0-9]{48}"),
+    _shape("sendgrid", "SG.", r"SG\.[\w-]{16,}\.[\w-]{32,}"),
+    _shape("twilio", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?!\w)"),
+    _shape("mailgun", "key- pubkey-", r"(?:pub)?key-[0-9a-f]{32}(?!\w)"),
+    _shape("facebook", "EAAM EAAC", r"EAA[MC](?=[A-Za-z]*\d)[A-Za-z0-9]{100,}"),
+    _shape("atlassian", "ATATT3 ATCTT3", r"AT[AC]TT3[\w+/=-]{60,}"),
+    _shape("1password", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/_-]{200,}={0,3}"),
+    _shape("1password", "A3-", r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}(?!\w)"),
+    _shape("age", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
+    _shape("vault", "hvs. hvb.", r"hv[sb]\.[\w-]{90,}"),
+    _shape("vault", "s.", r"s\.(?=[A-Za-z]*\d)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{24}(?!\w)"),
+    _shape("grafana", "glsa_", r"glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8}"),
+    _shape("grafana", "glc_", r"glc_(?=\w*\d)[A-Za-z0-9+/]{32,}={0,2}"),
+    _shape("grafana", "eyJrIjoi", r"eyJrIjoi[A-Za-z0-9]{70,}={0,3}"),
+    _shape("linear", "lin_api_", r"lin_api_[A-Za-z0-9]{40}"),
+    _shape("notion", "ntn_ secret_", r"(?:ntn_\d{11}|secret_)[A-Za-z0-9]{35,43}(?!\w)"),
+    _shape("postman", "PMAK-", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
+    _shape("newrelic", "NRAK- NRJS- NRII-", r"NR(?:AK|JS|II)-[A-Za-z0-9-]{19,32}"),
+    _shape("sentry", "sntrys_ sntryu_", r"sntry[su]_[\w+/=-]{60,}"),
+    _shape("openshift", "sha256~", r"sha256~[\w-]{43}(?![\w-])"),
+    _shape("sourcegraph", "sgp_", r"sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40}(?!\w)"),
+    _shape("intra42", "s-s4t2", r"s-s4t2(?:ud|af)-[a-f0-9]{64}"),
+    _shape("heroku", "HRKU-", r"HRKU-AA[\w-]{58}"),
+    _shape("fly", "fo1_ fm1 fm2", r"fo1_[\w-]{43}|fm[12][a-z]?_[A-Za-z0-9+/]{100,}={0,3}"),
+    _shape("doppler", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[a-zA-Z0-9]{40,}"),
+    _shape("dynatrace", "dt0c01.", r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
+    _shape("octopus", "API-", r"API-[A-Z0-9]{26}(?!\w)"),
+    _shape("jwt", "ey", r"ey[A-Za-z0-9]{15,}\.ey[\w/\\+-]{15,}(?:\.[\w/\\+-]{10,}={0,2}|(?![\w/\\.+-]))"),
+)
+
+_INNER_SHAPES = (
+    ("openai", "T3BlbkFJ", re.compile(r"\bsk-[\w-]{20,200}T3BlbkFJ[\w-]{20,}")),
+    ("azure", "Q~", re.compile(r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])")),
+    ("discord", ".", re.compile(r"\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])")),
+    ("telegram", ":AA", re.compile(r"\b\d{8,10}:AA[\w-]{33}(?![\w-])")),
+    ("mailchimp", "-us", re.compile(r"\b[0-9a-f]{32}-us\d{1,2}\b")),
+    ("facebook", "|", re.compile(r"\b\d{15,16}\|[\w-]{27,40}(?![\w-])")),
+    ("hashicorp", ".atlasv1.", re.compile(r"\b[a-zA-Z0-9]{14}\.atlasv1\.[\w=-]{60,70}")),
+)
+"""Shapes known by what stands in their middle: kind, that middle, pattern."""
+
+_SHAPE_MIN_CHARS = 20
+_PEM_BEGIN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END = re.compile(r"-----END[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BODY = re.compile(r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]*\Z)?")
+_PEM_BODY_MIN_CHARS = 24
+
+
+SHAPES_GATE = Gate(
+    [
+        *(f"(?:^|[^A-Za-z0-9_]){widened(shape.pattern.pattern)}" for shape in _SHAPES),
+        *(widened(pattern.pattern) for _, _, pattern in _INNER_SHAPES),
+        widened(_PEM_BEGIN.pattern),
+    ]
+)
+
+
+def find_shapes(text: str) -> Iterator[Span]:
+    """The credentials in the text that are known by their shape."""
+    if SHAPES_GATE.is_open(text):
+        yield from _find_tokens(text)
+        yield from _find_private_keys(text)
+
+
+def _find_tokens(text: str) -> Iterator[Span]:
+    # Every shape is one long word: the many look-ups are spent on those, which ordinary text has few of.
+    long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
+    if not long_words:
+        return
+    for shape in _SHAPES:
+        for beginning in shape.beginnings:
+            if beginning in long_words:
+                yield from _find_words(text, beginning, shape)
+    for kind, middle, pattern in _INNER_SHAPES:
+        if middle in long_words and pattern.search(long_words):
+            yield from (Span(*match.span(), kind) for match in pattern.finditer(text))
+
+
+def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:
+    group = "s" if "s" in shape.pattern.groupindex else 0
+    at = text.find(beginning)
+    while at >= 0:
+        end = at + 1
+        is_start = not at or not (text[at - 1].isalnum() or text[at - 1] == "_")
+        if is_start and (match := shape.pattern.match(text, at)):
+            end = match.end()
+            if not _is_specimen(match[group]):
+                yield Span(*match.span(group), shape.kind)
+        at = text.find(beginning, end)
+
+
+def _is_specimen(value: str) -> bool:
+    """Whether the shape is there only to show the shape."""
+    lowered = value.lower()
+    return "xxxx" in lowered or lowered.endswith("example") or "..." in value
+
+
+def _find_private_keys(text: str) -> Iterator[Span]:
+    """The blocks of private keys, each up to its end, or to the end of the text when it was cut off."""
+    if "PRIVATE KEY" not in text:
+        return
+    begin, end = _PEM_BEGIN.search(text), _PEM_END.search(text)
+    while begin:
+        if end and end.start() < begin.end():
+            end = _PEM_END.search(text, begin.end())
+        body = _PEM_BODY.match(text, begin.end())
+        body_end = body.end() if body else begin.end()
+        if end and end.start() - begin.end() >= _PEM_BODY_MIN_CHARS:
+            yield Span(begin.start(), end.end(), "private-key")
+        elif not end and (body_end - begin.end() >= _PEM_BODY_MIN_CHARS or body_end == len(text)):
+            yield Span(begin.start(), body_end, "private-key")
+        begin = _PEM_BEGIN.search(text, end.end() if end else body_end)
