@@ -83,8 +83,8 @@ class SessionController:
         await self._wake(session)
         return command.id
 
-    async def decide_now(self, session: str, sender: str, body: CommandBody) -> None:
-        """Submit a command and see it settled: by who drives the session, else by a visit of our own.
+    async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:
+        """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.
 
         A visit states the command's facts and starts nothing: the session goes on when it is driven again.
         """
@@ -96,6 +96,7 @@ class SessionController:
                         await self._visit(lease)
             if lease is None:
                 await asyncio.sleep(LOOK_S)
+        return command_id
 
     # --- driving --------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.context.requests import body_of, requests
 from holdfast.context.transcript import Transcript
 from holdfast.core.evolve import evolve, fold
@@ -55,8 +57,8 @@ def check_intents(records: Iterable[e.Record]) -> None:
     tried: dict[str, e.ToolCallStarted] = {}
     for record in records:
         match record.event:
-            case e.SessionForked():
-                epoch = 0
+            case e.SessionForked():  # a branch counts its epochs anew
+                epoch, tried = 0, {call_id: replace(intent, epoch=0) for call_id, intent in tried.items()}
             case e.Attached(epoch=taken):
                 assert taken > epoch, f"record {record.seq}: epochs go up"
                 epoch = taken
