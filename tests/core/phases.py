@@ -1,0 +1,166 @@
+"""One session in each phase, one event of each type, and the table that ARCHITECTURE.md shows of them.
+
+python -m tests.core.phases          writes the table into ARCHITECTURE.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from holdfast.core.causes import Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.decide import decide
+from holdfast.core.state import Phase, action_key, phase
+from holdfast.core.wanted import Wait, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
+from holdfast.protocol.tools import Admission, CallResult, FileChange
+from tests.core.stories import (
+    SESSION,
+    SETTINGS,
+    Story,
+    acting,
+    asking,
+    calling,
+    opened,
+    proposing,
+    request,
+    settings,
+)  # fmt: skip
+
+PAGE = Path(__file__).resolve().parents[2] / "ARCHITECTURE.md"
+BEGIN, END = "<!-- phases -->\n", "<!-- /phases -->"
+
+
+def _idle() -> Story:
+    story = calling()
+    story.failed("provider_fatal")
+    return story
+
+
+def _backing_off() -> Story:
+    story = calling()
+    story.failed("provider_transient")
+    return story
+
+
+def _paused() -> Story:
+    story = proposing()
+    story.command(Pause())
+    return story
+
+
+def _stopping() -> Story:
+    story = acting()
+    story.command(Stop())
+    return story
+
+
+IN_PHASE: dict[Phase, Callable[[], Story]] = {
+    "idle": _idle,
+    "preparing": opened,
+    "calling": calling,
+    "backing_off": _backing_off,
+    "admitting": proposing,
+    "acting": acting,
+    "waiting": asking,
+    "paused": _paused,
+    "stopping": _stopping,
+}
+"""How a session comes into each phase."""
+
+assert set(IN_PHASE) == set(get_args(Phase))
+
+_USED = {"usage": Usage(1, 1), "cost_microusd": 1}
+EXAMPLES: dict[type[e.Event], e.Event] = {
+    type(event): event
+    for event in (
+        e.SessionOpened("other", "cli:demo", "cli:ann"),
+        e.SessionForked("branch", SESSION, 1),
+        e.Attached(9, "host:1", ("grep",)),
+        e.MessageReceived("words", "cli:ann"),
+        e.RunStarted(9, SETTINGS, is_continuation=True),
+        e.SettingsChanged(settings(turns=1)),
+        e.RunPaused("cli:ann"),
+        e.RunResumed("cli:ann"),
+        e.RunLanding("turns", "The limit is reached."),
+        e.RunStopping("limit", "wall", "Late.", 1),
+        e.RunStopped(1, "done", "answer"),
+        e.NoteAdded("cost", "80 %"),
+        e.ModelCallStarted(
+            key="m9", epoch=1, turn=9, attempt=1, model="openai:m", wire="openai", base="b", keep=0, tail="]}",
+            sha256="s", size_bytes=10, expected_tokens=3, output_cap_tokens=9, reserved_microusd=1,
+            reserved_tokens=12, add=(('{"role":"user","content":"', 2, '"}'),), marks="u", is_final=True,
+        ),
+        e.Responded("m1", (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")), finish="stop", **_USED),
+        e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
+        e.ModelCallCut("m1", "half", **_USED),
+        e.ModelCallAbandoned("m1"),
+        e.ToolCallAdmitted("t1.c1", "shell"),
+        e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
+        e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', FileChange("a", "", "b")),
+        e.ToolCallFinished("t1.c1", CallResult("ok", "x")),
+        e.ToolCallAbandoned("t1.c1", "unknown"),
+        e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
+        e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
+        e.ApprovalConsumed(f"{SESSION}-1"),
+    )
+}  # fmt: skip
+"""An event of each type, with what matters to the fold set."""
+
+assert set(EXAMPLES) == set(e.EVENT_TYPES)
+
+
+def _causes(story: Story) -> dict[str, Cause]:
+    """One cause of each kind, as it would have to look to mean something now."""
+    state = story.state
+    call = state.calls[0] if state.calls else None
+    approval = call.approval_id if call is not None else ""
+    waits = [action for action in wanted(state) if isinstance(action, Wait)]
+    story.now_ms = max([story.now_ms, *(wait.at_ms for wait in waits)])
+    found: dict[str, Cause] = {
+        name: Commanded(Command("c", SESSION, "cli:ann", body), story.epoch)
+        for name, body in {
+            "Send": Send("x", settings(turns=7)), "Continue": Continue(), "Pause": Pause(), "Stop": Stop(),
+            "Resolve": Resolve(approval, "approve"),
+        }.items()
+    }  # fmt: skip
+    key = action_key(call) if call is not None else ""
+    found["Prepared(request)"] = Prepared(f"m{state.model_calls + 1}", request())
+    found["Prepared(admission)"] = Prepared(key, Admission("allow", arguments="{}"))
+    model_key = state.model_call.key if state.model_call is not None else ""
+    found["Outcome(model)"] = Outcome(model_key, ModelReply((Text("x"),), Usage(1, 1)))
+    found["Outcome(tool)"] = Outcome(key, CallResult("ok", "x"))
+    found |= {f"Due({wait.key.partition(' ')[0]})": Due(wait.key) for wait in waits}
+    return found
+
+
+def _row(name: Phase) -> str:
+    story = IN_PHASE[name]()
+    assert phase(story.state) == name
+    shown = dict.fromkeys(
+        f"Wait({action.key.partition(' ')[0]})" if isinstance(action, Wait) else type(action).__name__
+        for action in wanted(story.state)
+    )
+    heard = [label for label, cause in _causes(story).items() if decide(story.state, cause, story.now_ms)]
+    return f"| {name} | {', '.join(shown) or '-'} | {', '.join(heard)} |\n"
+
+
+def table() -> str:
+    """The table, in Markdown."""
+    head = "| phase | wanted | causes that mean something |\n|---|---|---|\n"
+    return head + "".join(_row(name) for name in IN_PHASE)
+
+
+def main() -> int:
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

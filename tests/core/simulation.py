@@ -1,0 +1,326 @@
+"""A session to which anything happens: outcomes in any order, commands and timers at any time, crashes at any point.
+
+It plays the engine's part (one commit for a cause, with the prepare steps that follow) on nothing but `decide`,
+`evolve` and `wanted`, and holds every commit against the invariants. Which way things go is a list of numbers, so
+that a failure shrinks to a short story.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from holdfast.context.transcript import Transcript
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.decide import decide
+from holdfast.core.evolve import evolve
+from holdfast.core.state import Phase, State, open_run, phase, started_calls
+from holdfast.core.summary import totals
+from holdfast.core.wanted import Admit, CallModel, PrepareRequest, RunTool, Wait, wanted
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Short
+from holdfast.protocol.tools import Admission, CallResult, FileChange
+from tests.core.stories import READS, SESSION, START_MS, request, settings
+
+T = TypeVar("T")
+INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
+RESULTS = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
+ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned)
+SETTINGS = (
+    settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2),
+    settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
+)
+NAMES = ("read_file", "grep", "write_file", "shell")
+USAGE = Usage(100, 10)
+FAILURES = ("provider_transient", "rate_limited", "provider_fatal", "context_overflow", "cancelled")
+
+
+class OutOfChoices(Exception):
+    """The list of numbers is used up."""
+
+
+class Simulation:
+    """One session and everything that is true of it so far."""
+
+    def __init__(
+        self, choices: Sequence[int], on_event: Callable[[State, e.Event], None] | None = None
+    ) -> None:
+        self._choices = iter(choices)
+        self._on_event = on_event
+        self.state = State()
+        self.records: list[e.Record] = []
+        self.now_ms = START_MS
+        self.epoch = 0
+        self.is_driven = False
+        self.crashes = 0
+        self.in_flight_ms = 0
+        self._late: list[Outcome] = []
+        self._started: set[str] = set()
+        self._transcript = Transcript()
+        self._messages: list[Any] = []
+        self._results: Counter[str] = Counter()
+        self._runs: Counter[int] = Counter()
+        self._commit([e.SessionOpened(SESSION)], 0)
+
+    def play(self) -> None:
+        """Let things happen until the numbers are used up, then end what is open."""
+        try:
+            while True:
+                self.step()
+        except OutOfChoices:
+            self.finish()
+
+    def step(self) -> None:
+        """One thing happens."""
+        moves: list[Callable[[], None]] = [self._attach]
+        if not self.is_driven:
+            moves.append(self._visit)
+        elif open_run(self.state) is None:
+            moves = [self._leave, self._command, self._command, self._time, self._late_outcome]
+        else:
+            if phase(self.state) != "stopping":  # the engine reads its inbox when the run has ended
+                moves += [self._command]
+            moves += [self._leave] + [self._outcome] * 8 + [self._due, self._late_outcome, self._time]
+        self.pick(moves)()
+
+    def finish(self) -> None:
+        """Stop, give up what is open, and see that every run ended once."""
+        self._attach()
+        self._settle(self._commanded(Stop()))
+        if phase(self.state) == "stopping":
+            self._pass(60_000)
+            self._settle(Due("grace"))
+        assert open_run(self.state) is None, phase(self.state)
+        assert set(self._runs.values()) <= {1}
+        assert len(self._runs) == sum(isinstance(r.event, e.RunStarted) for r in self.records)
+
+    def pick(self, options: Sequence[T]) -> T:
+        """The next number decides."""
+        for number in self._choices:
+            return options[number % len(options)]
+        raise OutOfChoices
+
+    # --- what may happen ------------------------------------------------------------------------
+
+    def _attach(self) -> None:
+        """A new driver; if the last one still drove, it crashed."""
+        self.crashes += self.is_driven
+        self.epoch += 1
+        self.is_driven = True
+        self._started = set()
+        self._settle(Attach(self.epoch, "host:1", READS))
+
+    def _leave(self) -> None:
+        """The driver is gone: it died, or had nothing left to do."""
+        self.crashes += 1
+        self.is_driven = False
+
+    def _visit(self) -> None:
+        """Somebody finds the session without a driver: it was given back, or its driver died."""
+        self.epoch += 1
+        cause = self._commanded(self._body())
+        events = decide(self.state, cause, self.now_ms)
+        assert not any(isinstance(event, (*INTENTS, e.Attached)) for event in events), (
+            "a visitor starts nothing"
+        )
+        self._commit(events, self.epoch)
+
+    def _command(self) -> None:
+        self._settle(self._commanded(self._body()))
+
+    def _commanded(self, body: CommandBody) -> Commanded:
+        return Commanded(Command("c", SESSION, "cli:ann", body), self.epoch)
+
+    def _body(self) -> CommandBody:
+        asked = [call.approval_id for call in self.state.calls if call.status == "asked"]
+        bodies: list[CommandBody] = [
+            Send(f"words {len(self.records)}", self.pick(SETTINGS)),
+            Continue(),
+            Continue(SETTINGS[0]),
+            Pause(),
+            Stop(),
+            Resolve("nobody", "approve"),
+        ]
+        for approval in asked * 4:
+            bodies += [
+                Resolve(approval, "approve"),
+                Resolve(approval, "deny"),
+                Resolve(approval, "answer", "so"),
+            ]
+        return self.pick(bodies)
+
+    def _outcome(self) -> None:
+        """Something that is in flight ends."""
+        open_keys = [f"{call.call_id}#{call.attempt}" for call in started_calls(self.state)]
+        call = self.state.model_call
+        if call is not None:
+            self._settle(Outcome(call.key, self._model_result()))
+        elif open_keys:
+            self._settle(Outcome(self.pick(open_keys), self._tool_result()))
+
+    def _late_outcome(self) -> None:
+        """Something ends whose driver is gone: it means nothing."""
+        if self._late:
+            late = self.pick(self._late)
+            assert late.key in self._started or decide(self.state, late, self.now_ms) == []
+
+    def _due(self) -> None:
+        waits = [action for action in wanted(self.state) if isinstance(action, Wait)]
+        if waits:
+            wait = self.pick(waits)
+            self._pass(max(wait.at_ms - self.now_ms, 0))
+            self._settle(Due(wait.key))
+
+    def _time(self) -> None:
+        self._pass(self.pick((1, 500, 30_000)))
+
+    def _pass(self, ms: int) -> None:
+        if self.state.model_call is not None or started_calls(self.state):
+            self.in_flight_ms += ms
+        self.now_ms += ms
+
+    # --- what it comes to -----------------------------------------------------------------------
+
+    def _model_result(self) -> Any:
+        count = self.pick((0, 0, 1, 1, 1, 2, 3))
+        calls = tuple(ToolCall("", self.pick(NAMES), self.pick(("{}", '{"a":1}'))) for _ in range(count))
+        replies: list[Any] = [ModelReply((Text("I work."), *calls), USAGE, "tool_calls")] * 6
+        replies += [ModelReply((Text("Done."),), USAGE), ModelReply((), USAGE), ModelCut("half", USAGE)]
+        replies += [ModelFailure(Failure(self.pick(FAILURES), "No."), Usage(5))]  # type: ignore[arg-type]
+        return self.pick(replies)
+
+    def _tool_result(self) -> CallResult:
+        status: Any = self.pick(("ok", "ok", "error", "timeout", "cancelled", "unknown"))
+        return CallResult(status, self.pick(("same", f"at {len(self.records)}")))
+
+    def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
+        if isinstance(step, PrepareRequest):
+            short = Short(self.pick(("cost", "tokens", "context")), "Too much.")  # type: ignore[arg-type]
+            return Prepared(step.key, self.pick([request()] * 12 + [short]))
+        call = step.call
+        if call.attempt and call.on_interrupt == "probe":
+            happened: Any = self.pick(("yes", "unknown", "no"))
+            if happened != "no":
+                return Prepared(step.key, Probed(happened))
+        on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
+        allowed = Admission(
+            "allow", arguments=call.arguments, on_interrupt=on_interrupt, change=FileChange("a", "", "b")
+        )
+        asked = Admission("ask", arguments=call.arguments, question=self.pick(("", "Which?")))
+        refused = Admission("refuse", failure=Failure("policy_denied", "No."))
+        rest = [] if call.is_approved else [asked, asked]
+        return Prepared(step.key, self.pick([allowed] * 5 + [refused, *rest]))
+
+    # --- one commit -----------------------------------------------------------------------------
+
+    def _settle(self, cause: Cause) -> None:
+        """The engine's step: the cause, and the prepare steps that it brings, until none is left."""
+        if isinstance(cause, Outcome):
+            self._late.append(cause)
+        epoch = cause.epoch if isinstance(cause, Attach | Commanded) else self.state.epoch
+        self._commit(decide(self.state, cause, self.now_ms), epoch)
+        while True:
+            step = next((a for a in wanted(self.state) if isinstance(a, PrepareRequest | Admit)), None)
+            if step is None:
+                return
+            try:
+                prepared = self._prepare(step)
+            except OutOfChoices:
+                plain = request() if isinstance(step, PrepareRequest) else Admission("allow")
+                prepared = Prepared(step.key, plain)
+            before = self.state.seq
+            self._commit(decide(self.state, prepared, self.now_ms), self.state.epoch)
+            assert self.state.seq > before, f"{step} leads nowhere"
+
+    def _commit(self, events: list[e.Event], epoch: int) -> None:
+        for event in events:
+            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, epoch, "", event)
+            if self._on_event is not None:
+                self._on_event(self.state, event)
+            self._note(record)
+            self.records.append(record)
+            self.state = evolve(self.state, record)
+        self._check()
+
+    def _note(self, record: e.Record) -> None:
+        """What must be true of this record, given all before it."""
+        event = record.event
+        self._messages += self._transcript.add(record)
+        match event:
+            case e.ModelCallStarted(key=key):
+                assert self.state.model_call is None
+                assert open_run(self.state) is not None
+                self._started.add(key)
+                self._check_pairs()
+            case e.ToolCallStarted(call_id=call_id, attempt=attempt):
+                self._started.add(f"{call_id}#{attempt}")
+                assert not self._results[call_id], "a call that has its result does not start again"
+            case e.RunStarted():
+                assert open_run(self.state) is None
+            case e.RunStopped(run=run):
+                self._runs[run] += 1
+                self._check_pairs()
+            case _ if isinstance(event, RESULTS):
+                self._results[event.call_id] += 1
+                assert self._results[event.call_id] == 1, "a call has one result"
+            case _ if isinstance(event, ANSWERS):
+                assert self.state.model_call is not None
+                assert self.state.model_call.key == event.key
+
+    def _check_pairs(self) -> None:
+        """Every call that the model made is followed by its results, all together."""
+        open_calls: tuple[str, ...] = ()
+        for said in self._messages:
+            parts = said.message.parts
+            results = tuple(part.call_id for part in parts if isinstance(part, ToolResult))
+            assert results == open_calls
+            open_calls = tuple(call.call_id for call in calls_of(parts))
+        assert open_calls == ()
+
+    def _check(self) -> None:
+        """What must be true after every commit."""
+        state = self.state
+        for action in wanted(state):
+            if isinstance(action, CallModel | RunTool):
+                assert action.call.epoch == state.epoch
+                assert action.key in self._started, "nothing runs that its own driver did not record"
+        assert decide(state, Due("nobody waits for this"), self.now_ms) == [], (
+            "a decision is at its fixed point"
+        )
+        run = open_run(state)
+        assert (
+            run is None or state.settings is None or run.totals.turns <= max(s.limits.turns for s in SETTINGS)
+        )
+        assert state.run is None or state.run.driven_ms <= self.in_flight_ms
+
+    def check_totals(self) -> None:
+        """What the session used is the sum of what its records say."""
+        used, cost, held, reserved = Usage(), 0, 0, 0
+        for record in self.records:
+            match record.event:
+                case e.ModelCallStarted(reserved_microusd=amount):
+                    reserved = amount
+                case (
+                    e.Responded(usage=usage, cost_microusd=amount)
+                    | e.ModelCallFailed(usage=usage, cost_microusd=amount)
+                    | e.ModelCallCut(usage=usage, cost_microusd=amount)
+                ):
+                    used, cost = used + usage, cost + amount
+                case e.ModelCallAbandoned():
+                    held += reserved
+        found = totals(self.state)
+        assert (found.usage, found.cost_microusd, found.held_microusd) == (used, cost, held)
+        started = [r.event for r in self.records if isinstance(r.event, INTENTS)]
+        assert found.model_calls == sum(isinstance(event, e.ModelCallStarted) for event in started)
+        assert found.tool_calls == sum(isinstance(event, e.ToolCallStarted) for event in started)
+
+
+def phases_met(choices: Sequence[int]) -> set[tuple[Phase, str]]:
+    """The pairs of phase and event that a history goes through."""
+    met: set[tuple[Phase, str]] = set()
+    Simulation(choices, lambda state, event: met.add((phase(state), type(event).__name__))).play()
+    return met
