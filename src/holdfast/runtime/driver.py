@@ -85,7 +85,9 @@ class Driver:
             await self._parts.tools.end_orphans(orphans)
         holder = self._lease.holder
         attach = Attach(self._lease.epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        await self._settle(attach, "attach", opening=self._journal.opening())
+        is_alone = not await self._parts.store.inbox(session)
+        await self._settle(attach, "attach", opening=self._journal.opening(), is_preparing=is_alone)
+        await self._read_inbox()
 
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""
@@ -146,8 +148,12 @@ class Driver:
         *,
         acknowledged: tuple[str, ...] = (),
         opening: tuple[Event, ...] = (),
+        is_preparing: bool = True,
     ) -> None:
-        """Decide the cause with the prepare steps that it brings, commit all of it as one, and act on it."""
+        """Decide the cause with the prepare steps that it brings, commit all of it as one, and act on it.
+
+        Without `is_preparing` the steps are left to the commands that wait already: they may change them.
+        """
         journal, now_ms = self._journal, self._parts.clock.now_ms()
         before = journal.state.seq
         batch = [journal.note(event, now_ms, self._lease.epoch, name) for event in opening]
@@ -157,7 +163,7 @@ class Driver:
             for event in decide(journal.state, causes.popleft(), now_ms):
                 batch.append(journal.note(event, now_ms, self._lease.epoch, name))
             step = next((a for a in wanted(journal.state) if isinstance(a, PrepareRequest | Admit)), None)
-            if step is not None:
+            if step is not None and is_preparing:
                 assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
                 prepared_at[step.key] = journal.state.seq
                 causes.append(await self._prepare(step))
@@ -198,8 +204,11 @@ class Driver:
         """Start and cancel until what runs is what the state wants."""
         actions = wanted(self.state)
         attempts = {action.key: action for action in actions if isinstance(action, CallModel | RunTool)}
-        for key, task in self._running.items():
-            if key not in attempts and not task.cancelling():  # a second one would disturb its clearing up
+        unwanted = [task for key, task in self._running.items() if key not in attempts]
+        if unwanted:
+            await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
+        for task in unwanted:
+            if not task.cancelling():  # a second time would disturb its clearing up
                 task.cancel()
         for key, attempt in attempts.items():
             if key not in self._running:

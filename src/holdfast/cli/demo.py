@@ -1,0 +1,303 @@
+"""`holdfast demo`: the main job without any key, on the real loop, tools and journal; only the model is scripted.
+
+It starts `holdfast run` as a process of its own, kills it with SIGKILL in the middle of a command, goes on with
+`resume` and `approve` in other processes, and then checks in the journal that all of it is as it says. The story
+itself stands in `demo_story`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.cli import demo_story
+from holdfast.cli.demo_checks import Check, Evidence, checks
+from holdfast.cli.journal import Journal, read_journal, reading
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.story import story
+from holdfast.cli.terminal import Line, Span, columns, say, say_json
+from holdfast.cli.timeline import timeline_lines
+from holdfast.config.paths import Home
+from holdfast.errors import UsageError
+from holdfast.protocol.events import ToolCallStarted
+from holdfast.protocol.limits import usd
+
+_FAILED = 1
+_KEY = "demo:ferry"
+_PATIENCE_S = 60.0
+_LOOK_S = 0.05
+_KEPT_VARIABLES = ("HOLDFAST_ADMIN_CONFIG", "HOLDFAST_DEBUG")
+_SCRIPTED = (
+    "The model is scripted: its words are read from a file. All else is real: the loop, the tools, the journal, "
+    "the SIGKILL, the approval."
+)
+
+
+Tell = Callable[[Iterable[Line | str]], None]
+Until = Callable[[], Awaitable[bool]]
+
+
+class Place(NamedTuple):
+    """Where the demonstration happens; it is kept."""
+
+    folder: Path
+    """Where its commands are run."""
+    home: Home
+    project: Path
+    script: Path
+
+    def command(self, *words: str) -> list[str]:
+        """A command on this home, as a user would write it."""
+        return ["holdfast", "--home", str(self.home.folder), *words]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A command that was run, and how it ended."""
+
+    command: list[str]
+    exit: int
+    """Negative: the signal that ended it."""
+
+
+def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
+    """See it at work without a key: it mends a bug, is killed in the middle, resumes, and asks before it acts.
+
+    \b
+    holdfast demo
+
+    The model is scripted; everything else is real. What it leaves stays, to be looked at. Exits 1 when anything
+    was not as it says.
+    """
+    place = _prepare(home)
+    tell = _silent if is_json else _say_at_once
+    tell(
+        [
+            [Span("holdfast demo", "bold"), f"  in {place.folder}, which is kept"],
+            [Span(_SCRIPTED, "yellow")],
+            "",
+        ]
+    )
+    started_s = time.monotonic()
+    evidence, steps = asyncio.run(_play(place, tell))
+    found = checks(evidence)
+    took_s = time.monotonic() - started_s
+    is_as_told = all(check.ok for check in found)
+    if is_json:
+        say_json(_as_json(place, evidence, steps, found, took_s))
+    else:
+        say(_closing(place, evidence, found, took_s))
+    return 0 if is_as_told else _FAILED
+
+
+# --- the place ----------------------------------------------------------------------------------
+
+
+def _prepare(named: str | None) -> Place:
+    """A fresh home with a price for the script, and a project with a bug.
+
+    Raises:
+        UsageError: the named home is in use.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    home = home_of(named or str(folder / "home"))
+    if home.folder.exists() and any(home.folder.iterdir()):
+        raise UsageError(f"{home.folder} is not empty.", hint="The demonstration wants a fresh home.")
+    home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.user_file.write_text(demo_story.CONFIG)
+    place = Place(folder, home, folder / "ferry", folder / "model.jsonl")
+    place.script.write_text("".join(json.dumps(line) + "\n" for line in demo_story.SCRIPT))
+    place.project.mkdir()
+    for name, content in demo_story.FILES.items():
+        (place.project / name).write_text(content)
+    return place
+
+
+def _environment() -> dict[str, str]:
+    """What the commands see: no setting of the user's, and this very Python first on the path."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_") or k in _KEPT_VARIABLES}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+
+
+# --- the play -----------------------------------------------------------------------------------
+
+
+async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
+    """All that happens, in order, and what there is to see afterwards."""
+    steps: list[Step] = []
+
+    async def run(about: str, *words: str, until: Until | None = None) -> str:
+        command = place.command(*words)
+        tell([[Span("$ ", "dim"), Span(_shown(command), "bold")], [f"  {about}"]])
+        code, out = await _process(place, command, lambda line: tell(_progress(line)), until)
+        steps.append(Step(command, code))
+        tell([[Span(f"  → {_ended(code)}", "cyan")], ""])
+        return out
+
+    await run(
+        "It works until a long command runs; there the process is killed.",
+        "run", demo_story.TASK, "-s", _KEY, "-m", f"script:{place.script.name}", "-w", place.project.name,
+        "--autonomy", "full", "--budget", demo_story.BUDGET_USD, "--approve-by", "wait", "--json",
+        until=lambda: _is_in_the_middle(place),
+    )  # fmt: skip
+    killed_ms = time.time_ns() // 1_000_000
+    before = await _journal(place)
+    await run(
+        "Another process goes on. From here on commands need a person's yes.",
+        "resume", _KEY, "--autonomy", "supervised", "--json",
+    )  # fmt: skip
+    asked = (await run("What does it wait for?", "approvals", "--json")).splitlines()
+    approval = json.loads(asked[0])["id"] if asked else "none"
+    await run("A person says yes, from a third process.", "approve", approval, "--note", "go on")
+    result = await run("And it comes to its end.", "resume", _KEY, "--json")
+    await run("Is every record of the home as it was written?", "fsck")
+    tests = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "unittest", cwd=place.project, stderr=asyncio.subprocess.DEVNULL
+    )
+    return Evidence(
+        before=before.stored,
+        after=await _journal(place),
+        killed_ms=killed_ms,
+        marker=place.project / demo_story.MARKER,
+        exits=tuple(step.exit for step in steps),
+        result=json.loads(result) if result else {},
+        tests_exit=await tests.wait(),
+    ), steps
+
+
+async def _process(
+    place: Place, command: list[str], on_line: Callable[[str], None], until: Until | None
+) -> tuple[int, str]:
+    """Run a command to its end, or until something holds: then it is killed. Exit code and stdout.
+
+    `on_line` is given each line of its stderr as it comes.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast", *command[1:], cwd=place.folder, env=_environment(),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    telling = asyncio.create_task(_each_line(process.stderr, on_line))
+    answering = asyncio.create_task(process.stdout.read())
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while until is not None and not telling.done():
+                if await until():
+                    process.send_signal(signal.SIGKILL)
+                    break
+                await asyncio.sleep(_LOOK_S)
+            await telling
+            return await process.wait(), (await answering).decode()
+    except TimeoutError:
+        on_line(f"Nothing came of it within {_PATIENCE_S:g} s.")
+        return _FAILED, ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _each_line(stream: asyncio.StreamReader, on_line: Callable[[str], None]) -> None:
+    async for line in stream:
+        on_line(line.decode(errors="replace").rstrip("\n"))
+
+
+async def _is_in_the_middle(place: Place) -> bool:
+    """Whether the long command has been recorded as started, and is at work."""
+    if not (place.project / demo_story.MARKER).exists():
+        return False
+    started = [r.event for r in (await _journal(place)).records if isinstance(r.event, ToolCallStarted)]
+    return bool(started) and started[-1].name == "shell"
+
+
+async def _journal(place: Place) -> Journal:
+    async with reading(place.home) as store:
+        return await read_journal(store, _KEY)
+
+
+# --- telling ------------------------------------------------------------------------------------
+
+
+def _say_at_once(lines: Iterable[Line | str]) -> None:
+    say(lines)
+    sys.stdout.flush()
+
+
+def _silent(lines: Iterable[Line | str]) -> None:
+    """With --json only the object is written."""
+
+
+def _shown(command: Sequence[str]) -> str:
+    """The command without the home that all of them have."""
+    words = [command[0], *command[3:]]
+    return " ".join(f'"{word}"' if " " in word else word for word in words)
+
+
+def _progress(line: str) -> Sequence[Line]:
+    return [[Span(f"  │ {line}", "dim")]] if line.strip() else []
+
+
+def _ended(code: int) -> str:
+    told = {
+        0: "exit 0",
+        5: "exit 5: at rest, waiting for a person",
+        -signal.SIGKILL: "killed with SIGKILL, in the middle of a command",
+    }
+    return told.get(code, f"exit {code}")
+
+
+def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: float) -> Iterator[Line | str]:
+    yield [Span("What happened, by the journal", "bold")]
+    for check in found:
+        mark = Span("✓ ", "green") if check.ok else Span("✗ ", "bold red")
+        yield ["  ", mark, check.claim, Span(f"  {check.detail}" if check.detail else "", "dim")]
+    yield ""
+    yield from timeline_lines(story(evidence.after.records), columns())
+    broken = sum(not check.ok for check in found)
+    if broken:
+        yield [Span(f"{broken} of {len(found)} claims do not hold.", "bold red"), " Please report it."]
+    else:
+        yield [Span("All of it holds.", "bold green"), f" It took {took_s:.0f} s; the model was scripted."]
+    yield ""
+    yield [Span("Look yourself", "bold")]
+    for command, about in _looks(place):
+        yield [f"  {' '.join(command)}", Span(f"   {about}", "dim")]
+    yield ["Then give it a model: ", Span("holdfast init", "bold")]
+
+
+def _looks(place: Place) -> list[tuple[list[str], str]]:
+    return [
+        (place.command("show", "last"), "the conversation"),
+        (place.command("show", "last", "--timeline"), "the picture above"),
+        (place.command("show", "last", "--events"), "the journal"),
+        (place.command("show", "last", "--request", "6"), "what the model was told after the crash"),
+        (place.command("replay", "last"), "the same decisions, by today's code"),
+    ]
+
+
+def _as_json(
+    place: Place, evidence: Evidence, steps: Sequence[Step], found: Sequence[Check], took_s: float
+) -> dict[str, Any]:
+    return {
+        "ok": all(check.ok for check in found),
+        "model": "scripted",
+        "about": _SCRIPTED,
+        "session": evidence.after.row.session,
+        "home": str(place.home.folder),
+        "project": str(place.project),
+        "steps": steps,
+        "checks": found,
+        "cost_usd": usd(evidence.after.row.cost_microusd or 0),
+        "seconds": round(took_s, 1),
+        "look": [" ".join(command) for command, _ in _looks(place)],
+    }

@@ -1,0 +1,148 @@
+"""What the demonstration claims, each claim checked: in the journal, in the project, in how the commands ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.cli import demo_story
+from holdfast.cli.journal import Journal
+from holdfast.cli.story import Call, story
+from holdfast.cli.terminal import counted
+from holdfast.protocol import events as e
+from holdfast.protocol.codec import StoredRecord
+from holdfast.runtime.replay import replay
+
+_EXITS = (-signal.SIGKILL, 5, 0, 0, 0, 0)
+"""Of run, resume, approvals, approve, resume, fsck."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What there is to see afterwards."""
+
+    before: Sequence[StoredRecord]
+    """The journal as the killed process left it."""
+    after: Journal
+    killed_ms: int
+    marker: Path
+    """Where the interrupted command wrote its process id."""
+    exits: tuple[int, ...]
+    """How the commands ended, in order."""
+    result: dict[str, Any]
+    """What the last `resume --json` said."""
+    tests_exit: int
+    """Of the project's tests, run without any agent."""
+
+    def facts(self, kind: type[Any]) -> list[Any]:
+        """The events of one type, in order."""
+        return [record.event for record in self.after.records if isinstance(record.event, kind)]
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The tool calls, in order."""
+        return story(self.after.records).calls
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A claim, and whether it holds."""
+
+    claim: str
+    ok: bool
+    detail: str = ""
+
+
+def checks(evidence: Evidence) -> list[Check]:
+    """Every claim of the demonstration."""
+    return [check(evidence) for check in _CHECKS]
+
+
+def _found(seen: Evidence) -> Check:
+    failed = [call for call in seen.calls if call.name == "shell" and "FAILED (failures=1)" in call.text]
+    return Check("It read the project, ran its tests and saw one fail.", bool(failed))
+
+
+def _killed(seen: Evidence) -> Check:
+    abandoned = seen.facts(e.ToolCallAbandoned)
+    is_killed = seen.exits[:1] == (-signal.SIGKILL,) and len(abandoned) == 1
+    detail = f"{abandoned[0].call_id} was running" if abandoned else ""
+    return Check("It was killed with SIGKILL while a command ran.", is_killed, detail)
+
+
+def _gone(seen: Evidence) -> Check:
+    pid = seen.marker.read_text().strip() if seen.marker.exists() else ""
+    is_gone = pid.isdecimal() and not Path(f"/proc/{pid}/cwd").exists()
+    return Check("The killed process left no command running.", is_gone, f"process {pid} is gone")
+
+
+def _kept(seen: Evidence) -> Check:
+    is_same = len(seen.before) > 0 and list(seen.after.stored[: len(seen.before)]) == list(seen.before)
+    return Check(
+        "Nothing that was acknowledged is lost.", is_same, f"{len(seen.before)} records, byte for byte"
+    )
+
+
+def _resumed(seen: Evidence) -> Check:
+    late = [
+        r.at_ms for r in seen.after.records if isinstance(r.event, e.Attached) and r.at_ms >= seen.killed_ms
+    ]
+    detail = f"{(late[0] - seen.killed_ms) / 1000:.1f} s after the kill" if late else ""
+    return Check("Another process took the session over.", bool(late), detail)
+
+
+def _told(seen: Evidence) -> Check:
+    cut = [call for call in seen.calls if call.status == "abandoned"]
+    is_told = len(cut) == 1 and cut[0].attempts == 1 and "unknown" in cut[0].text
+    return Check("The command was not repeated behind its back: the model was told so.", is_told)
+
+
+def _once(seen: Evidence) -> Check:
+    edits = [call for call in seen.calls if call.name == "edit_file"]
+    content = (seen.marker.parent / demo_story.MENDED).read_text()
+    is_once = len(edits) == 1 and edits[0].attempts == 1 and content.count("// 2") == 1
+    return Check("The file was mended, and exactly once.", is_once)
+
+
+def _approved(seen: Evidence) -> Check:
+    resolved = [event for event in seen.facts(e.ApprovalResolved) if event.decision == "approve"]
+    counts = (len(seen.facts(e.ApprovalRequested)), len(resolved), len(seen.facts(e.ApprovalConsumed)))
+    detail = f"by {resolved[0].by}" if resolved else ""
+    return Check("One approval was asked, given, and used once.", counts == (1, 1, 1), detail)
+
+
+def _passed(seen: Evidence) -> Check:
+    last = seen.calls[-1] if seen.calls else None
+    is_ok = last is not None and last.status == "ok" and "OK" in last.text and seen.tests_exit == 0
+    return Check("The tests pass, for the agent and without it.", is_ok)
+
+
+def _ended(seen: Evidence) -> Check:
+    stopped = [event.status for event in seen.facts(e.RunStopped)]
+    turns = seen.result.get("turns", 0)
+    is_done = stopped == ["done"] and seen.result.get("status") == "done" and seen.exits == _EXITS
+    return Check(
+        "It was one run, and it is done.", is_done, f"{counted(turns, 'turn')}, every exit code right"
+    )
+
+
+def _affordable(seen: Evidence) -> Check:
+    cost = Decimal(seen.result.get("cost_usd") or 0)
+    is_within = 0 < cost <= Decimal(demo_story.BUDGET_USD)
+    return Check("It stayed within its budget.", is_within, f"${cost} of ${demo_story.BUDGET_USD}")
+
+
+def _replayed(seen: Evidence) -> Check:
+    row = seen.after.row
+    found = replay(row.session, row.key, seen.after.records)
+    return Check(
+        "Today's code decides the same again.", not found.differences, counted(found.decisions, "decision")
+    )
+
+
+_CHECKS: Sequence[Callable[[Evidence], Check]] = (
+    _found, _killed, _gone, _kept, _resumed, _told, _once, _approved, _passed, _ended, _affordable, _replayed,
+)  # fmt: skip

@@ -1,0 +1,84 @@
+"""What the demonstration is about: a small project with a bug, and what the scripted model says about it.
+
+Only data. Playing it and checking what came of it stands in `demo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TASK = "The tests of this project fail. Find out why, mend it, and show that they pass."
+
+MENDED = "fare.py"
+MARKER = "check.pid"
+"""The long command writes its process id here: from then on it is certainly at work."""
+
+FILES: Mapping[str, str] = {
+    MENDED: '''"""Fares of a ferry."""
+
+
+def fare(adults: int, children: int) -> int:
+    """The price in cents: adults pay 900, children half of that."""
+    return adults * 900 + children * 900 // 4
+''',
+    "test_fare.py": """import unittest
+
+from fare import fare
+
+
+class FareTest(unittest.TestCase):
+    def test_adults_pay_in_full(self):
+        self.assertEqual(fare(2, 0), 1800)
+
+    def test_children_pay_half(self):
+        self.assertEqual(fare(1, 2), 1800)
+
+
+if __name__ == "__main__":
+    unittest.main()
+""",
+}
+
+_WRONG, _RIGHT = "children * 900 // 4", "children * 900 // 2"
+_TEST = "python3 -m unittest"
+
+
+def _say(text: str, *calls: tuple[str, Mapping[str, Any]], when: str = "", tokens: int = 0) -> dict[str, Any]:
+    """A line of the script."""
+    return {
+        "text": text,
+        "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls],
+        "when": when,
+        "chunks": 6,
+        "delay_s": 0.15,
+        "usage": {"input_tokens": 900 + tokens, "output_tokens": 60 + len(text) // 4},
+    }
+
+
+SCRIPT: Sequence[Mapping[str, Any]] = (
+    _say("I look around first.", ("list_dir", {}), ("read_file", {"path": "test_fare.py"})),
+    _say("Now the tests themselves.", ("shell", {"command": _TEST}), when="test_children_pay_half", tokens=400),
+    _say("A child's fare is wrong. Here is where it is made.", ("read_file", {"path": MENDED}),
+         when=r"FAILED \(failures=1\)", tokens=700),
+    _say("Children pay half, and this takes a quarter.",
+         ("edit_file", {"path": MENDED, "old": _WRONG, "new": _RIGHT}), when="// 4", tokens=900),
+    _say("Mended. A long check, to be sure.",
+         ("shell", {"command": f"echo $$ > {MARKER}; {_TEST}; sleep 60; echo checked"}), tokens=1_100),
+    _say("I was interrupted, and nobody knows how far the check came. I look before I do anything again.",
+         ("read_file", {"path": MENDED}), when="outcome of this call is unknown", tokens=1_300),
+    _say("The mended line is there, once. I run the tests again.", ("shell", {"command": _TEST}),
+         when="// 2", tokens=1_500),
+    _say("Both tests pass. Children paid a quarter of the fare instead of half: `// 4` in fare.py is `// 2` now. "
+         "The long check was interrupted and its outcome is not known.", when="OK", tokens=1_700),
+)  # fmt: skip
+
+CONFIG = """\
+[sandbox]
+mode = "unsafe"     # commands run with your own rights; there is no sandbox yet
+
+[catalog."script:*"]    # an invented price, so that there is a cost to see
+input_usd_per_mtok = 3.0
+output_usd_per_mtok = 15.0
+"""
+BUDGET_USD = "0.50"
