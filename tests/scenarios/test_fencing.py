@@ -1,0 +1,280 @@
+"""Two who would drive one session, inboxes that are full, and many sessions begun and stopped at random."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Overloaded, StorageFull
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.ports import CallContext, Store, Tool
+from holdfast.runtime.controller import INBOX_CAPACITY
+from holdfast.runtime.holder import LEASE_MS
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import Faults, FaultyStore
+from holdfast.testing.invariants import check_session, conversation, ended
+from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
+from holdfast.tools.function import tool
+from tests.scenarios.scenes import BY_NAME, call, calls, words
+from tests.scenarios.stage import Stage
+
+
+class Frozen(FaultyStore):
+    """A store whose process can be stopped: nothing that it asks goes through until it is woken."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.awake = asyncio.Event()
+        self.awake.set()
+
+    async def pass_on(self, operation):  # type: ignore[no-untyped-def]
+        await self.awake.wait()
+        return await super().pass_on(operation)
+
+
+def stubborn(world: World) -> Iterable[Tool]:
+    """A tool that takes a minute and tells when it is cancelled."""
+
+    @tool(effect="read", timeout_s=1_000.0)
+    async def stay(context: CallContext) -> str:
+        """Stay for a minute."""
+        world.called.append(("stay", context.key))
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            world.effects.append("cancelled")
+            raise
+        world.effects.append("stayed")
+        return "stayed"
+
+    return (stay,)
+
+
+LONG = Scenario("long", [calls(call("stay")), calls(call("stay")), words("Done.")], stubborn)
+
+
+async def until_event(store: Store, session: str, name: str) -> None:
+    """Wait until the journal holds such an event."""
+    while name not in [record.type for record in await store.read(session)]:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.requirement("C11", "H1", "H5")
+def test_who_lost_the_session_writes_nothing_starts_nothing_and_follows_to_its_end(stage: Stage) -> None:
+    async def play_both(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world = World(workspace)
+        frozen, other = Frozen(inner), FaultyStore(inner)
+        clock.hold_while(lambda: (frozen.in_flight if frozen.awake.is_set() else 0) + other.in_flight > 0)
+        first = controller_of(LONG, frozen, clock, world)
+        second = controller_of(LONG, other, clock, world)
+        async with first, second:
+            session = await first.open("a:b")
+            await first.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            driving = asyncio.create_task(first.drive(session))
+            await until_event(other, session, "ToolCallStarted")
+            frozen.awake.clear()
+            asyncio.get_running_loop().call_later(75, frozen.awake.set)
+            state = await second.drive(session)
+            followed = await driving
+        assert state.run is not None
+        assert followed.run is not None
+        assert (followed.run.status, followed.seq) == (state.run.status, state.seq) == ("done", followed.seq)
+        records = await records_of(inner, session)
+        taken = next(r.seq for r in records if r.epoch == 2)
+        assert all(r.epoch == 2 for r in records[taken - 1 :])
+        assert [name for name, _ in world.called] == ["stay"] * 3, "the lost one and the two of the second"
+        assert world.effects.count("stayed") >= 2
+        await check_session(inner, session, records, clock.now_ms())
+
+    stage.run(play_both)
+
+
+@pytest.mark.requirement("C11", "H1")
+def test_tools_of_a_fenced_driver_are_cancelled(volatile: Stage) -> None:
+    async def play_both(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world = World(workspace)
+        frozen = Frozen(inner)
+        first, second = controller_of(LONG, frozen, clock, world), controller_of(LONG, inner, clock, world)
+        async with first, second:
+            session = await first.open("a:b")
+            await first.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            driving = asyncio.create_task(first.drive(session))
+            await until_event(inner, session, "ToolCallStarted")
+            frozen.awake.clear()
+            asyncio.get_running_loop().call_later(LEASE_MS / 1000 + 5, frozen.awake.set)
+            await second.drive(session)
+            await driving
+        assert world.effects == ["cancelled", "stayed", "stayed"]
+        assert ended(await records_of(inner, session)) == [("done", "answer")]
+
+    volatile.run(play_both)
+
+
+@pytest.mark.requirement("C11", "H5")
+def test_a_lease_that_lapsed_and_that_nobody_took_is_renewed_in_place(volatile: Stage) -> None:
+    async def sleep_and_wake(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world = World(workspace)
+        async with controller_of(LONG, inner, clock, world) as controller:
+            session = await controller.open("a:b")
+            await controller.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            driving = asyncio.create_task(controller.drive(session))
+            await until_event(inner, session, "ToolCallStarted")
+            clock.advance(3 * LEASE_MS / 1000)
+            await driving
+        records = await records_of(inner, session)
+        assert {record.epoch for record in records} == {1}
+        assert world.effects == ["stayed", "stayed"]
+
+    volatile.run(sleep_and_wake)
+
+
+@pytest.mark.requirement("C11")
+def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
+    scenario = BY_NAME["side by side"]
+
+    async def race(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world, store = World(workspace), FaultyStore(inner)
+        clock.hold_while(lambda: store.in_flight > 0)
+        one, two = (controller_of(scenario, store, clock, world) for _ in range(2))
+        async with one, two:
+            sessions = await asyncio.gather(one.open("a:b"), two.open("a:b"))
+            assert sessions[0] == sessions[1]
+            session, body = sessions[0], Send("Do it.", settings_of(scenario, workspace))
+            await asyncio.gather(
+                one.submit(session, "one", body, "same"), two.submit(session, "two", body, "same")
+            )
+            states = await asyncio.gather(*(controller.drive(session) for controller in (one, two, one, two)))
+        assert {state.seq for state in states} == {states[0].seq}
+        records = await records_of(inner, session)
+        whole = conversation(records)
+        assert sum(isinstance(r.event, e.MessageReceived) for r in records) == 1
+        assert len(world.called) == 6
+        assert whole[-1][0] == "end"
+        await check_session(inner, session, records, clock.now_ms())
+
+    stage.run(race)
+
+
+@pytest.mark.requirement("C11", "B4")
+def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage) -> None:
+    scenario = Scenario("many", [{**words("Heard."), "repeat": True}])
+
+    async def flood(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world, store = World(workspace), FaultyStore(inner)
+        clock.hold_while(lambda: store.in_flight > 0)
+        settings = settings_of(scenario, workspace)
+        async with controller_of(scenario, store, clock, world) as controller:
+            session = await controller.open("a:b")
+            for number in range(INBOX_CAPACITY):
+                await controller.submit(session, "tester", Send(f"word {number}", settings), f"c{number}")
+            with pytest.raises(Overloaded, match="nothing was accepted"):
+                await controller.submit(session, "tester", Send("one too many", settings))
+            await controller.submit(session, "tester", Send("word 0", settings), "c0")
+            await controller.drive(session)
+            await controller.submit(session, "tester", Send("word 7", settings), "c7")
+            state = await controller.drive(session)
+        records = await records_of(inner, session)
+        said = [r.event.text for r in records if isinstance(r.event, e.MessageReceived)]
+        assert said == [f"word {number}" for number in range(INBOX_CAPACITY)]
+        assert state.run is not None
+        assert state.run.status == "done"
+        await check_session(inner, session, records, clock.now_ms())
+
+    stage.run(flood)
+
+
+@pytest.mark.requirement("B8", "C8", "L2-06")
+def test_two_hundred_sessions_begun_and_stopped_at_random_leave_nothing_behind(stage: Stage) -> None:
+    """Some are stopped by a command, some are cancelled like a program that is ended, some end by themselves."""
+    threads_before = threading.active_count()
+    dice = random.Random(20_240)
+    lines = [
+        calls(call("wait", seconds=2), call("look", name="x")),
+        words("word " * 20, chunks=10, delay_s=1.0),
+    ]
+    scenario = Scenario("short", lines, BY_NAME["unknown"].make)
+
+    async def one(clock: JumpingClock, store: Store, world: World, number: int) -> str:
+        async with controller_of(scenario, store, clock, world) as controller:
+            session = await controller.open(f"chaos:{number}")
+            body = Send("Go.", settings_of(scenario, world.workspace))
+            await controller.submit(session, "tester", body)
+            driving = asyncio.create_task(controller.drive(session))
+            await asyncio.sleep(dice.random() * 4)
+            match dice.choice(("stop", "cancel", "wait")):
+                case "stop":
+                    await controller.submit(session, "tester", Stop())
+                    await driving
+                case "cancel":
+                    driving.cancel()
+                    await asyncio.wait((driving,))
+                case _:
+                    await driving
+        return session
+
+    async def chaos(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        store, world = FaultyStore(inner), World(workspace)
+        clock.hold_while(lambda: store.in_flight > 0)
+        sessions = await asyncio.gather(*(one(clock, store, world, number) for number in range(200)))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        for session in sessions:
+            assert await inner.current_lease(session) is None
+        async with controller_of(scenario, store, clock, world) as controller:
+            for session in sessions:
+                await controller.drive(session)
+                records = await records_of(inner, session)
+                assert len(ended(records)) == 1
+                row = await inner.session(session)
+                assert row is not None
+                assert row.status in ("done", "interrupted")
+        assert not await inner.verify()
+
+    stage.run(chaos)
+    assert threading.active_count() <= threads_before + 1
+
+
+@pytest.mark.requirement("L2-06")
+@pytest.mark.parametrize("name", ["stopped in mid-stream", "stopped in mid-tool"])
+def test_a_stop_in_the_middle_is_clean_within_a_second(volatile: Stage, name: str) -> None:
+    async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        played = await play(BY_NAME[name], clock, inner, workspace)
+        asked = next(r for r in played.records if isinstance(r.event, e.RunStopping))
+        ended_ms = played.records[-1].at_ms
+        assert ended_ms - asked.at_ms <= 1_000
+        cut = [r.event.text for r in played.records if isinstance(r.event, e.ModelCallCut)]
+        if name == "stopped in mid-stream":
+            assert len(cut) == 1
+            assert cut[0].startswith("word word")
+            assert not cut[0].endswith("word " * 50)
+
+    volatile.run(stop)
+
+
+@pytest.mark.requirement("L7", "C8")
+def test_a_full_disk_says_so_and_the_session_goes_on_when_there_is_room(volatile: Stage) -> None:
+    scenario = BY_NAME["rerun"]
+
+    async def fill(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world = World(workspace)
+        full = FaultyStore(inner, Faults(full_from_commit=3))
+        async with controller_of(scenario, full, clock, world) as controller:
+            session = await controller.open("a:b")
+            await controller.submit(session, "tester", Send("Do it.", settings_of(scenario, workspace)))
+            with pytest.raises(StorageFull):
+                await controller.drive(session)
+            with pytest.raises(StorageFull):
+                await controller.submit(session, "tester", Stop())
+        clock.advance(LEASE_MS / 1000 + 1)
+        async with controller_of(scenario, inner, clock, world) as controller:
+            state = await controller.drive(session)
+        assert state.run is not None
+        assert state.run.status == "done"
+        await check_session(inner, session, await records_of(inner, session), clock.now_ms())
+
+    volatile.run(fill)
