@@ -12,13 +12,25 @@ import pytest
 from tests.scenarios.stage import Stage
 
 
-@pytest.fixture(params=["volatile", "sqlite"])
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A stage for each kind of store; files lie in memory, so that a thousand commits wait for no disk."""
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: a thousand commits wait for no disk there."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir=memory if memory.is_dir() else None))
-    yield Stage(request.param, folder)
+    yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["volatile", "sqlite"])
+def stage(request: pytest.FixtureRequest, folder: Path) -> Stage:
+    """A stage for each kind of store."""
+    return Stage(request.param, folder)
+
+
+@pytest.fixture
+def durable(folder: Path) -> Stage:
+    """A stage on disk only."""
+    return Stage("sqlite", folder)
 
 
 @pytest.fixture

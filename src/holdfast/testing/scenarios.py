@@ -33,7 +33,6 @@ from holdfast.tools.builtin import make_tools
 SESSION_KEY = "test:scenario"
 MODEL = ModelFacts("script", "model", price="free")
 _LOOK_S = 0.05
-_MAX_LIVES = 8
 _MAX_RESTS = 20
 
 Answer = Literal["approve", "deny"]
@@ -148,22 +147,22 @@ def settings_of(scenario: Scenario, workspace: Path) -> Settings:
 
 async def play(scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path) -> Played:
     """Play the scenario to its end without any fault."""
-    return await play_with_crash(scenario, clock, inner, workspace, Faults())
+    return await play_with_crash(scenario, clock, inner, workspace)
 
 
 async def play_with_crash(
-    scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, faults: Faults
+    scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, *faults: Faults
 ) -> Played:
-    """Play the scenario; after a crash, or when the disk was full, the next runtime goes on without faults, once
-    the lease of the dead one has lapsed.
+    """Play the scenario with these faults, one for each life. After a crash, or when the disk was full, the next
+    runtime goes on, once the lease of the dead one has lapsed; the last one has no faults.
 
     Raises:
-        AssertionError: it crashed again and again without an end.
+        AssertionError: it crashed without a fault.
     """
     world, player = World(workspace), _Player(scenario, settings_of(scenario, workspace))
     left: tuple[Record, ...] = ()
-    for _ in range(_MAX_LIVES):
-        store = FaultyStore(inner, faults)
+    for life in (*faults, Faults()):
+        store = FaultyStore(inner, life)
         clock.hold_while(lambda store=store: store.in_flight > 0)  # type: ignore[misc]
         try:
             await player.live(controller_of(scenario, store, clock, world), store, clock)
@@ -171,7 +170,6 @@ async def play_with_crash(
         except (Crash, StorageFull):
             left = left or await records_of(inner, player.session)
             clock.advance(LEASE_MS / 1000 + 1)
-            faults = Faults()
     else:
         raise AssertionError(f"{scenario.name} has no end")
     records = await records_of(inner, player.session)

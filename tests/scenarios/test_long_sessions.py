@@ -1,0 +1,139 @@
+"""Sessions of thousands of turns: disk and memory grow with what was said, and with nothing else."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from holdfast.context.requests import body_of, requests
+from holdfast.protocol import events as e
+from holdfast.protocol.limits import Limits, ModelFacts
+from holdfast.protocol.ports import Store, Tool
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import Faults
+from holdfast.testing.invariants import check_journal, ended
+from holdfast.testing.scenarios import Scenario, World, play, play_with_crash
+from holdfast.tools.function import tool
+from tests.scenarios.scenes import call, calls, words
+from tests.scenarios.stage import Stage
+
+RESULT_BYTES = 2_000
+WIDE = ModelFacts("script", "model", context_tokens=1_000_000_000, price="free")
+
+
+def pages(world: World) -> Iterable[Tool]:
+    """A tool with a long answer, another one each time."""
+
+    @tool(effect="read")
+    async def page(number: int) -> str:
+        """A page."""
+        return "".join(f"{number * 7919 + line:019d}\n" for line in range(RESULT_BYTES // 20))
+
+    return (page,)
+
+
+def long_scenario(turns: int) -> Scenario:
+    """So many turns, each with a call of its own."""
+    work = [calls(call("page", number=n), text=f"Reading page {n}.") for n in range(turns - 1)]
+    return Scenario(
+        "long",
+        [*work, words("All is read.")],
+        pages,
+        settings={"facts": WIDE, "is_streaming": False},
+        limits=Limits(turns=turns, tokens=10**15, wall_s=1e9),
+    )
+
+
+def payload_bytes(records: tuple[e.Record, ...]) -> int:
+    """The last request and every answer: what was really said."""
+    last = [r.event for r in records if isinstance(r.event, e.ModelCallStarted)][-1]
+    answers = sum(
+        len(str(part)) for r in records if isinstance(r.event, e.Responded) for part in r.event.parts
+    )
+    return last.size_bytes + answers
+
+
+async def play_long(
+    clock: JumpingClock, store: Store, workspace: Path, turns: int, every: int
+) -> tuple[int, int]:
+    """Payload and disk in bytes, after all that must hold was checked."""
+    assert isinstance(store, SqliteStore)
+    played = await play(long_scenario(turns), clock, store, workspace)
+    assert ended(played.records) == [("done", "answer")]
+    assert played.state.run is not None
+    assert played.state.run.totals.turns == turns
+    check_journal(played.records)
+    for sent in requests(played.records):
+        if sent.number % every == 0 or sent.number == turns:
+            body = body_of(sent, await store.blobs.get(sent.request.base))
+            assert len(body) == sent.request.size_bytes
+    home = store.path.parent
+    await store.aclose()
+    return payload_bytes(played.records), sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
+
+
+@pytest.mark.requirement("H6", "C21")
+def test_a_thousand_turns_take_less_than_three_times_their_payload_on_disk(durable: Stage) -> None:
+    payload, disk = durable.run(lambda c, s, w: play_long(c, s, w, 1_000, 1))
+    assert payload > 1_000 * RESULT_BYTES
+    assert disk < 3 * payload
+
+
+@pytest.mark.long
+@pytest.mark.requirement("H6", "C21")
+def test_five_thousand_turns_take_less_than_three_times_their_payload_on_disk(durable: Stage) -> None:
+    payload, disk = durable.run(lambda c, s, w: play_long(c, s, w, 5_000, 50))
+    assert disk < 3 * payload
+
+
+@pytest.mark.requirement("H6", "C21")
+def test_memory_grows_with_what_was_said_and_not_with_its_square(durable: Stage) -> None:
+    """What a turn keeps in memory is the same in a session of 100 turns and in one of 400."""
+    kept = {turns: peak_bytes(durable, turns) for turns in (100, 400)}
+    per_turn = (kept[400] - kept[100]) / 300
+    assert per_turn < 12 * RESULT_BYTES, kept
+
+
+def peak_bytes(stage: Stage, turns: int) -> int:
+    """The most that Python held while a session of so many turns was driven."""
+
+    async def main(clock: JumpingClock, store: Store, workspace: Path) -> int:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await play(long_scenario(turns), clock, store, workspace)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return stage.run(main)
+
+
+@pytest.mark.requirement("C21", "H1")
+def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatile: Stage) -> None:
+    turns = 300
+    scenario = long_scenario(turns)
+
+    async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        played = await play_with_crash(
+            scenario,
+            clock,
+            store,
+            workspace,
+            *(Faults(crash_before_commit=50 + number) for number in range(7)),
+        )
+        check_journal(played.records)
+        assert sum(isinstance(r.event, e.Attached) for r in played.records) == 8
+        assert played.state.run is not None
+        assert played.state.run.totals.turns == turns
+        results = [r.event.result.text for r in played.records if isinstance(r.event, e.ToolCallFinished)]
+        assert len(set(results)) == len(results) == turns - 1
+        for sent in requests(played.records):
+            body_of(sent, await store.blobs.get(sent.request.base))
+
+    volatile.run(main)
