@@ -1,0 +1,128 @@
+"""A machine of its own for a test: a home, a workspace, no keys, and the real command in real processes.
+
+What single tests look for stands with them; how a killed command is watched stands in `tests.kill.lives`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Line = Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object on its stdout."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its stdout as one object a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where commands of a test run; `make_machine` makes one."""
+
+    folder: Path
+    environ: Mapping[str, str]
+
+    @property
+    def home(self) -> Path:
+        """The home of all commands that name no other."""
+        return self.folder / "home"
+
+    @property
+    def workspace(self) -> Path:
+        """The folder in which commands start: without -w the tools work here."""
+        return self.folder / "workspace"
+
+    def holdfast(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Answer:
+        """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
+        command, options = self._launch(arguments, environ)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, check=False, **options
+        )
+        assert "Traceback" not in done.stdout + done.stderr, done.stderr
+        assert "that should not have" not in done.stderr, "a bug, told as one"
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        """Start the command; its stdout is a pipe, what it says for people is dropped."""
+        command, options = self._launch(arguments, environ)
+        return subprocess.Popen(
+            command,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            **options,
+        )
+
+    def script(self, lines: Iterable[Line], name: str = "script") -> str:
+        """The name of a model that answers with these lines."""
+        path = self.folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return f"script:{path}"
+
+    def configure(self, content: str) -> Path:
+        """Write the user file."""
+        self.home.mkdir(mode=0o700, exist_ok=True)
+        file = self.home / "config.toml"
+        file.write_text(content)
+        return file
+
+    def events(self, session: str) -> list[dict[str, Any]]:
+        """The journal of a session, as `show --events --json` prints it."""
+        answer = self.holdfast("show", session, "--events", "--json")
+        assert answer.code == 0, answer.err
+        return answer.rows
+
+    def _launch(
+        self, arguments: Iterable[str], environ: Mapping[str, str]
+    ) -> tuple[list[str], dict[str, Any]]:
+        command = [sys.executable, "-m", "holdfast", *arguments]
+        return command, {"cwd": self.workspace, "env": {**self.environ, **environ}}
+
+
+def make_machine(folder: Path, compiled: Path) -> Machine:
+    """A machine in an empty folder; `compiled` keeps compiled modules, so that a start costs what it does for a
+    user whatever this environment says about such files."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    machine = Machine(
+        folder,
+        {
+            **environ,
+            "HOLDFAST_HOME": str(folder / "home"),
+            "HOLDFAST_ADMIN_CONFIG": str(folder / "no-admin.toml"),
+            "PYTHONPYCACHEPREFIX": str(compiled),
+        },
+    )
+    machine.workspace.mkdir(parents=True)
+    return machine
+
+
+def call(name: str, **arguments: object) -> dict[str, object]:
+    """A tool call of a script's line."""
+    return {"name": name, "arguments": arguments}
+
+
+def of_type(events: Iterable[Mapping[str, Any]], *types: str) -> list[dict[str, Any]]:
+    """The bodies of the events of these types, in order."""
+    return [event["body"] for event in events if event["type"] in types]

@@ -1,0 +1,163 @@
+"""What a model may answer: nothing, calls that cannot be, and over HTTP on both wires every kind of failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from holdfast.testing.model_replies import Fault, Reply, ReplyCall
+from holdfast.testing.model_server import ModelServer
+from tests.edge.machine import Answer, Machine, call, of_type
+
+WIRES = {
+    "openai": ("openai:gpt-5.5", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY"),
+    "anthropic": ("anthropic:claude-sonnet-5", "ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY"),
+}
+DONE = Reply(text="the answer")
+WRITE = Reply(tool_calls=(ReplyCall("write_file", {"path": "made.txt", "content": "made\n"}),))
+
+both_wires = pytest.mark.parametrize("wire", WIRES)
+
+
+async def run(machine: Machine, wire: str, url: str, *arguments: str) -> Answer:
+    """One run against a server on this wire."""
+    model, address, path, key = WIRES[wire]
+    environ = {address: url + path, key: "a-key-of-nobody"}
+    command = ("run", "go", "-m", model, "--autonomy", "full", "--json", *arguments)
+    return await asyncio.to_thread(machine.holdfast, *command, **environ)
+
+
+def failures(machine: Machine) -> list[dict[str, object]]:
+    """How the attempts of the last session failed."""
+    return [body["failure"] for body in of_type(machine.events("last"), "ModelCallFailed")]
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L1")
+def test_after_three_empty_responses_the_run_fails_and_says_so(machine: Machine) -> None:
+    answer = machine.holdfast("run", "go", "-m", machine.script([{"text": ""}] * 3), "--json")
+    assert (answer.code, answer.json["status"], answer.json["reason"]) == (1, "failed", "empty_response")
+    assert answer.json["model_calls"] == 3
+    assert f"holdfast resume {answer.json['session']}" == answer.json["resume"]
+
+
+@pytest.mark.requirement("L1")
+def test_one_empty_response_is_asked_again(machine: Machine) -> None:
+    model = machine.script([{"text": ""}, {"text": "here", "when": "empty"}])
+    answer = machine.holdfast("run", "go", "-m", model, "--json")
+    assert (answer.code, answer.json["text"]) == (0, "here")
+
+
+@pytest.mark.requirement("L1", "C15")
+@pytest.mark.parametrize(
+    ("wrong", "code", "told"),
+    [
+        (call("no_such_tool"), "unknown_tool", "no_such_tool.*write_file"),
+        ({"name": "shell", "arguments": '{"command": '}, "tool_validation", "not valid JSON"),
+        (call("shell", cmd="ls"), "tool_validation", "did you mean 'command'"),
+        (call("write_file", path=7, content="x"), "tool_validation", "path"),
+    ],
+)
+def test_a_call_that_cannot_be_is_told_to_the_model_which_goes_on(
+    machine: Machine, wrong: dict[str, object], code: str, told: str
+) -> None:
+    model = machine.script([{"tool_calls": [wrong]}, {"text": "mended", "when": f"(?s){told}"}])
+    answer = machine.holdfast("run", "go", "-m", model, "--autonomy", "full", "--json")
+    assert (answer.code, answer.json["text"], answer.json["tool_calls"]) == (0, "mended", 0)
+    events = machine.events("last")
+    assert [body["failure"]["code"] for body in of_type(events, "ToolCallRefused")] == [code]
+    assert not of_type(events, "ToolCallStarted")
+
+
+# --- over HTTP ----------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L7", "C15")
+@both_wires
+async def test_a_server_that_fails_in_passing_is_asked_again_until_the_work_is_done(
+    machine: Machine, wire: str
+) -> None:
+    bad = [Reply(status=500), Reply(text="half of it", fault="cut")]
+    async with ModelServer([*bad, WRITE, DONE]) as server:
+        answer = await run(machine, wire, server.url)
+    assert (answer.code, answer.json["text"], answer.json["turns"]) == (0, "the answer", 2)
+    assert (machine.workspace / "made.txt").read_text() == "made\n"
+    assert [failure["code"] for failure in failures(machine)] == ["provider_transient"] * len(bad)
+
+
+@pytest.mark.requirement("L7")
+@both_wires
+async def test_a_call_that_arrived_by_half_never_runs(machine: Machine, wire: str) -> None:
+    torn = [Reply(tool_calls=WRITE.tool_calls, fault=fault) for fault in ("cut", "reset")]
+    async with ModelServer([*torn, DONE]) as server:
+        answer = await run(machine, wire, server.url)
+    assert (answer.code, answer.json["tool_calls"]) == (0, 0)
+    assert not (machine.workspace / "made.txt").exists()
+
+
+@pytest.mark.requirement("L7")
+@both_wires
+async def test_retry_after_is_waited_for(machine: Machine, wire: str) -> None:
+    async with ModelServer([Reply(status=429, headers={"retry-after": "2"}), DONE]) as server:
+        answer = await run(machine, wire, server.url)
+    assert answer.code == 0
+    events = machine.events("last")
+    (failed,) = of_type(events, "ModelCallFailed")
+    assert (failed["failure"]["code"], failed["failure"]["retry_after_s"]) == ("rate_limited", 2.0)
+    written = next(event for event in events if event["type"] == "ModelCallFailed")
+    started = [event for event in events if event["type"] == "ModelCallStarted"][1]
+    assert started["at"] >= written["at"]
+    assert failed["retry_at_ms"] % 1 == 0
+
+
+@pytest.mark.requirement("L7", "C15")
+@both_wires
+@pytest.mark.parametrize("fault", ["wrong_shape", "html", "empty", "bad_json"])
+async def test_a_body_that_is_something_else_is_a_failed_attempt(
+    machine: Machine, wire: str, fault: Fault
+) -> None:
+    async with ModelServer([Reply(text="x", fault=fault), DONE]) as server:
+        answer = await run(machine, wire, server.url)
+    (failure,) = failures(machine)
+    assert failure["code"] in ("provider_transient", "provider_fatal")
+    assert answer.code == (0 if failure["code"] == "provider_transient" else 1)
+
+
+@pytest.mark.requirement("L7", "C15")
+@both_wires
+async def test_a_refused_key_ends_the_run_at_once(machine: Machine, wire: str) -> None:
+    async with ModelServer([Reply(status=401, message="invalid key a-key-of-nobody")]) as server:
+        answer = await run(machine, wire, server.url)
+        assert len(server.requests) == 1
+    assert (answer.code, answer.json["status"], answer.json["reason"]) == (7, "failed", "provider_refused")
+    assert "a-key-of-nobody" not in answer.out + answer.err
+    assert answer.json["resume"]
+
+
+@pytest.mark.requirement("L7")
+@both_wires
+async def test_a_model_that_the_server_does_not_know_fails_the_run(machine: Machine, wire: str) -> None:
+    async with ModelServer([Reply(status=404, message="no such model")]) as server:
+        answer = await run(machine, wire, server.url)
+    assert (answer.code, answer.json["status"]) == (1, "failed")
+    assert "no such model" in json.dumps(failures(machine))
+
+
+@pytest.mark.requirement("L7", "C15")
+async def test_a_server_that_is_not_there_is_tried_again_then_the_provider_is_unavailable(
+    machine: Machine,
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        answer = await run(machine, "openai", url)
+    assert (answer.code, answer.json["status"], answer.json["reason"]) == (7, "failed", "provider_transient")
+    assert len(failures(machine)) == answer.json["model_calls"] > 1
+    model = machine.script([{"text": "from elsewhere"}])
+    again = machine.holdfast("resume", "last", "-m", model, "--json")
+    assert (again.code, again.json["text"]) == (0, "from elsewhere")
