@@ -82,7 +82,10 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     tell = _silent if is_json else _say_at_once
     tell(
         [
-            [Span("holdfast demo", "bold"), f"  in {place.folder}, which is kept"],
+            [
+                Span("holdfast demo", "bold"),
+                f"  in {place.folder}, which is kept; each command with --home {place.home.folder}",
+            ],
             [Span(_SCRIPTED, "yellow")],
             "",
         ]

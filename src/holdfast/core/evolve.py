@@ -66,12 +66,12 @@ def _opened(state: State, event: e.SessionOpened) -> State:
 
 
 def _forked(state: State, event: e.SessionForked) -> State:
-    """A branch has its own name, its own epochs, and asks its own approvals; what its parent had in flight no
-    driver of the branch started."""
+    """A branch has its own name, its own epochs, and asks its own approvals: a permission that its parent was
+    given is not its own. What its parent had in flight no driver of the branch started."""
     calls = tuple(
-        replace(call, status="proposed", approval_id="", deadline_ms=0)
-        if call.status in ("asked", "answered", "denied")
-        else replace(call, epoch=NO_EPOCH)
+        replace(call, status="proposed", approval_id="", deadline_ms=0, is_approved=False)
+        if call.status in ("proposed", "asked", "answered", "denied")
+        else replace(call, epoch=NO_EPOCH, is_approved=False)
         for call in state.calls
     )
     model_call = replace(state.model_call, epoch=NO_EPOCH) if state.model_call is not None else None

@@ -1,0 +1,96 @@
+"""`holdfast demo` as a process: what it says, and that it fails when something is not as it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.cli.demo_checks import Check, Evidence, checks
+from holdfast.cli.journal import read_journal, reading
+from holdfast.config.paths import find_home
+from holdfast.runtime.journal import Journal as Fold
+from holdfast.runtime.report import report
+from tests.cli.conftest import Holdfast
+
+
+def demo(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "holdfast", "demo", *flags]
+    environ = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environ, check=False)
+
+
+@pytest.mark.requirement("L2-05", "H1", "B1", "S1")
+def test_the_demo_survives_its_kill_and_everything_it_claims_holds(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--json", "--home", str(tmp_path / "home"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    assert told["model"] == "scripted"
+    assert "scripted" in told["about"]
+    assert len(told["checks"]) == 12
+    assert all(check["ok"] for check in told["checks"])
+    assert [step["exit"] for step in told["steps"]] == [-9, 5, 0, 0, 0, 0]
+    assert 0 < float(told["cost_usd"]) < 0.5
+    assert told["seconds"] < 60
+    assert done.stderr == ""
+
+    whole = asyncio.run(evidence(tmp_path / "home", Path(told["project"])))
+    assert {check.ok for check in checks(whole)} == {True}
+    cut = replace(whole, after=whole.after._replace(records=whole.after.records[:-1], stored=[]))
+    assert {check.claim for check in broken(cut)} == {
+        "Nothing that was acknowledged is lost.",
+        "It was one run, and it is done.",
+        "Today's code decides the same again.",
+    }
+    (Path(told["project"]) / "fare.py").write_text("")
+    assert [check.claim for check in broken(whole)] == ["The file was mended, and exactly once."]
+
+
+def broken(seen: Evidence) -> list[Check]:
+    return [check for check in checks(seen) if not check.ok]
+
+
+async def evidence(home: Path, project: Path) -> Evidence:
+    """What a visitor finds in the home afterwards."""
+    async with reading(find_home(str(home), {})) as store:
+        journal = await read_journal(store, "demo:ferry")
+        fold = Fold(journal.row.session, journal.row.key)
+        fold.load(journal.stored)
+        came_to = await report(store, fold.state)
+    result: dict[str, Any] = {"status": came_to.status, "turns": came_to.turns, "cost_usd": "0.05"}
+    killed = next(record for record in journal.records if type(record.event).__name__ == "ToolCallAbandoned")
+    return Evidence(
+        before=journal.stored[: killed.seq - 2],
+        after=journal,
+        killed_ms=killed.at_ms,
+        marker=project / "check.pid",
+        exits=(-9, 5, 0, 0, 0, 0),
+        result=result,
+        tests_exit=0,
+    )
+
+
+@pytest.mark.requirement("L2-05", "B1")
+def test_the_demo_tells_its_story_and_how_to_look_at_it(tmp_path: Path) -> None:
+    done = demo(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The model is scripted" in done.stdout
+    assert "killed with SIGKILL" in done.stdout
+    assert "show last --timeline" in done.stdout
+    assert "✗ It" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_the_demo_leaves_a_home_that_is_in_use_alone(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.toml").write_text("")
+    answer = holdfast("demo", "--home", str(tmp_path / "mine"))
+    assert answer.code == 2
+    assert "not empty" in answer.err
