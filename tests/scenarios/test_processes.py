@@ -1,0 +1,127 @@
+"""Real processes that are stopped, woken and killed while they drive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Send
+from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.rows import Lease
+from holdfast.runtime.controller import SessionController
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.invariants import check_session, ended
+from holdfast.testing.scenarios import records_of
+from tests.conftest import REPOSITORY
+from tests.scenarios.worker import drive, parts_of
+
+PATIENCE_S = 30.0
+
+
+async def prepare(home: Path, log: Path, workspace: Path) -> str:
+    """A session with words in its inbox that nobody has read."""
+    parts = parts_of(home, log)
+    try:
+        async with SessionController(parts) as controller:
+            session = await controller.open("a:b")
+            facts = ModelFacts("script", "model", price="free")
+            settings = Settings(facts, str(workspace), autonomy="full")
+            await controller.submit(session, "tester", Send("Work.", settings))
+            return session
+    finally:
+        await parts.store.aclose()
+
+
+async def start(home: Path, session: str, log: Path) -> asyncio.subprocess.Process:
+    """A worker process on the session."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.scenarios.worker", str(home), session, str(log)),
+        cwd=REPOSITORY,
+        stdout=asyncio.subprocess.PIPE,
+    )
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to that"
+        await asyncio.sleep(0.02)
+
+
+def told(log: Path) -> list[list[str]]:
+    """[pid, what, which] of every line."""
+    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+
+async def check(home: Path, session: str) -> tuple[e.Record, ...]:
+    """Everything that must hold of the home afterwards."""
+    store = SqliteStore.open(home)
+    try:
+        records = await records_of(store, session)
+        await check_session(store, session, records, time.time_ns() // 1_000_000)
+    finally:
+        await store.aclose()
+    return records
+
+
+@pytest.mark.long
+@pytest.mark.requirement("C11", "H1", "H5")
+async def test_a_process_that_slept_past_its_lease_writes_nothing_and_starts_nothing(tmp_path: Path) -> None:
+    home, log = tmp_path / "home", tmp_path / "log"
+    session = await prepare(home, log, tmp_path)
+    sleeper = await start(home, session, log)
+    await until(lambda: len(told(log)) == 1)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    status = await drive(home, session, log)
+    before = await check(home, session)
+    lines = told(log)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    output, _ = await sleeper.communicate()
+    assert status == "done"
+    assert output.decode().strip() == "done", "it follows to the end of the session"
+    assert await check(home, session) == before
+    assert ended(before) == [("done", "answer")]
+    by_sleeper = [line[1:] for line in told(log)[len(lines) :]]
+    assert by_sleeper in ([], [["cancelled", "first"]], [["end", "first"]]), by_sleeper
+    assert {record.epoch for record in before} == {1, 2}
+
+
+@pytest.mark.requirement("H1", "L2-05")
+async def test_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
+    home, log = tmp_path / "home", tmp_path / "log"
+    session = await prepare(home, log, tmp_path)
+    victim = await start(home, session, log)
+    await until(lambda: len(told(log)) == 1)
+    victim.kill()
+    await victim.communicate()
+    lease = await standing(home, session)
+    assert lease is not None
+    assert lease.until_ms > time.time_ns() // 1_000_000, "it was not waited out"
+    assert await drive(home, session, log) == "done"
+    records = await check(home, session)
+    assert [line[1:] for line in told(log)] == [
+        ["begin", "first"],
+        ["begin", "first"],
+        ["end", "first"],
+        ["begin", "second"],
+        ["end", "second"],
+    ]
+    assert sum(isinstance(r.event, e.Attached) for r in records) == 2
+
+
+async def standing(home: Path, session: str) -> Lease | None:
+    """The lease as it lies in the store."""
+    store = SqliteStore.open(home)
+    try:
+        return await store.current_lease(session)
+    finally:
+        await store.aclose()
