@@ -16,10 +16,11 @@ import json
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from holdfast.redact.assigned import ASSIGNED_GATE, find_assigned
-from holdfast.redact.credentials import CREDENTIALS_GATE, find_credentials
+from holdfast.redact import assigned, credentials, shapes
+from holdfast.redact.assigned import find_assigned
+from holdfast.redact.credentials import find_credentials
 from holdfast.redact.gates import Gate
-from holdfast.redact.shapes import SHAPES_GATE, find_shapes
+from holdfast.redact.shapes import find_shapes
 from holdfast.redact.spans import Span, places
 
 KNOWN_SECRET_MIN_CHARS = 8
@@ -31,8 +32,9 @@ STREAM_HOLD_MAX_CHARS = 65_536
 _STREAM_CONTEXT_CHARS = 200
 _PASSES_MAX = 8
 """Masking one secret may bare the beginning of the next, where two stand without anything between."""
-_GATE = Gate(gate.pattern for gate in (SHAPES_GATE, ASSIGNED_GATE, CREDENTIALS_GATE))
-"""Shut for ordinary text: then one look is all it costs."""
+SHAPES_GATE = Gate(shapes.GATE_PATTERNS)
+PLACES_GATE = Gate((*assigned.GATE_PATTERNS, *credentials.GATE_PATTERNS))
+"""Both are shut for ordinary text. One gate for all would be slower: it would have to learn every combination."""
 
 
 class Redactor:
@@ -58,8 +60,10 @@ class Redactor:
         for needle in self._needles:
             if needle in text:
                 found += [Span(at, at + len(needle), "known") for at in places(text, needle)]
-        if _GATE.is_open(text):
-            found += [*find_shapes(text), *find_assigned(text), *find_credentials(text)]
+        if SHAPES_GATE.is_open(text):
+            found += find_shapes(text)
+        if PLACES_GATE.is_open(text):
+            found += [*find_assigned(text), *find_credentials(text)]
         if not found:
             return found
         found.sort(key=lambda span: (span.start, -span.end))

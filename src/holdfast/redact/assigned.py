@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from holdfast.redact.gates import Gate, widened
+from holdfast.redact.gates import widened
 from holdfast.redact.spans import Span, places
 
 _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
@@ -64,41 +64,40 @@ _TOKEN_MIN_CHARS = 10
 _PASSWORD_MIN_CHARS = 4
 _DIGITS_ONLY_MIN_CHARS = 16
 
-_BARE = r"""[^\s"'`,;&<>|]"""
-_QUOTED = (r'\\?"', r'[^\n"]'), (r"\\?'", r"[^\n']"), (r"\\?`", r"[^\n`]")
+_BARE = "[^\\s\"'`,;&<>|"
+_QUOTED = (('\\\\?"', '[^\\n"'), ("\\\\?'", "[^\\n'"), ("\\\\?`", "[^\\n`"))
 
 
 def _token(character: str) -> str:
-    """A gate's pattern for a token of such characters: long enough, with a digit somewhere."""
-    after = _TOKEN_MIN_CHARS - 1
-    early = [rf"{character}{{{at}}}\d{character}{{{after - at}}}" for at in range(_TOKEN_MIN_CHARS)]
-    return rf"(?:{'|'.join(early)}|{character}{{{_TOKEN_MIN_CHARS},}}\d)"
+    """A gate's pattern for a token of such characters (a class without its end), with a digit somewhere."""
+    other, any_ = rf"{character}\d]", f"{character}]"
+    # By the place of the first digit: only one of these can be under way at a time.
+    early = [rf"{other}{{{at}}}\d{any_}{{{_TOKEN_MIN_CHARS - 1 - at}}}" for at in range(_TOKEN_MIN_CHARS)]
+    return rf"(?:{'|'.join(early)}|{other}{{{_TOKEN_MIN_CHARS},}}\d)"
 
 
-def _gate() -> Gate:
-    """Open where a name, what may stand between, and the beginning of a value that may be real follow."""
+def _gate_patterns() -> tuple[str, ...]:
+    """What matches where a name, what may stand between, and the beginning of a value that may be real follow."""
     passwords = "|".join(_PASSWORD_NAMES)
     secrets = "|".join([*_SECRET_NAMES[:-1], *(f"{owner}key" for owner in _KEY_OWNERS)])
-    quoted = "|".join(f"{mark}{character}{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
+    quoted = "|".join(f"{mark}{character}]{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
     quoted_token = "|".join(mark + _token(character) for mark, character in _QUOTED)
     cases = (
         (secrets, f"{_GIVEN}|{_SAID}", f"{quoted_token}|{_token(_BARE)}"),
-        (passwords, _GIVEN, f"{quoted}|{_BARE}{{{_PASSWORD_MIN_CHARS}}}"),
-        (passwords, _SAID, rf"{quoted}|{_BARE}*\d"),
+        (passwords, _GIVEN, f"{quoted}|{_BARE}]{{{_PASSWORD_MIN_CHARS}}}"),
+        (passwords, _SAID, rf"{quoted}|{_BARE}\d]*\d"),
     )
-    return Gate(
+    return tuple(
         widened(f"(?i:{names}){_NAME_REST.pattern}{_NAME_END}(?:{between}){_PREFIX}(?:{value})")
         for names, between, value in cases
     )
 
 
-ASSIGNED_GATE = _gate()
+GATE_PATTERNS = _gate_patterns()
 
 
 def find_assigned(text: str) -> Iterator[Span]:
     """Values of variables, fields, options and sentences whose name is a secret's."""
-    if not ASSIGNED_GATE.is_open(text):
-        return
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter that grows when it is lowered would shift all that follows
         lowered = text.translate(_ASCII_LOWER)

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+_STATES_MAX_BYTES = 16 * 1024 * 1024
+"""The engine builds its states as texts need them; were it to run out of room, it would be slow."""
 _LOOK_AROUND = re.compile(r"\(\?<?[=!][^()]*\)|\\b")
 _GROUP_NAME = re.compile(r"\?P<\w+>")
 _COUNT = re.compile(r"(?<!x)\{(\d+)(?:,(\d*))?\}")
@@ -47,7 +49,7 @@ class Gate:
     def _matches(self) -> Callable[[str], bool]:
         import jsonschema_rs  # heavy: loaded with the first text
 
-        options = jsonschema_rs.RegexOptions()
+        options = jsonschema_rs.RegexOptions(dfa_size_limit=_STATES_MAX_BYTES)
         return jsonschema_rs.validator_for({"pattern": self.pattern}, pattern_options=options).is_valid
 
 

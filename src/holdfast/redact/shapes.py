@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.redact.gates import Gate, widened
+from holdfast.redact.gates import widened
 from holdfast.redact.spans import Span
 
 
@@ -20,10 +20,12 @@ class _Shape(NamedTuple):
     beginnings: tuple[str, ...]
     """The pattern is tried only where one of these stands at the start of a word."""
     pattern: re.Pattern[str]
+    sign: str
+    """What the gate looks for instead of the pattern, where that begins with what every text has."""
 
 
-def _shape(kind: str, beginnings: str, pattern: str) -> _Shape:
-    return _Shape(kind, tuple(beginnings.split()), re.compile(pattern))
+def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
+    return _Shape(kind, tuple(beginnings.split()), re.compile(pattern), sign)
 
 
 _SHAPES = (
@@ -34,7 +36,11 @@ _SHAPES = (
     _shape("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{40,}"),
     _shape("xai", "xai-", r"xai-[A-Za-z0-9]{60,}"),
     _shape("replicate", "r8_", r"r8_[A-Za-z0-9]{37}"),
-    _shape("huggingface", "hf_ api_org_", r"[a-z_]+_(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{34}(?!\w)"),
+    _shape(
+        "huggingface",
+        "hf_ api_org_",
+        r"(?:hf|api_org)[a-z_]*_(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[A-Za-z]{34}(?!\w)",
+    ),
     _shape("github", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{36,}"),
     _shape("github", "github_pat_", r"github_pat_\w{60,}"),
     _shape("gitlab", "gl", r"gl(?:pat|dt|rt|ft|soat|cbt|ffct|wt)-[\w-]{20,}(?:\.[\w-]{9,})?"),
@@ -55,7 +61,11 @@ _SHAPES = (
     _shape("aws", "AKIA ASIA ABIA ACCA A3T", r"(?:A3T[A-Z0-9]|A[A-Z]{3})[A-Z0-9]{16}(?!\w)"),
     _shape("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{109,269}={0,2}(?![A-Za-z0-9+/=])"),
     _shape("aws", "bedrock-api-key-", r"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29[t][\w+/=]*"),
-    _shape("azure", "AccountKey= SharedAccessKey=", r"\w+Key=(?P<s>[A-Za-z0-9+/]{40,}={0,2})"),
+    _shape(
+        "azure",
+        "AccountKey= SharedAccessKey=",
+        r"(?:Account|SharedAccess)Key=(?P<s>[A-Za-z0-9+/]{40,}={0,2})",
+    ),
     _shape("digitalocean", "doo_v1_ dop_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     _shape("databricks", "dapi", r"dapi[a-f0-9]{32}(?:-\d)?(?![A-Za-z0-9])"),
     _shape("npm", "npm_", r"npm_[A-Za-z0-9]{36}"),
@@ -63,6 +73,7 @@ _SHAPES = (
         "npm",
         "//",
         r"//[^\s/]{1,256}/[^\s:]{0,256}:_(?:authToken|password|auth)\s?=\s?(?P<s>[\w+/=.-]{10,})",
+        sign=r":_(?:authToken|password|auth)",
     ),
     _shape("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{60,}"),
     _shape("rubygems", "rubygems_", r"rubygems_[a-f0-9]{48}"),
@@ -95,16 +106,36 @@ _SHAPES = (
     _shape("jwt", "ey", r"ey[A-Za-z0-9]{15,}\.ey[\w/\\+-]{15,}(?:\.[\w/\\+-]{10,}={0,2}|(?![\w/\\.+-]))"),
 )
 
+
+class _InnerShape(NamedTuple):
+    """A shape that is known by what stands in its middle."""
+
+    kind: str
+    middle: str
+    pattern: re.Pattern[str]
+    sign: str
+    """What the gate looks for instead of the pattern: a part of it that hardly any other text has."""
+
+
+def _inner(kind: str, middle: str, before: str, rest: str, sign: str = "") -> _InnerShape:
+    return _InnerShape(kind, middle, re.compile(before + rest), sign or rest)
+
+
 _INNER_SHAPES = (
-    ("openai", "T3BlbkFJ", re.compile(r"\bsk-[\w-]{20,200}T3BlbkFJ[\w-]{20,}")),
-    ("azure", "Q~", re.compile(r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])")),
-    ("discord", ".", re.compile(r"\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])")),
-    ("telegram", ":AA", re.compile(r"\b\d{8,10}:AA[\w-]{33}(?![\w-])")),
-    ("mailchimp", "-us", re.compile(r"\b[0-9a-f]{32}-us\d{1,2}\b")),
-    ("facebook", "|", re.compile(r"\b\d{15,16}\|[\w-]{27,40}(?![\w-])")),
-    ("hashicorp", ".atlasv1.", re.compile(r"\b[a-zA-Z0-9]{14}\.atlasv1\.[\w=-]{60,70}")),
+    _inner("openai", "T3BlbkFJ", r"\bsk-[\w-]{20,200}", r"T3BlbkFJ[\w-]{20,}"),
+    _inner("azure", "Q~", r"(?<![\w~.-])[\w~.-]{3}", r"\dQ~[\w~.-]{31,34}(?![\w~.-])"),
+    _inner(
+        "discord",
+        ".",
+        r"\b[MNO][\w-]{23,25}",
+        r"\.[\w-]{6}\.[\w-]{27,38}(?![\w-])",
+        sign=r"(?:^|[^A-Za-z0-9_])[MNO][\w-]{20,}\.[\w-]{6}\.",
+    ),
+    _inner("telegram", ":AA", r"\b\d{8,10}", r":AA[\w-]{33}(?![\w-])"),
+    _inner("mailchimp", "-us", r"\b[0-9a-f]{31}", r"[0-9a-f]-us\d{1,2}\b"),
+    _inner("facebook", "|", r"\b\d{14,15}", r"\d\|[\w-]{27,40}(?![\w-])"),
+    _inner("hashicorp", ".atlasv1.", r"\b[a-zA-Z0-9]{14}", r"\.atlasv1\.[\w=-]{60,70}"),
 )
-"""Shapes known by what stands in their middle: kind, that middle, pattern."""
 
 _SHAPE_MIN_CHARS = 20
 _PEM_BEGIN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -113,20 +144,18 @@ _PEM_BODY = re.compile(r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[n
 _PEM_BODY_MIN_CHARS = 24
 
 
-SHAPES_GATE = Gate(
-    [
-        *(f"(?:^|[^A-Za-z0-9_]){widened(shape.pattern.pattern)}" for shape in _SHAPES),
-        *(widened(pattern.pattern) for _, _, pattern in _INNER_SHAPES),
-        widened(_PEM_BEGIN.pattern),
-    ]
+_BEGUN = "|".join(widened(shape.pattern.pattern) for shape in _SHAPES if not shape.sign)
+GATE_PATTERNS = (
+    f"(?:^|[^A-Za-z0-9_])(?:{_BEGUN})",
+    *(widened(shape.sign) for shape in (*_SHAPES, *_INNER_SHAPES) if shape.sign),
+    widened(_PEM_BEGIN.pattern),
 )
 
 
 def find_shapes(text: str) -> Iterator[Span]:
     """The credentials in the text that are known by their shape."""
-    if SHAPES_GATE.is_open(text):
-        yield from _find_tokens(text)
-        yield from _find_private_keys(text)
+    yield from _find_tokens(text)
+    yield from _find_private_keys(text)
 
 
 def _find_tokens(text: str) -> Iterator[Span]:
@@ -138,9 +167,9 @@ def _find_tokens(text: str) -> Iterator[Span]:
         for beginning in shape.beginnings:
             if beginning in long_words:
                 yield from _find_words(text, beginning, shape)
-    for kind, middle, pattern in _INNER_SHAPES:
-        if middle in long_words and pattern.search(long_words):
-            yield from (Span(*match.span(), kind) for match in pattern.finditer(text))
+    for inner in _INNER_SHAPES:
+        if inner.middle in long_words and inner.pattern.search(long_words):
+            yield from (Span(*match.span(), inner.kind) for match in inner.pattern.finditer(text))
 
 
 def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:

@@ -1,0 +1,94 @@
+"""The gates: shut for ordinary text, and open for all that a pattern behind them matches."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.redact import PLACES_GATE, SHAPES_GATE, make_redactor
+from holdfast.redact.credentials import _CARD, _PLACES
+from holdfast.redact.gates import Gate, widened
+from holdfast.redact.shapes import _INNER_SHAPES, _PEM_BEGIN, _SHAPES
+
+INNER = [shape.pattern for shape in _INNER_SHAPES]
+SHAPED = [*(shape.pattern for shape in _SHAPES), *INNER, _PEM_BEGIN]
+PLACED = [*(pattern for _, pattern, _, _ in _PLACES), _CARD]
+BEHIND = [
+    *((SHAPES_GATE, pattern) for pattern in SHAPED),
+    *((PLACES_GATE, pattern) for pattern in PLACED),
+]
+
+
+def drawn(pattern: re.Pattern[str]) -> st.SearchStrategy[str]:
+    """Texts that the pattern matches, where its look-around agrees."""
+    plain = re.sub(r"\(\?<?[=!][^()]*\)|\\b", "", pattern.pattern)
+    return st.from_regex(re.compile(plain, pattern.flags), fullmatch=True)
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(("gate", "pattern"), BEHIND, ids=[pattern.pattern[:24] for _, pattern in BEHIND])
+def test_a_gate_is_open_for_whatever_its_patterns_match(gate: Gate, pattern: re.Pattern[str]) -> None:
+    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
+    @given(drawn(pattern), st.sampled_from(["", " ", "é ", "\n"]))
+    def holds(text: str, before: str) -> None:
+        assert not pattern.search(text) or gate.is_open(before + text)
+
+    holds()
+
+
+@pytest.mark.requirement("A4")
+@given(
+    st.sampled_from(["password", "DB_PASS", "my_pwd", "api-key", "client_secret", "to\u212aen", "accessKey"]),
+    st.sampled_from(["=", ": ", '": "', " := '", " is ", "\t", ' -> r"', "]) ", ' : str = "', "\\': \\'"]),
+    st.from_regex(r"[\w\d!%+/.-]{4,14}[\d][\w]{0,3}", fullmatch=True),
+)
+def test_a_gate_is_open_for_a_value_behind_a_secret_name(name: str, between: str, value: str) -> None:
+    text = f"--{name}{between}{value}"
+    mark = next((mark for mark in "\"'" if between.endswith(mark)), "")
+    assert len(value) < 10 or PLACES_GATE.is_open(text + mark), text
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def login(user: str, token: str) -> None: ...",
+        "The password is not stored anywhere.",
+        '{"input_tokens": 123456, "max_tokens": 4096, "key": "a"}',
+        "2026-03-04T10:11:12.123Z GET https://example.com:8443/a?b=c 200 1700000000000",
+        "commit 6e668af0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f6",
+        "sk-learn, task-force, s.startswith(key)",
+    ],
+)
+def test_the_gates_are_shut_for_ordinary_text(text: str) -> None:
+    assert not any(gate.is_open(text) for gate in (SHAPES_GATE, PLACES_GATE))
+
+
+@pytest.mark.requirement("A4")
+def test_classes_and_counts_are_widened_and_look_around_is_left_out() -> None:
+    assert Gate([widened(r"^(?P<s>\w{30,40})(?!x)$")]).is_open("é" * 50)
+    assert Gate([widened(r"^[^\s]$")]).is_open("\ufeff")
+    assert Gate([widened(r"^(?i)x-id$")]).is_open("X-ID")
+    assert Gate([widened(r"(?i)x-[a-z]d$")]).is_open("x-\u0130d")
+    assert not Gate([widened(r"^\d{3}$")]).is_open("12")
+
+
+@pytest.mark.requirement("A4")
+def test_a_lone_surrogate_opens_every_gate() -> None:
+    assert Gate(["nothing"]).is_open("\ud800")
+    assert make_redactor()("\ud800 password=hunter2") == "\ud800 password=[redacted:password]"
+
+
+@pytest.mark.requirement("A4", "L7")
+@pytest.mark.parametrize("seed", ["token=", "sk-", "ey", "a", "Ab1_-/", "x-", "//x/", "-u ", "_"])
+def test_a_megabyte_of_beginnings_is_seen_through_at_once(seed: str) -> None:
+    redact = make_redactor()
+    redact("password=hunter2")
+    text = (seed * 1_048_576)[:1_048_576]
+    began = time.process_time()
+    assert redact(text) == text
+    assert time.process_time() - began < 2
