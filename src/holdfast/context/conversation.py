@@ -36,6 +36,22 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     """Where it lies in the buffer."""
     end: int
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """An encoded element that no request on this wire has carried yet."""
+
+    mark: str
+    element: bytes
+    quotes: tuple[tuple[int, str], ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.element)
+
 
 class Edit(msgspec.Struct, frozen=True):
     """How the next request differs from the last one, and what it comes to."""
@@ -57,6 +73,8 @@ class Conversation:
         """`numbers`: how many fragments the session's journal holds already."""
         self._transcript = Transcript()
         self._unsent: list[Said] = []
+        self._carried = 0
+        """How many of the unsent messages were in requests on another wire: a cut may leave them out."""
         self._texts: dict[int, str] = {}
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
@@ -68,9 +86,17 @@ class Conversation:
 
     def add(self, record: e.Record) -> None:
         """Fold a record: words become unsent messages, an intent makes them part of the request."""
+        self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
             self._apply(record.event)
-            return
+
+    def carry(self, record: e.Record) -> None:
+        """Fold a record from the time of another wire: what its requests carried is unsent on this one."""
+        self._say(record)
+        if isinstance(record.event, e.ModelCallStarted):
+            self._carried, self._texts = len(self._unsent), {}
+
+    def _say(self, record: e.Record) -> None:
         if type(record.event) not in SPOKEN:
             return
         for said in self._transcript.add(record):
@@ -82,11 +108,13 @@ class Conversation:
 
         Changes nothing but the running hash: the intent that records the edit does, through `add`.
         """
-        new = [(said, bytes(element)) for said in self._unsent for element in wire.message(said.message)]
-        fresh = b",".join(element for _, element in new)
+        carried = self._written(wire, self._unsent[: self._carried])
+        new = self._written(wire, self._unsent[self._carried :])
         view = self._fragments
-        if not fits(len(base) + len(self._buffer) + len(fresh) + 1):
-            view = self._cut(fits, len(base) + len(fresh))
+        if not fits(len(base) + len(self._buffer) + _size(carried) + _size(new)):
+            view, carried = self._cut(carried, fits, len(base) + _size(new))
+        new = carried + new
+        fresh = b",".join(each.element for each in new)
         keep = _common(self._fragments, view)
         if keep == len(self._fragments):
             hasher = self._running_hash(base)
@@ -99,11 +127,20 @@ class Conversation:
         return Edit(
             keep=keep,
             again=_ranges(view[keep:]),
-            add=tuple(_piece(element, said.quotes) for said, element in new),
-            marks="".join(said.mark for said, _ in new),
+            add=tuple(_piece(each.element, each.quotes) for each in new),
+            marks="".join(each.mark for each in new),
             body=body,
             hasher=hasher,
         )
+
+    def _written(self, wire: Wire, said: Sequence[Said]) -> list[Fresh]:
+        """The messages as this wire writes them. Only what was said since the last request is quoted: who reads
+        the journal again has no more at hand."""
+        return [
+            Fresh(each.mark, bytes(element), tuple(quote for quote in each.quotes if quote[0] in self._texts))
+            for each in said
+            for element in wire.message(each.message)
+        ]
 
     def _running_hash(self, base: bytes) -> hashlib._Hash:
         """A copy of the hash over the base and the whole buffer, which then costs what is new in it."""
@@ -122,7 +159,7 @@ class Conversation:
             self._keep(view)
         for piece, mark in zip(event.add, event.marks, strict=True):
             self._append(_encoded(piece, self._texts), mark)
-        self._unsent, self._texts = [], {}
+        self._unsent, self._texts, self._carried = [], {}, 0
 
     def _append(self, element: bytes, mark: str) -> None:
         if self._fragments:
@@ -142,21 +179,29 @@ class Conversation:
             self._fragments.append(Fragment(fragment.number, fragment.mark, start, len(self._buffer)))
         self._base = b""  # the running hash does not cover this view
 
-    def _cut(self, fits: Callable[[int], bool], other_bytes: int) -> list[Fragment]:
+    def _cut(
+        self, carried: list[Fresh], fits: Callable[[int], bool], other_bytes: int
+    ) -> tuple[list[Fragment], list[Fresh]]:
         """The goal and as many of the last turns as leave room to work; at the least the goal."""
-        fragments = self._fragments
-        goal = _goal(fragments)
-        size = other_bytes + sum(fragment.end - fragment.start + 1 for fragment in fragments[:goal])
-        first = len(fragments)
-        for start in _turn_starts(fragments, goal):
-            grown = size + sum(f.end - f.start + 1 for f in fragments[start:first])
+        parts: list[Fragment | Fresh] = [*self._fragments, *carried]
+        goal = _goal(parts)
+        size = other_bytes + _size(parts[:goal])
+        first = len(parts)
+        for start in _turn_starts(parts, goal):
+            grown = size + _size(parts[start:first])
             if not fits(int(grown / CUT_TO_SHARE)):
                 break
             size, first = grown, start
-        return fragments[:goal] + fragments[first:]
+        kept = parts[:goal] + parts[first:]
+        return [p for p in kept if isinstance(p, Fragment)], [p for p in kept if isinstance(p, Fresh)]
 
 
-def _goal(fragments: Sequence[Fragment]) -> int:
+def _size(parts: Sequence[Fragment | Fresh]) -> int:
+    """The bytes of the parts, each with its comma."""
+    return sum(part.size + 1 for part in parts)
+
+
+def _goal(fragments: Sequence[Fragment | Fresh]) -> int:
     """How many fragments at the beginning say what the session is for."""
     count = 0
     while count < min(len(fragments), MAX_TURN_OF_GOAL) and fragments[count].mark == "u":
@@ -164,7 +209,7 @@ def _goal(fragments: Sequence[Fragment]) -> int:
     return count
 
 
-def _turn_starts(fragments: Sequence[Fragment], goal: int) -> list[int]:
+def _turn_starts(fragments: Sequence[Fragment | Fresh], goal: int) -> list[int]:
     """Where a cut may fall, from the last to the first: before anything but the results of calls."""
     return [at for at in range(len(fragments) - 1, goal - 1, -1) if fragments[at].mark != "t"]
 
@@ -194,8 +239,7 @@ def rewritten(records: Sequence[e.Record]) -> Conversation:
     starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
     conversation = Conversation(sum(len(start.add) for start in starts))
     for record in records:
-        if not isinstance(record.event, e.ModelCallStarted):
-            conversation.add(record)
+        conversation.carry(record)
     return conversation
 
 

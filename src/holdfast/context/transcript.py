@@ -1,7 +1,8 @@
 """The journal as messages: which record's words stand where in the conversation.
 
 A fold that yields a message as soon as it is whole: the results of a turn's calls come together, in the order of
-the calls, and words that arrive meanwhile come after them. Encoding is the business of `conversation`.
+the calls, and words that arrive during a request or its calls come after what it brought. Encoding is the business
+of `conversation`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ SPOKEN = frozenset(
         e.MessageReceived,
         e.NoteAdded,
         e.RunLanding,
+        e.ModelCallStarted,
         e.Responded,
+        e.ModelCallFailed,
         e.ModelCallCut,
+        e.ModelCallAbandoned,
         e.ToolCallFinished,
         e.ToolCallRefused,
         e.ToolCallAbandoned,
     )
 )
-"""The events that bring words; all others pass the transcript by."""
+"""The events that bring words, or tell when words may follow; all others pass the transcript by."""
 
 
 class Said(msgspec.Struct, frozen=True, gc=False):
@@ -43,9 +47,11 @@ class Said(msgspec.Struct, frozen=True, gc=False):
 
 
 class Transcript:
-    """The fold. Its state is the turn in progress: open calls, their results so far, words that wait."""
+    """The fold. Its state is the turn in progress: an open request, open calls, their results so far, and the
+    words that arrive meanwhile: no request has carried them yet, so they come after what answers the last one."""
 
     def __init__(self) -> None:
+        self._is_asking = False
         self._calls: tuple[ToolCall, ...] = ()
         self._results: dict[str, tuple[int, str, bool]] = {}
         self._waiting: list[Said] = []
@@ -58,11 +64,19 @@ class Transcript:
                 yield from self._words(seq, text, text)
             case e.NoteAdded(text=text) | e.RunLanding(message=text):
                 yield from self._words(seq, text, RUNTIME + text)
-            case e.Responded(parts=parts) if parts:
-                self._calls, self._results = calls_of(parts), {}
-                yield Said(Message("assistant", parts, "assistant"), "a")
-            case e.ModelCallCut(text=text) if text.strip():
-                yield Said(Message("assistant", (Text(text + CUT),), "assistant"), "a", ((seq, text),))
+            case e.ModelCallStarted():
+                self._is_asking = True
+            case e.Responded(parts=parts):
+                if parts:
+                    self._calls, self._results = calls_of(parts), {}
+                    yield Said(Message("assistant", parts, "assistant"), "a")
+                yield from self._answered()
+            case e.ModelCallCut(text=text):
+                if text.strip():
+                    yield Said(Message("assistant", (Text(text + CUT),), "assistant"), "a", ((seq, text),))
+                yield from self._answered()
+            case e.ModelCallFailed() | e.ModelCallAbandoned():
+                yield from self._answered()
             case e.ToolCallFinished(call_id=call_id, result=result):
                 yield from self._result(call_id, seq, result.text, result.status != "ok")
             case e.ToolCallRefused(call_id=call_id, failure=failure):
@@ -75,7 +89,7 @@ class Transcript:
     def _words(self, seq: int, text: str, shown: str) -> Iterator[Said]:
         trust = "user" if shown == text else "runtime"
         said = Said(Message("user", (Text(shown),), trust), "u", ((seq, text),))  # type: ignore[arg-type]
-        if self._calls:
+        if self._calls or self._is_asking:
             self._waiting.append(said)
         else:
             yield said
@@ -94,5 +108,13 @@ class Transcript:
             quotes.append((at, words))
         yield Said(Message("tool", tuple(parts), "tool"), "t", tuple(quotes))
         self._calls, self._results = (), {}
+        yield from self._waited()
+
+    def _answered(self) -> Iterator[Said]:
+        self._is_asking = False
+        if not self._calls:
+            yield from self._waited()
+
+    def _waited(self) -> Iterator[Said]:
         waiting, self._waiting = self._waiting, []
         yield from waiting

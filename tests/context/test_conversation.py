@@ -1,0 +1,334 @@
+"""A request is an edit of the last one: byte for byte what the journal tells, and it costs what is new in it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from holdfast.context.requests import requests
+from holdfast.protocol import events as e
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import Text, Usage
+from holdfast.protocol.ports import Wire
+from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
+
+LONG = "A long line of output, which a request quotes from its record.\n" * 3
+TEXTS = st.sampled_from(["ok", LONG, LONG + "x", '"quoted" \\ \n\u2028 日本語 🙂 ' * 5]) | st.text(
+    st.characters(codec="utf-8"), max_size=100
+)
+WIRES = st.sampled_from([OPENAI, ANTHROPIC])
+FITS = st.sampled_from([10**9, 10**9, 3_000, 1_200])
+
+
+def messages(body: bytes) -> list[dict[str, Any]]:
+    """The messages of a body, without the system prompt."""
+    found: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
+    return [message for message in found if message["role"] != "system"]
+
+
+def roles(body: bytes) -> list[str]:
+    return [message["role"] for message in messages(body)]
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> Talk:
+    """Anything that may be said, in any order that the core allows."""
+    talk = Talk(draw(WIRES))
+    talk.words(draw(TEXTS))
+    for _ in range(draw(st.integers(1, 8))):
+        if draw(st.integers(0, 6)) == 0:
+            talk.switch(draw(WIRES))
+        talk.send(up_to(draw(FITS)))
+        if draw(st.booleans()):
+            talk.words(draw(TEXTS))
+        ending = draw(st.integers(0, 5))
+        if ending == 0:
+            talk.note(e.ModelCallFailed("m", Failure("provider_transient", "No.")))
+        elif ending == 1:
+            talk.note(e.ModelCallAbandoned("m"))
+        elif ending == 2:
+            talk.note(e.ModelCallCut("m", draw(TEXTS), Usage(), 0))
+        else:
+            count = draw(st.integers(0, 3))
+            talk.respond(thought("hm"), Text(draw(TEXTS)), *[call()] * count)
+            for number in draw(st.permutations(range(1, count + 1))):
+                if draw(st.booleans()):
+                    talk.words(draw(TEXTS))
+                talk.result(number, draw(TEXTS))
+        if draw(st.booleans()):
+            talk.note(e.NoteAdded("cost", draw(TEXTS)))
+    talk.send()
+    return talk
+
+
+# --- exactly what was sent ------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L8", "H1")
+@examples(max_examples=150, deadline=None)
+@given(talks())
+def test_the_journal_tells_every_request_byte_for_byte(talk: Talk) -> None:
+    assert talk.bodies() == talk.sent
+    for body in talk.sent:
+        msgspec.json.decode(body)
+
+
+@pytest.mark.requirement("H1", "L2-05")
+@examples(max_examples=100, deadline=None)
+@given(talks(), TEXTS, FITS)
+def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
+    talk: Talk, text: str, limit: int
+) -> None:
+    talk.respond(Text(text), call())
+    talk.result(1, text)
+    live = talk.conversation.render(talk.wire, talk.base, up_to(limit))
+    loaded = talk.reload().render(talk.wire, talk.base, up_to(limit))
+    assert loaded.body == live.body
+    assert (loaded.keep, loaded.again, loaded.add, loaded.marks) == (
+        live.keep,
+        live.again,
+        live.add,
+        live.marks,
+    )
+    assert loaded.hasher.hexdigest() == live.hasher.hexdigest() == hashlib.sha256(live.body).hexdigest()
+
+
+@examples(max_examples=100, deadline=None)
+@given(talks())
+def test_calls_and_their_results_stand_whole_in_every_request(talk: Talk) -> None:
+    for sent in requests(talk.records):
+        waiting: list[str] = []
+        for fragment in sent.fragments:
+            message = msgspec.json.decode(fragment)
+            blocks = message["content"] if isinstance(message.get("content"), list) else []
+            results = [message["tool_call_id"]] if message["role"] == "tool" else []
+            results += [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+            assert waiting[: len(results)] == results
+            waiting = waiting[len(results) :]
+            assert results or not waiting, "nothing stands between calls and their results"
+            waiting += [each["id"] for each in message.get("tool_calls", [])]
+            waiting += [block["id"] for block in blocks if block["type"] == "tool_use"]
+        assert not waiting
+
+
+def test_rendering_twice_changes_nothing() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    first = talk.conversation.render(OPENAI, talk.base, up_to(10**9))
+    assert talk.conversation.render(OPENAI, talk.base, up_to(10**9)).body == first.body
+    assert talk.send().startswith(first.body)
+
+
+# --- the order of words ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
+def test_words_that_arrive_while_calls_are_open_come_after_their_results(wire: Wire) -> None:
+    talk = Talk(wire)
+    talk.words("Do it.")
+    talk.send()
+    talk.respond(call(), call())
+    talk.words("And hurry.")
+    talk.result(2, "second")
+    talk.words("Please.")
+    talk.result(1, "first")
+    body = talk.send()
+    assert b"first" in body
+    assert body.index(b"first") < body.index(b"second") < body.index(b"And hurry.") < body.index(b"Please.")
+
+
+def test_words_that_arrive_during_a_request_come_after_its_answer() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    talk.send()
+    talk.words("And this.")
+    talk.respond(Text("Done."))
+    assert roles(talk.send()) == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [e.ModelCallFailed("m", Failure("provider_transient", "No.")), e.ModelCallAbandoned("m")],
+    ids=["failed", "abandoned"],
+)
+def test_words_that_arrive_during_an_attempt_without_an_answer_are_in_the_next_one(ending: e.Event) -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    talk.send()
+    talk.words("And this.")
+    talk.note(ending)
+    assert [message["content"] for message in messages(talk.send())] == ["Do it.", "And this."]
+
+
+@pytest.mark.requirement("L2-06")
+def test_words_of_a_response_that_was_cut_are_kept_and_marked() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    talk.send()
+    talk.note(e.ModelCallCut("m1", LONG, Usage(), 0))
+    talk.words("Go on.")
+    assert messages(talk.send())[1]["content"] == LONG + "\n[holdfast] The response was stopped here."
+
+
+@pytest.mark.requirement("C14")
+def test_what_the_runtime_says_is_labelled_as_the_runtimes() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    talk.note(e.NoteAdded("cost", "80 % is used."), e.RunLanding("turns", "The limit is reached."))
+    assert [message["content"] for message in messages(talk.send())] == [
+        "Do it.",
+        "[holdfast] 80 % is used.",
+        "[holdfast] The limit is reached.",
+    ]
+
+
+# --- what a step costs ----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("H6")
+def test_a_request_records_only_what_is_new_in_it() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    for number in range(30):
+        talk.turn(f"{number} {LONG}")
+    assert [edit.keep for edit in talk.edits] == [0] + [2 * n + 1 for n in range(29)]
+    assert all(not edit.again for edit in talk.edits)
+    assert {edit.marks for edit in talk.edits[1:]} == {"at"}
+
+
+@pytest.mark.requirement("H6")
+def test_a_long_text_is_quoted_from_its_record_and_not_stored_again() -> None:
+    talk = Talk()
+    talk.words(LONG)
+    talk.turn(LONG + "result")
+    talk.send()
+    (said,), (_, told) = talk.edits[0].add, talk.edits[1].add
+    assert [part for part in said if isinstance(part, int)] == [1]
+    assert [part for part in told if isinstance(part, int)] == [4]
+    assert "long line" not in str([said, told])
+
+
+@pytest.mark.requirement("H6")
+def test_a_step_hashes_what_is_new_in_it_and_not_what_was_before() -> None:
+    talk = Talk()
+    talk.words("Do it.")
+    hashed: list[int] = []
+
+    class Counting:
+        """SHA-256 that counts what goes through it."""
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def update(self, data: Any) -> None:
+            hashed[-1] += len(data)
+            self.inner.update(data)
+
+        def copy(self) -> Counting:
+            return Counting(self.inner.copy())
+
+        def hexdigest(self) -> str:
+            return str(self.inner.hexdigest())
+
+    for number in range(200):
+        hashed.append(0)
+        if number == 1:
+            talk.conversation._hasher = Counting(talk.conversation._hasher)  # type: ignore[assignment]
+        talk.turn("same size")
+    assert len(talk.sent[-1]) > 20 * len(talk.sent[0])
+    assert 0 < max(hashed[100:]) <= 2 * max(hashed[2:10])
+
+
+# --- when the window is full ------------------------------------------------------------------------
+
+
+def filled(turns: int = 40) -> Talk:
+    talk = Talk()
+    talk.words("The goal of it all.")
+    for number in range(turns):
+        talk.turn(f"result {number} {LONG}")
+    return talk
+
+
+@pytest.mark.requirement("C15")
+def test_a_cut_keeps_the_goal_and_the_last_turns_and_fits() -> None:
+    talk = filled()
+    limit = 6_000
+    body = talk.send(up_to(limit))
+    kept = messages(body)
+    assert kept[0]["content"] == "The goal of it all."
+    assert kept[1]["role"] == "assistant"
+    assert kept[-1]["content"].startswith("result 39")
+    assert limit * 0.3 < len(body) <= limit * 0.7, "there is room to work"
+    edit = talk.edits[-1]
+    assert (edit.keep, edit.marks) == (1, "at")
+    assert len(edit.again) == 1, "what is kept is named by its numbers, not stored again"
+
+
+def test_a_cut_is_the_same_whoever_makes_it() -> None:
+    assert filled().send(up_to(6_000)) == filled().send(up_to(6_000))
+
+
+@pytest.mark.requirement("H6")
+def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
+    talk = filled()
+    for number in range(60):
+        talk.turn(f"more {number} {LONG}", fits=up_to(12_000))
+    cuts = [number for number, edit in enumerate(talk.edits[40:]) if edit.again]
+    assert 2 <= len(cuts) <= 8
+    assert all(len(body) <= 12_100 for body in talk.sent[40:])
+    assert talk.bodies() == talk.sent
+
+
+def test_where_not_even_the_goal_fits_it_is_sent_all_the_same() -> None:
+    talk = filled(3)
+    assert roles(talk.send(up_to(10))) == ["user", "assistant", "tool"]
+
+
+# --- another wire -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(OPENAI, ANTHROPIC), (ANTHROPIC, OPENAI)], ids=["openai", "anthropic"]
+)
+def test_another_wire_writes_the_whole_conversation_anew_and_goes_on_as_itself(old: Wire, new: Wire) -> None:
+    talk, plain = Talk(old), Talk(new)
+    for each in (talk, plain):
+        each.words(LONG)
+        for number in range(5):
+            each.turn(f"{number} {LONG}")
+    talk.switch(new)
+    assert talk.send() == plain.send()
+    for each in (talk, plain):
+        each.respond(Text("x"), call())
+        each.result(1, LONG)
+    assert talk.send() == plain.send()
+    assert talk.bodies() == talk.sent
+    assert talk.edits[-1].marks == "at"
+
+
+def test_a_journal_with_two_wires_loads_again() -> None:
+    talk = filled(5)
+    talk.switch(ANTHROPIC)
+    talk.turn(LONG)
+    loaded = talk.reload().render(ANTHROPIC, talk.base, up_to(10**9))
+    assert loaded.body == talk.conversation.render(ANTHROPIC, talk.base, up_to(10**9)).body
+
+
+def test_another_wire_with_a_smaller_window_starts_from_a_cut_and_loses_nothing_new() -> None:
+    talk = filled()
+    talk.words("What is new.")
+    talk.switch(ANTHROPIC)
+    body = talk.send(up_to(6_000))
+    assert len(body) <= 6_000
+    assert b"The goal of it all." in body
+    assert b"result 39" in body
+    assert b"What is new." in body
+    assert b"result 3 " not in body
+    assert talk.bodies() == talk.sent
