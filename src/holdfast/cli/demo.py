@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.app import system_clock
 from holdfast.cli import demo_story
 from holdfast.cli.demo_checks import Check, Evidence, checks
 from holdfast.cli.journal import Journal, read_journal, reading
@@ -152,7 +153,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         "--autonomy", "full", "--budget", demo_story.BUDGET_USD, "--approve-by", "wait", "--json",
         until=lambda: _is_in_the_middle(place),
     )  # fmt: skip
-    killed_ms = time.time_ns() // 1_000_000
+    killed_ms = system_clock().now_ms()
     before = await _journal(place)
     await run(
         "Another process goes on. From here on commands need a person's yes.",
