@@ -19,13 +19,13 @@ from holdfast.testing.invariants import (
     in_flight,
 )
 from holdfast.testing.scenarios import Played, Scenario, play_with_crash
-from tests.scenarios.scenes import ENDS, SCENARIOS
+from tests.scenarios.scenes import BY_NAME, ENDS, SCENARIOS
 from tests.scenarios.stage import Stage
 
 
-def run(stage: Stage, scenario: Scenario, faults: Faults) -> Played:
+def run(stage: Stage, scenario: Scenario, *faults: Faults) -> Played:
     async def play(clock: JumpingClock, store: Store, workspace: Path) -> Played:
-        played = await play_with_crash(scenario, clock, store, workspace, faults)
+        played = await play_with_crash(scenario, clock, store, workspace, *faults)
         await check_session(store, played.session, played.records, clock.now_ms())
         return played
 
@@ -34,8 +34,9 @@ def run(stage: Stage, scenario: Scenario, faults: Faults) -> Played:
 
 def compare(scenario: Scenario, whole: Played, broken: Played) -> None:
     """The journal after a crash against the one without."""
-    lost = {c for c, intent in in_flight(broken.left).items() if intent.on_interrupt == "unknown"}
-    probed = {c for c, intent in in_flight(broken.left).items() if intent.on_interrupt == "probe"}
+    cut = [(c, intent.on_interrupt) for left in broken.left for c, intent in in_flight(left).items()]
+    lost = {call_id for call_id, rule in cut if rule == "unknown"}
+    probed = {call_id for call_id, rule in cut if rule == "probe"}
     if not scenario.is_timed:
         assert abandoned(broken.records) == lost
         assert found_done(broken.records) <= probed
@@ -65,14 +66,14 @@ def check_effects(played: Played) -> None:
 def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
     stage: Stage, scenario: Scenario
 ) -> None:
-    whole = run(stage, scenario, Faults())
+    whole = run(stage, scenario)
     assert ended(whole.records) == ENDS.get(scenario.name, [("done", "answer")])
     assert not abandoned(whole.records) or scenario.is_timed
     check_effects(whole)
     for number in range(1, whole.commits + 1):
         for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
             broken = run(stage, scenario, faults)
-            assert broken.left or number == 1, faults
+            assert len(broken.left) == 1, faults
             compare(scenario, whole, broken)
             check_effects(broken)
 
@@ -82,7 +83,7 @@ def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
 def test_a_disk_that_fills_at_any_commit_loses_nothing_that_was_acknowledged(
     volatile: Stage, scenario: Scenario
 ) -> None:
-    whole = run(volatile, scenario, Faults())
+    whole = run(volatile, scenario)
     for number in range(1, whole.commits + 1):
         broken = run(volatile, scenario, Faults(full_from_commit=number))
         compare(scenario, whole, broken)
@@ -92,10 +93,26 @@ def test_a_disk_that_fills_at_any_commit_loses_nothing_that_was_acknowledged(
 @pytest.mark.requirement("C8", "L1")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, scenario: Scenario) -> None:
-    whole = run(volatile, scenario, Faults())
+    whole = run(volatile, scenario)
     slow = run(volatile, scenario, Faults(delay_s=0.07))
     assert entered(slow) == entered(whole)
     assert ended(slow.records) == ended(whole.records)
     check_effects(slow)
     if not scenario.is_timed:
         assert conversation(slow.records) == conversation(whole.records)
+
+
+@pytest.mark.requirement("H1", "L2-05")
+@pytest.mark.parametrize(
+    "scenario",
+    [BY_NAME[name] for name in ("approved", "side by side", "probe", "unknown", "retries", "paused")],
+    ids=lambda scenario: scenario.name,
+)
+def test_two_crashes_change_no_more_than_one(volatile: Stage, scenario: Scenario) -> None:
+    whole = run(volatile, scenario)
+    for first in range(1, whole.commits + 1):
+        for second in (1, 2, 3):
+            faults = Faults(crash_after_commit=first), Faults(crash_before_commit=second)
+            broken = run(volatile, scenario, *faults)
+            compare(scenario, whole, broken)
+            check_effects(broken)

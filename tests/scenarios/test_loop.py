@@ -149,7 +149,7 @@ def test_session_resumed(volatile: Stage) -> None:
         return played
 
     played = volatile.run(main)
-    assert sum(isinstance(r.event, e.Responded) for r in played.left) == 10
+    assert sum(isinstance(r.event, e.Responded) for r in played.left[0]) == 10
     assert ended(played.records) == [("done", "answer")]
     assert played.world.effects == [f"note {number}" for number in range(19)]
     assert sum(isinstance(r.event, e.Attached) for r in played.records) == 2

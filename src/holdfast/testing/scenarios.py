@@ -96,8 +96,8 @@ class Played:
     world: World
     commits: int
     """How many commits the last runtime asked for."""
-    left: tuple[Record, ...] = ()
-    """What the first crash left in the journal."""
+    left: tuple[tuple[Record, ...], ...] = ()
+    """What each crash left in the journal."""
 
 
 def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: World) -> SessionController:
@@ -160,7 +160,7 @@ async def play_with_crash(
         AssertionError: it crashed without a fault.
     """
     world, player = World(workspace), _Player(scenario, settings_of(scenario, workspace))
-    left: tuple[Record, ...] = ()
+    left: list[tuple[Record, ...]] = []
     for life in (*faults, Faults()):
         store = FaultyStore(inner, life)
         clock.hold_while(lambda store=store: store.in_flight > 0)  # type: ignore[misc]
@@ -168,13 +168,13 @@ async def play_with_crash(
             await player.live(controller_of(scenario, store, clock, world), store, clock)
             break
         except (Crash, StorageFull):
-            left = left or await records_of(inner, player.session)
+            left.append(await records_of(inner, player.session))
             clock.advance(LEASE_MS / 1000 + 1)
     else:
         raise AssertionError(f"{scenario.name} has no end")
     records = await records_of(inner, player.session)
     assert player.state is not None
-    return Played(player.session, records, player.state, world, store.commits, left)
+    return Played(player.session, records, player.state, world, store.commits, tuple(left))
 
 
 async def records_of(store: Store, session: str) -> tuple[Record, ...]:
