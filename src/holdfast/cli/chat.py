@@ -29,9 +29,9 @@ from holdfast.cli.run import (
     has_person,
     output_of,
     past_of,
-    person,
-    told,
+    show,
     view_of,
+    what_came_of,
 )
 from holdfast.cli.sitting import Sitting, interruptible, sender
 from holdfast.cli.terminal import Span
@@ -97,11 +97,14 @@ class _Turn(NamedTuple):
 async def _turn(app: App, state: State, message: str, settings: Settings, output: Output) -> _Turn:
     """One message, and the work until the session rests."""
     await app.controller.submit(state.session, sender(), Send(message, settings))
-    view, keyboard = view_of(output), person(settings)
-    sitting = Sitting(app, state, view, keyboard)
+    keyboard = Keyboard() if has_person() else None
+    asking = keyboard if settings.approve_by == "prompt" else None
+    view = view_of(output, asking)
+    sitting = Sitting(app, state, view, asking)
     with keyboard.escaping(sitting.stop_once) if keyboard is not None else nullcontext():
         rest = await sitting.work()
-    return _Turn(rest.state, await told(app, rest, view, output), rest.signal)
+    code = show(await what_came_of(app, rest), rest.state, output, view)
+    return _Turn(rest.state, code, rest.signal)
 
 
 def _reader() -> ReadLine:

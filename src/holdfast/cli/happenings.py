@@ -23,8 +23,6 @@ from holdfast.protocol.events import (
     RunLanding,
     RunPaused,
     RunResumed,
-    RunStarted,
-    RunStopping,
     SettingsChanged,
     ToolCallAbandoned,
     ToolCallFinished,
@@ -43,11 +41,13 @@ _TELLING = ("command", "path", "pattern", "question", "url", "query")
 class Happenings:
     """Tells records in their order; remembers which calls were asked for, since later records only name them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_asked_here: bool = False) -> None:
+        """`is_asked_here`: the person who watches is asked, so that asking need not be told."""
+        self._is_asked_here = is_asked_here
         self._calls: dict[str, ToolCall] = {}
 
-    def lines(self, event: Event, state: State, width: int) -> Iterator[Line]:
-        """The lines of one record; most have none. `state` is the fold with the record."""
+    def lines(self, event: Event, width: int) -> Iterator[Line]:
+        """The lines of one record; most have none."""
         match event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
@@ -58,8 +58,10 @@ class Happenings:
                 yield self._call(call_id, "refused", "", failure.message, width, name)
             case ToolCallAbandoned(call_id=call_id, text=text):
                 yield self._call(call_id, "unknown", "", text, width)
+            case ApprovalRequested() if self._is_asked_here:
+                return
             case _:
-                notice = _notice(event, state)
+                notice = _notice(event)
                 if notice:
                     yield ["  ", Span("! ", "yellow"), Span(one_line(notice, max(width * 3, 240)), "yellow")]
 
@@ -73,7 +75,7 @@ class Happenings:
         name = name or (call.name if call else call_id)
         room = max(width - len(name) - len(length) - 10, 20)
         told = one_line(_told(call.arguments) if call else "", room // 2 if why else room)
-        line: list[Span | str] = ["  ", _MARKS[status], " ", Span(name, "bold"), f" {told}"]
+        line: list[Span | str] = ["  ", _MARKS[status], " ", Span(name, "bold"), f" {told}" if told else ""]
         if length:
             line.append(Span(f"  {length}", "dim"))
         if why:
@@ -93,13 +95,11 @@ def _told(arguments: str) -> str:
     return arguments if given else ""
 
 
-def _notice(event: Event, state: State) -> str:
+def _notice(event: Event) -> str:
     """What the runtime or a person did that a watcher should know of; empty for the rest."""
     match event:
         case NoteAdded(text=text) | RunLanding(message=text):
             return text
-        case RunStarted(is_continuation=True):
-            return "goes on with what the last run left"
         case SettingsChanged(settings=settings):
             return f"from here on: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
         case ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms):
@@ -118,9 +118,6 @@ def _notice(event: Event, state: State) -> str:
             return f"paused by {by}"
         case RunResumed(by=by) if by != "timer":
             return f"resumed by {by}"
-        case RunStopping(message=message, status="interrupted"):
-            is_open = state.model_call is not None or any(call.status == "started" for call in state.calls)
-            return message if is_open else ""
     return ""
 
 

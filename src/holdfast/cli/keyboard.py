@@ -15,6 +15,8 @@ from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
 _ESCAPE = b"\x1b"
+_LOCAL_MODES = 3
+"""Where they stand among what `termios.tcgetattr` answers."""
 
 
 class Keyboard:
@@ -25,7 +27,6 @@ class Keyboard:
         self._buffer = b""
         self._is_at_end = False
         self.is_terminal = os.isatty(self._fd)
-        self._usual = termios.tcgetattr(self._fd) if self.is_terminal else None
         self._on_escape: Callable[[], None] | None = None
 
     async def line(self) -> str | None:
@@ -64,11 +65,6 @@ class Keyboard:
             self._unwatch()
             self._on_escape = None
 
-    def restore(self) -> None:
-        """Give the terminal back as it was found."""
-        if self._usual is not None:
-            termios.tcsetattr(self._fd, termios.TCSANOW, self._usual)
-
     def _watch(self) -> None:
         """Look for Esc while no line is read."""
         if self._on_escape is not None:
@@ -78,7 +74,7 @@ class Keyboard:
     def _unwatch(self) -> None:
         if self._on_escape is not None:
             asyncio.get_running_loop().remove_reader(self._fd)
-            self.restore()
+            restore_terminal()
 
     def _on_key(self) -> None:
         if os.read(self._fd, _CHUNK_BYTES) == _ESCAPE and self._on_escape is not None:
@@ -95,3 +91,11 @@ class Keyboard:
             await is_ready.wait()
         finally:
             loop.remove_reader(self._fd)
+
+
+def restore_terminal() -> None:
+    """Let the terminal gather and show lines again, whatever a keyboard made of it."""
+    if sys.stdin.isatty():
+        modes = termios.tcgetattr(sys.stdin.fileno())
+        modes[_LOCAL_MODES] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)

@@ -83,7 +83,7 @@ class LineView:
             said = one_line(text_of(item.event.parts), PIPE_COLUMNS)
             if said:
                 tell([f"  {said}"])
-        for line in self._happenings.lines(item.event, state, PIPE_COLUMNS):
+        for line in self._happenings.lines(item.event, PIPE_COLUMNS):
             tell(line)
 
     def pause(self) -> None:
@@ -99,16 +99,19 @@ class LineView:
 class LiveView:
     """A terminal: the model's words as they come, a line for each call, and a last line that tells what runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_asked_here: bool = False) -> None:
+        """`is_asked_here`: the person who watches is also asked about approvals."""
         self.shown_seq = 0
         """The record of the last response whose words all stand on the screen."""
-        self._happenings = Happenings()
+        self._happenings = Happenings(is_asked_here=is_asked_here)
         self._spinner = itertools.cycle(_SPINNER)
         self._state = State()
         self._since_s = time.monotonic()
         self._streamed = ""
         """The words of the response that is arriving."""
         self._is_mid_line = False
+        self._is_after_lines = False
+        """A line about a call or a notice stands above: words begin with an empty line."""
         self._has_status = False
         self._is_paused = False
         self._output = ""
@@ -131,9 +134,10 @@ class LiveView:
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
-        for line in self._happenings.lines(item.event, state, columns()):
+        for line in self._happenings.lines(item.event, columns()):
             self._end_line()
             tell(line)
+            self._is_after_lines = True
 
     def pause(self) -> None:
         """See `View`."""
@@ -171,6 +175,8 @@ class LiveView:
     def _write(self, text: str, style: str = "") -> None:
         if text:
             self._erase_status()
+            write("\n" if self._is_after_lines else "")
+            self._is_after_lines = False
             write(styled(neutral(text), style))
             self._is_mid_line = not text.endswith("\n")
 

@@ -71,7 +71,7 @@ def _resume(report: Report) -> str:
 
 
 def closing_lines(report: Report, driven_ms: int) -> Iterator[Line]:
-    """How it stands, what it took, and what to do next."""
+    """How it stands, and what it took."""
     spent = (
         counted(report.turns, "turn"),
         counted(report.tool_calls, "tool call"),
@@ -87,10 +87,10 @@ def closing_lines(report: Report, driven_ms: int) -> Iterator[Line]:
         yield [Span(f"  trace {report.trace_id}", "dim")]
     if report.status == "parked":
         yield [f"  It may go on at {local(report.due_ms)}; `resume` tries at once."]
-    yield from _next_steps(report)
 
 
-def _next_steps(report: Report) -> Iterator[Line]:
+def next_steps(report: Report) -> Iterator[Line]:
+    """The commands that go on from here."""
     if report.reason == "question":
         yield ["  answer:  ", Span(f'{_resume(report)} "TEXT"', "bold")]
         return

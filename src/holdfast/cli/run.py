@@ -19,7 +19,7 @@ from holdfast.cli.journal import find_session, reading
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
-from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left
+from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, interruptible, sender
 from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
 from holdfast.config.paths import Home
@@ -178,17 +178,20 @@ async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncItera
 async def work(app: App, state: State, settings: Settings, output: Output) -> int:
     """One sitting at a session that was given something to do, and its report; returns the exit code."""
     tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
-    view = view_of(output)
-    rest = await Sitting(app, state, view, person(settings)).work()
-    return await told(app, rest, view, output)
+    keyboard = person(settings)
+    view = view_of(output, keyboard)
+    rest = await Sitting(app, state, view, keyboard).work()
+    came_to = await what_came_of(app, rest)
+    code = show(came_to, rest.state, output, view)
+    for line in next_steps(came_to):
+        tell(line)
+    return code
 
 
-async def told(app: App, rest: Rest, view: View, output: Output) -> int:
-    """Report how a sitting ended; returns the exit code."""
+async def what_came_of(app: App, rest: Rest) -> Report:
+    """The report of a sitting."""
     came_to = await report(app.store, rest.state)
-    answer_seq = rest.state.run.answer_seq if rest.state.run is not None else 0
-    is_shown = isinstance(view, LiveView) and view.shown_seq == answer_seq
-    return show(left(came_to) if rest.is_left else came_to, rest.state, output, is_shown=is_shown)
+    return left(came_to) if rest.is_left else came_to
 
 
 def has_person() -> bool:
@@ -201,24 +204,26 @@ def person(settings: Settings) -> Keyboard | None:
     return Keyboard() if settings.approve_by == "prompt" and has_person() else None
 
 
-def view_of(output: Output) -> View:
-    """Who shows what happens."""
+def view_of(output: Output, keyboard: Keyboard | None) -> View:
+    """Who shows what happens; `keyboard`: who is asked."""
     if output == "stream":
         return JsonView()
-    return LiveView() if sys.stderr.isatty() else LineView()
+    return LiveView(is_asked_here=keyboard is not None) if sys.stderr.isatty() else LineView()
 
 
-def show(came_to: Report, state: State, output: Output, *, is_shown: bool = False) -> int:
+def show(came_to: Report, state: State, output: Output, view: View | None = None) -> int:
     """Put the answer on stdout and the closing words on stderr; returns the exit code.
 
-    `is_shown`: the answer stands on the screen already, word by word.
+    An answer that the view has put on this very terminal, word by word, is not written again.
     """
+    run = state.run
+    is_shown = isinstance(view, LiveView) and run is not None and view.shown_seq == run.answer_seq
     if output == "json":
         say_json(as_json(came_to))
     elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
         text = neutral(came_to.text) if is_terminal() else came_to.text
         sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
-    for line in closing_lines(came_to, state.run.driven_ms if state.run is not None else 0):
+    for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
         tell(line)
     return exit_code(came_to.status, came_to.reason)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from holdfast.app import App
 from holdfast.cli.answer import Unanswered, ask, settled
-from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.keyboard import Keyboard, restore_terminal
 from holdfast.cli.live import View, write
 from holdfast.cli.outcome import INTERRUPTED
 from holdfast.core.evolve import evolve
@@ -49,14 +49,14 @@ class Rest(NamedTuple):
 class Sitting:
     """One stretch of work at a session; `work` is called once."""
 
-    def __init__(self, app: App, state: State, view: View, keyboard: Keyboard | None) -> None:
-        """`keyboard`: who is asked about approvals; None: nobody is."""
+    def __init__(self, app: App, state: State, view: View, asking: Keyboard | None) -> None:
+        """`asking`: where the person is asked about approvals; None: nobody is asked."""
         self._app = app
         self._session = state.session
         self._state = state
         """The fold of all that was shown."""
         self._view = view
-        self._keyboard = keyboard
+        self._asking = asking
         self._is_free = asyncio.Event()
         """Nobody is asked anything: the terminal may be written to."""
         self._is_free.set()
@@ -77,8 +77,8 @@ class Sitting:
         working = asyncio.create_task(self._work())
         leaving = asyncio.create_task(self._is_left.wait())
         tasks = [working, leaving, asyncio.create_task(self._watch())]
-        if self._keyboard is not None:
-            tasks.append(asyncio.create_task(self._answer(self._keyboard)))
+        if self._asking is not None:
+            tasks.append(asyncio.create_task(self._answer(self._asking)))
         with self._heeding_signals():
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -109,8 +109,7 @@ class Sitting:
 
     def _leave_at_once(self) -> None:
         """The session goes on from its journal; a tool's processes end with this one."""
-        if self._keyboard is not None:
-            self._keyboard.restore()
+        restore_terminal()
         write(f"\nLeft at once. Go on with: holdfast resume {self._session}\n")
         sys.stdout.flush()
         os._exit(INTERRUPTED)
@@ -128,7 +127,7 @@ class Sitting:
         while True:
             self._was_answered.clear()
             state = await self._app.controller.drive(self._session)
-            if phase(state) != "waiting" or self._keyboard is None:
+            if phase(state) != "waiting" or self._asking is None:
                 break
             self._is_resting = True
             await self._was_answered.wait()
@@ -168,7 +167,7 @@ class Sitting:
         store = self._app.store
         answer = None
         row = await store.approval(approval_id)
-        if row is None or row.decision or self._keyboard is None:
+        if row is None or row.decision or self._asking is None:
             return
         self._is_free.clear()
         self._view.pause()
@@ -177,7 +176,7 @@ class Sitting:
             if answer is not None:
                 await self._app.controller.submit(self._session, sender(), answer)
         except Unanswered:
-            self._keyboard = None
+            self._asking = None
         finally:
             self._view.resume()
             self._is_free.set()

@@ -1,0 +1,192 @@
+"""The command line as processes of its own: run to the end, watched while they work, or at a pretended terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TIMEOUT_S = 30
+_KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR", "USER")
+
+
+class Ended(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its one object."""
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+
+@dataclass
+class Cli:
+    """A home, a workspace and a folder of scripts, all new."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home = self.folder / "home"
+        self.workspace = self.folder / "workspace"
+        self.workspace.mkdir()
+
+    def model(self, *lines: Mapping[str, Any], name: str = "script") -> str:
+        """A scripted model that answers so."""
+        path = self.folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return f"script:{path}"
+
+    def configure(self, text: str) -> None:
+        """Write the user file."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(text)
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Ended:
+        """Run a command to its end."""
+        done = subprocess.run(
+            self._command(arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S,
+            check=False, cwd=self.workspace, env=self._environ(),
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def working(self, *arguments: str) -> Iterator[Working]:
+        """A command that prints its events while it works."""
+        process = subprocess.Popen(
+            self._command([*arguments, "--stream-json"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, cwd=self.workspace, env=self._environ(),
+        )  # fmt: skip
+        try:
+            with process:
+                yield Working(process)
+        finally:
+            process.kill()
+
+    @contextmanager
+    def terminal(self, *arguments: str) -> Iterator[Terminal]:
+        """A command at a terminal."""
+        outside, inside = pty.openpty()
+        process = subprocess.Popen(
+            self._command(arguments), stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
+            env=self._environ() | {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"},
+        )  # fmt: skip
+        os.close(inside)
+        try:
+            with process:
+                yield Terminal(process, outside)
+        finally:
+            process.kill()
+            os.close(outside)
+
+    def _command(self, arguments: Any) -> list[str]:
+        return [sys.executable, "-m", "holdfast", *arguments]
+
+    def _environ(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        own = {"HOLDFAST_HOME": str(self.home), "HOLDFAST_ADMIN_CONFIG": str(self.folder / "admin.toml")}
+        return kept | own | self.environ
+
+
+class Working:
+    """A process whose events are read as they come."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.rows: list[dict[str, Any]] = []
+
+    def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first event or crumb that is meant."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.rows.append(json.loads(line))
+            if is_it(self.rows[-1]):
+                return self.rows[-1]
+        raise AssertionError(f"it ended without that: {self.process.communicate()[1]}")
+
+    def until_type(self, name: str) -> dict[str, Any]:
+        """The first event of that type."""
+        return self.until(lambda row: row.get("type") == name)
+
+    def end(self, signal_number: int = 0) -> Ended:
+        """Its end, after a signal if one is given."""
+        if signal_number:
+            self.process.send_signal(signal_number)
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        self.rows += [json.loads(line) for line in out.splitlines()]
+        assert "Traceback" not in err, err
+        return Ended(self.process.returncode, out, err)
+
+
+class Terminal:
+    """A process at a terminal: type, and read what stands there."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process = process
+        self.screen = ""
+        self._fd = fd
+        self._seen = 0
+
+    def until(self, text: str) -> None:
+        """Wait until the text appears after what was waited for last."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (at := self.screen.find(text, self._seen)) < 0:
+            assert time.monotonic() < deadline, self.screen
+            assert self._read(), f"it ended without {text!r}: {self.screen}"
+        self._seen = at + len(text)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._fd, text.encode())
+
+    def end(self) -> int:
+        """Read to its end; its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(TIMEOUT_S)
+
+    def _read(self) -> bool:
+        if not select.select([self._fd], [], [], TIMEOUT_S)[0]:
+            return False
+        try:
+            content = os.read(self._fd, 65_536)
+        except OSError:  # the other side is closed
+            return False
+        self.screen += content.decode("utf-8", "replace")
+        return bool(content)
+
+
+def calls(name: str, **arguments: Any) -> dict[str, Any]:
+    """A response that asks for one call."""
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+def says(text: str, **more: Any) -> dict[str, Any]:
+    """A response of words."""
+    return {"text": text, **more}
+
+
+def is_running(marker: str) -> bool:
+    """Whether any process has the marker among its arguments."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in path.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,192 @@
+"""Approvals: asked at the terminal, or left open and decided by another process, and used exactly once."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.answer import clipped_call
+from tests.cli.processes import Cli, calls, says
+
+COMMAND = "echo ran >> ran.txt"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def a_model(cli: Cli, command: str = COMMAND) -> str:
+    return cli.model(calls("shell", command=command), says("Went on.", repeat=True))
+
+
+def runs(cli: Cli) -> int:
+    """How often the command ran."""
+    path = cli.workspace / "ran.txt"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def open_approvals(cli: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("approvals", "--json").out.splitlines()]
+
+
+@pytest.mark.requirement("H5", "B4")
+def test_without_a_terminal_it_rests_and_another_process_approves_and_resume_goes_on(cli: Cli) -> None:
+    asked = cli("run", "x", "-m", a_model(cli), "--json")
+    assert (asked.code, asked.json["status"], asked.json["reason"]) == (5, "waiting", "approval")
+    for word in ("holdfast approvals", "holdfast approve ID", "holdfast resume "):
+        assert word in asked.err
+    (approval,) = open_approvals(cli)
+    assert (approval["tool"], approval["arguments"]["command"]) == ("shell", COMMAND)
+    decided = cli("approve", approval["id"], "--note", "fine")
+    assert decided.code == 0
+    assert f"holdfast resume {asked.json['session']}" in decided.out
+    assert (runs(cli), open_approvals(cli)) == (0, [])
+    assert cli("resume", "last").out == "Went on.\n"
+    assert runs(cli) == 1
+
+
+@pytest.mark.requirement("H5")
+def test_a_denied_call_does_not_run_and_the_model_is_told_why(cli: Cli) -> None:
+    model = cli.model(calls("shell", command=COMMAND), says("As you wish.", when="not on a Friday"))
+    cli("run", "x", "-m", model)
+    (approval,) = open_approvals(cli)
+    assert cli("deny", approval["id"], "--note", "not on a Friday").code == 0
+    assert cli("resume", "last").out == "As you wish.\n"
+    assert runs(cli) == 0
+
+
+@pytest.mark.requirement("H5")
+def test_the_second_answer_is_told_who_was_first_and_when(cli: Cli) -> None:
+    cli("run", "x", "-m", a_model(cli))
+    (approval,) = open_approvals(cli)
+    assert cli("deny", approval["id"]).code == 0
+    second = cli("approve", approval["id"])
+    assert second.code == 1
+    assert second.out.startswith("Already denied by cli:")
+    assert ", 20" in second.out
+
+
+def test_an_unknown_approval_and_a_flag_of_a_later_version_end_with_2(cli: Cli) -> None:
+    assert cli("approve", "NONE-1").code == 2
+    assert cli("deny", "NONE-1").code == 2
+    cli("run", "x", "-m", a_model(cli))
+    (approval,) = open_approvals(cli)
+    refused = cli("approve", approval["id"], "--always")
+    assert (refused.code, "later version" in refused.err) == (2, True)
+    assert open_approvals(cli) == [approval]
+
+
+def test_a_question_is_approved_only_with_words(cli: Cli) -> None:
+    model = cli.model(calls("ask_user", question="Why?"), says("Thanks.", when="because"))
+    cli("run", "x", "-m", model)
+    (approval,) = open_approvals(cli)
+    assert cli("approve", approval["id"]).code == 2
+    assert cli("approve", approval["id"], "--note", "because").code == 0
+    assert cli("resume", "last").out == "Thanks.\n"
+
+
+@pytest.mark.requirement("B1")
+def test_with_approve_by_deny_nobody_is_asked(cli: Cli) -> None:
+    ended = cli("run", "x", "-m", a_model(cli), "--approve-by", "deny")
+    assert (ended.code, ended.out, runs(cli)) == (0, "Went on.\n", 0)
+
+
+# --- at a terminal ------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("H5")
+def test_at_a_terminal_enter_alone_allows_nothing_and_yes_runs_it_once(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until(f"command: {COMMAND}")
+        screen.until("Allow it?")
+        screen.type("\n")
+        screen.until("Allow it?")
+        assert runs(cli) == 0
+        screen.type("y\n")
+        screen.until("Went on.")
+        assert screen.end() == 0
+    assert runs(cli) == 1
+
+
+def test_at_a_terminal_no_tells_the_model_why(cli: Cli) -> None:
+    model = cli.model(calls("shell", command=COMMAND), says("Another way then.", when="too risky"))
+    with cli.terminal("run", "x", "-m", model) as screen:
+        screen.until("Allow it?")
+        screen.type("n too risky\n")
+        screen.until("Another way then.")
+        assert screen.end() == 0
+    assert runs(cli) == 0
+
+
+def test_a_question_at_a_terminal_takes_the_number_of_an_option(cli: Cli) -> None:
+    model = cli.model(
+        calls("ask_user", question="Colour?", options=["red", "blue"]), says("Ok.", when="blue")
+    )
+    with cli.terminal("run", "x", "-m", model) as screen:
+        screen.until("2. blue")
+        screen.until("Answer: ")
+        screen.type("2\n")
+        screen.until("Ok.")
+        assert screen.end() == 0
+
+
+@pytest.mark.requirement("H5")
+def test_an_answer_from_elsewhere_ends_the_prompt_and_the_run_goes_on(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until("Allow it?")
+        (approval,) = open_approvals(cli)
+        assert cli("approve", approval["id"]).code == 0
+        screen.until("Went on.")
+        assert screen.end() == 0
+    assert runs(cli) == 1
+
+
+@pytest.mark.requirement("H5")
+def test_who_leaves_the_prompt_leaves_the_approval_open(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until("Allow it?")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.end() == 130
+    assert len(open_approvals(cli)) == 1
+    with cli.terminal("resume", "last") as screen:
+        screen.until("Allow it?")
+        screen.type("\x04")
+        assert screen.end() == 5
+    assert len(open_approvals(cli)) == 1
+
+
+def test_what_a_terminal_would_act_on_is_written_out(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-m", a_model(cli, "echo '\x1b[2K\rharmless'")) as screen:
+        screen.until(r"echo '\x1b[2K\x0dharmless'")
+        screen.until("Allow it?")
+        screen.type("n\n")
+        assert screen.end() == 0
+
+
+def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> None:
+    command = "\n".join(
+        ["echo begin", *("echo x" for _ in range(100)), "echo hidden-part", *["echo y"] * 100]
+    )
+    with cli.terminal("run", "x", "-m", a_model(cli, command)) as screen:
+        screen.until("characters are hidden")
+        assert "hidden-part" not in screen.screen
+        screen.until("Allow it?")
+        screen.type("y\n")
+        screen.until("see them first")
+        screen.type("v\n")
+        screen.until("hidden-part")
+        screen.until("Allow it?")
+        screen.type("n\n")
+        assert screen.end() == 0
+
+
+def test_a_clipped_call_says_how_much_is_hidden() -> None:
+    shown, hidden = clipped_call(json.dumps({"command": "x" * 10_000}))
+    assert f"[... {hidden:,} characters are hidden ...]" in shown
+    assert shown.count("x") + hidden == 10_000
+    assert clipped_call('{"path":"a.txt"}') == ("path: a.txt", 0)
