@@ -107,7 +107,8 @@ class StreamRedactor:
         free = max(len(self._pending) - self._hold, 0)
         if len(self._pending) > STREAM_HOLD_MAX_CHARS:
             return self._show(free, is_growing=False)
-        return self._show(max(self._pending.rfind(blank, 0, free) for blank in " \n") + 1, is_growing=True)
+        blank = max(self._pending.rfind(" ", 0, free), self._pending.rfind("\n", 0, free))
+        return self._show(blank + 1, is_growing=True)
 
     def flush(self) -> str:
         """The rest."""
@@ -123,7 +124,7 @@ class StreamRedactor:
             if span.start < end < span.end or (is_growing and span.start < end and span.end == len(raw)):
                 end = max(span.start, begin) if is_growing else span.end
         shown = [span._replace(start=max(span.start, begin)) for span in spans if begin < span.end <= end]
-        text = _mask(raw[:end], shown)[begin:]
+        text = _mask(raw[:end], shown)[begin:] if shown else raw[begin:end]
         self._context = raw[max(end - max(_STREAM_CONTEXT_CHARS, self._hold), 0) : end]
         self._pending = raw[end:]
         return text
