@@ -166,18 +166,18 @@ class Driver:
             if step is not None and is_preparing:
                 assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
                 prepared_at[step.key] = journal.state.seq
-                causes.append(await self._prepare(step))
+                causes.append(await self._prepare(step, batch))
         if batch or acknowledged:
             await self._commit(before, batch, acknowledged, now_ms)
         await self._sync()
 
-    async def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
+    async def _prepare(self, step: PrepareRequest | Admit, batch: list[Record]) -> Prepared:
         if isinstance(step, Admit):
             return Prepared(step.key, await self._planner.admission(step, self.state))
         journal = self._journal
         wire = await self._planner.wire(self.state)
         if journal.wire not in ("", wire.name):
-            await journal.rewrite(self._parts.store)
+            await journal.rewrite(self._parts.store, batch)
         return Prepared(step.key, await self._planner.request(step, self.state, journal.conversation, wire))
 
     async def _commit(

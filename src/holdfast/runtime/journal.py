@@ -75,10 +75,10 @@ class Journal:
         changed = (r.event.approval_id for r in batch if isinstance(r.event, subjects))
         return tuple(self._approvals[name] for name in dict.fromkeys(changed) if name in self._approvals)
 
-    async def rewrite(self, store: Store) -> None:
-        """Make every message unsent again, for another wire to write anew."""
-        stored = await store.read(self.session, upto_seq=self.state.seq)
-        self.conversation = rewritten([readable(each) for each in stored])
+    async def rewrite(self, store: Store, batch: Sequence[Record]) -> None:
+        """Make every message unsent again, for another wire to write anew; `batch` is noted and not stored yet."""
+        stored = await store.read(self.session)
+        self.conversation = rewritten([*(readable(each) for each in stored), *batch])
         self.wire = ""
 
     def _fold(self, record: Record) -> None:

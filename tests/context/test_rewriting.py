@@ -1,0 +1,29 @@
+"""A session goes on with a provider of another wire, with words that no commit holds yet."""
+
+from __future__ import annotations
+
+from holdfast.protocol.events import MessageReceived, SessionOpened
+from holdfast.protocol.messages import Text
+from holdfast.runtime.journal import Journal
+from holdfast.storage.volatile import VolatileStore
+from holdfast.testing.conformance_store import drive
+from tests.context.talks import ANTHROPIC, OPENAI, Talk, always
+
+
+async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writes() -> None:
+    talk = Talk(OPENAI)
+    talk.note(SessionOpened("S"))
+    talk.words("What was said before.")
+    talk.send()
+    talk.respond(Text("An answer."))
+    store = VolatileStore()
+    driving = await drive(store, 1)
+    await driving.commit(*(record.event for record in talk.records))
+    journal = Journal(driving.session)
+    journal.load(await store.read(driving.session))
+    batch = [journal.note(MessageReceived("What is new."), 1, 1, "c")]
+    await journal.rewrite(store, batch)
+    body = journal.conversation.render(ANTHROPIC, b"[", always).body
+    assert body.index(b"said before") < body.index(b"An answer.") < body.index(b"What is new.")
+    assert body.count(b"What is new.") == 1
+    await store.aclose()
