@@ -112,10 +112,10 @@ def _prepare(named: str | None) -> Place:
     Raises:
         UsageError: the named home is in use.
     """
+    if named and (used := home_of(named).folder).exists() and any(used.iterdir()):
+        raise UsageError(f"{used} is not empty.", hint="The demonstration wants a fresh home.")
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     home = home_of(named or str(folder / "home"))
-    if home.folder.exists() and any(home.folder.iterdir()):
-        raise UsageError(f"{home.folder} is not empty.", hint="The demonstration wants a fresh home.")
     home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     home.user_file.write_text(demo_story.CONFIG)
     place = Place(folder, home, folder / "ferry", folder / "model.jsonl")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 import msgspec
 
@@ -125,6 +125,8 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
     if is_changed and _is_too_late(state, cause, first):
         return Difference(first.seq, "The time limit would have been reached before this.", first.event)
     decided, step = _decided(state, cause, first, events, is_costed_anew=not is_changed)
+    if is_changed:
+        decided = [_as_long(now, then) for now, then in zip_longest(decided, events[: len(decided)])]
     if batch.is_cut:  # what the branch did not take over is not missing, nor what it tells nothing of
         decided = decided[: len(events)]
         events = events[: len(decided)] if step is not None else events
@@ -165,6 +167,13 @@ def _decided(
             return decided, step
         causes.append(found)
     return decided, None
+
+
+def _as_long(now: e.Event, then: e.Event | None) -> e.Event:
+    """A call that may run as long as it might then: whether it would have been cut short, its end tells."""
+    if isinstance(now, e.ToolCallStarted) and isinstance(then, e.ToolCallStarted):
+        return msgspec.structs.replace(now, timeout_s=then.timeout_s)
+    return now
 
 
 def _first_difference(seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event]) -> Difference | None:
