@@ -26,7 +26,7 @@ HISTORIES = st.lists(st.integers(0, 839), max_size=150)
 """840 is divided by every number of options that there is up to 8, so that all are as likely."""
 
 
-@pytest.mark.requirement("H1", "H3", "H5", "L1")
+@pytest.mark.requirement("C1", "H1", "H3", "H5", "L1")
 @examples(max_examples=300, deadline=None)
 @given(HISTORIES)
 def test_every_invariant_holds_after_every_commit_of_every_history(choices: list[int]) -> None:

@@ -21,7 +21,7 @@ from tests.core.stories import START_MS, a_turn, calling, kinds, only, opened, w
 TRANSIENT = Failure("provider_transient", "HTTP 500")
 
 
-@pytest.mark.requirement("C16", "C15")
+@pytest.mark.requirement("C15")
 @pytest.mark.parametrize("code", sorted(RETRYABLE))
 def test_what_may_pass_by_itself_is_tried_again_after_a_wait(code: str) -> None:
     story = calling()
@@ -36,7 +36,6 @@ def test_what_may_pass_by_itself_is_tried_again_after_a_wait(code: str) -> None:
     assert (started.key, started.turn, started.attempt) == ("m2", 1, 2)
 
 
-@pytest.mark.requirement("C16")
 def test_after_the_last_attempt_the_run_fails_and_can_be_continued() -> None:
     story = opened(model_attempts=3)
     for attempt in (1, 2, 3):
@@ -51,7 +50,6 @@ def test_after_the_last_attempt_the_run_fails_and_can_be_continued() -> None:
     assert story.model_call.attempt == 1
 
 
-@pytest.mark.requirement("C16")
 def test_a_response_counts_attempts_anew() -> None:
     story = calling()
     story.failed("provider_transient")
@@ -63,7 +61,6 @@ def test_a_response_counts_attempts_anew() -> None:
     assert story.run.totals.model_calls == 3
 
 
-@pytest.mark.requirement("C16")
 def test_somebody_who_goes_on_does_not_wait_for_the_next_attempt() -> None:
     story = calling()
     story.failed("rate_limited", retry_after_s=3_600)
@@ -71,7 +68,7 @@ def test_somebody_who_goes_on_does_not_wait_for_the_next_attempt() -> None:
     assert phase(story.state) == "preparing"
 
 
-@pytest.mark.requirement("C16", "B4")
+@pytest.mark.requirement("B4")
 def test_a_run_that_waits_to_try_again_can_be_stopped_at_once() -> None:
     story = calling()
     story.failed("rate_limited")
@@ -79,7 +76,7 @@ def test_a_run_that_waits_to_try_again_can_be_stopped_at_once() -> None:
     assert summary(story.state).due_ms == 0
 
 
-@pytest.mark.requirement("C16", "H5")
+@pytest.mark.requirement("H5")
 def test_the_wait_survives_a_restart() -> None:
     story = calling()
     due = only(e.ModelCallFailed, story.failed("rate_limited", retry_after_s=3_600)).retry_at_ms
@@ -87,7 +84,6 @@ def test_the_wait_survives_a_restart() -> None:
     assert wanted(story.state) == [Wait("retry", due)]
 
 
-@pytest.mark.requirement("C16")
 def test_what_a_provider_charged_for_a_failed_attempt_is_spent() -> None:
     story = calling()
     story.when(Outcome(story.model_call.key, ModelFailure(TRANSIENT, Usage(1_000, 100))))
@@ -95,21 +91,18 @@ def test_what_a_provider_charged_for_a_failed_attempt_is_spent() -> None:
     assert story.run.totals.held_microusd == 0
 
 
-@pytest.mark.requirement("C16")
 def test_the_wait_doubles_up_to_a_minute() -> None:
     waits = [retry_at_ms(TRANSIENT, attempt, 99, "seed", START_MS) - START_MS for attempt in range(1, 12)]
     lowest = [min(500 << (attempt - 1), 60_000) // 2 for attempt in range(1, 12)]
     assert all(low <= wait <= 2 * low for wait, low in zip(waits, lowest, strict=True))
 
 
-@pytest.mark.requirement("C16")
 def test_the_jitter_differs_between_sessions_and_is_the_same_for_a_replay() -> None:
     waits = {retry_at_ms(TRANSIENT, 5, 99, f"session {n} m1", START_MS) for n in range(50)}
     assert len(waits) > 40
     assert retry_at_ms(TRANSIENT, 5, 99, "s", 0) == retry_at_ms(TRANSIENT, 5, 99, "s", 0)
 
 
-@pytest.mark.requirement("C16")
 @given(st.floats(0, 1e6), st.integers(1, 100), st.text(max_size=20))
 def test_nobody_is_asked_again_before_the_time_that_they_named(
     after_s: float, attempt: int, seed: str
@@ -120,7 +113,6 @@ def test_nobody_is_asked_again_before_the_time_that_they_named(
     assert at > START_MS
 
 
-@pytest.mark.requirement("C16")
 @given(st.sampled_from(["provider_fatal", "provider_refused", "context_overflow", "storage", "cancelled"]))
 def test_what_does_not_pass_by_itself_is_never_waited_for(code: str) -> None:
     assert retry_at_ms(Failure(code, ""), 1, 99, "s", START_MS) == 0  # type: ignore[arg-type]
