@@ -72,11 +72,11 @@ class Cli:
             self._command([*arguments, "--stream-json"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, cwd=self.workspace, env=self._environ(),
         )  # fmt: skip
-        try:
-            with process:
+        with process:
+            try:
                 yield Working(process)
-        finally:
-            process.kill()
+            finally:
+                process.kill()
 
     @contextmanager
     def terminal(self, *arguments: str) -> Iterator[Terminal]:
@@ -87,12 +87,12 @@ class Cli:
             env=self._environ() | {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"},
         )  # fmt: skip
         os.close(inside)
-        try:
-            with process:
+        with process:
+            try:
                 yield Terminal(process, outside)
-        finally:
-            process.kill()
-            os.close(outside)
+            finally:
+                process.kill()
+                os.close(outside)
 
     def _command(self, arguments: Any) -> list[str]:
         return [sys.executable, "-m", "holdfast", *arguments]
@@ -146,7 +146,7 @@ class Terminal:
         """Wait until the text appears after what was waited for last."""
         deadline = time.monotonic() + TIMEOUT_S
         while (at := self.screen.find(text, self._seen)) < 0:
-            assert time.monotonic() < deadline, self.screen
+            assert time.monotonic() < deadline, f"waited for {text!r}: {self.screen}"
             assert self._read(), f"it ended without {text!r}: {self.screen}"
         self._seen = at + len(text)
 

@@ -62,9 +62,9 @@ class Sitting:
         self._is_free.set()
         self._was_asked = asyncio.Event()
         self._was_answered = asyncio.Event()
+        """A session that rested may have something to do again."""
         self._was_shown = asyncio.Event()
         self._is_left = asyncio.Event()
-        self._is_resting = False
         self._signal = 0
         self._stopping: asyncio.Task[None] | None = None
 
@@ -102,10 +102,13 @@ class Sitting:
         self._stopping = asyncio.create_task(self._stop())
 
     async def _stop(self) -> None:
-        if self._is_resting or await self._app.controller.is_driven_elsewhere(self._session):
+        controller = self._app.controller
+        is_resting = self._asking is not None and phase(self._state) == "waiting"
+        if is_resting or await controller.is_driven_elsewhere(self._session):
             self._is_left.set()
         else:
-            await self._app.controller.submit(self._session, sender(), Stop(STOP_REASON))
+            await controller.submit(self._session, sender(), Stop(STOP_REASON))
+            self._was_answered.set()
 
     def _leave_at_once(self) -> None:
         """The session goes on from its journal; a tool's processes end with this one."""
@@ -129,9 +132,7 @@ class Sitting:
             state = await self._app.controller.drive(self._session)
             if phase(state) != "waiting" or self._asking is None:
                 break
-            self._is_resting = True
             await self._was_answered.wait()
-            self._is_resting = False
         while self._state.seq < state.seq:
             self._was_shown.clear()
             await self._was_shown.wait()
