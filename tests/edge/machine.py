@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,27 +54,28 @@ class Machine:
         """The folder in which commands start: without -w the tools work here."""
         return self.folder / "workspace"
 
+    @property
+    def said(self) -> Path:
+        """What all started commands said for people."""
+        return self.folder / "said"
+
     def holdfast(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Answer:
         """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
         command, options = self._launch(arguments, environ)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, check=False, **options
         )
-        assert "Traceback" not in done.stdout + done.stderr, done.stderr
+        assert "Traceback (most recent call last):\n" not in done.stdout + done.stderr, done.stderr
         assert "that should not have" not in done.stderr, "a bug, told as one"
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """Start the command; its stdout is a pipe, what it says for people is dropped."""
+        """Start the command; its stdout is a pipe, what it says for people goes to a file."""
         command, options = self._launch(arguments, environ)
-        return subprocess.Popen(
-            command,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            **options,
-        )
+        with self.said.open("a") as said:
+            return subprocess.Popen(
+                command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, **options
+            )
 
     def script(self, lines: Iterable[Line], name: str = "script") -> str:
         """The name of a model that answers with these lines."""
@@ -116,6 +118,11 @@ def make_machine(folder: Path, compiled: Path) -> Machine:
     )
     machine.workspace.mkdir(parents=True)
     return machine
+
+
+def at_s(record: Mapping[str, Any]) -> float:
+    """When a record was written, in seconds since the epoch."""
+    return datetime.fromisoformat(record["at"]).timestamp()
 
 
 def call(name: str, **arguments: object) -> dict[str, object]:

@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from holdfast.testing.model_replies import Fault, Reply, ReplyCall
+from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
-from tests.edge.machine import Answer, Machine, call, of_type
+from tests.edge.machine import Answer, Machine, at_s, call, of_type
 
 WIRES = {
     "openai": ("openai:gpt-5.5", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY"),
@@ -79,15 +79,16 @@ def test_a_call_that_cannot_be_is_told_to_the_model_which_goes_on(
 
 @pytest.mark.requirement("L7", "C15")
 @both_wires
-async def test_a_server_that_fails_in_passing_is_asked_again_until_the_work_is_done(
+async def test_what_goes_wrong_in_passing_is_tried_again_until_the_work_is_done(
     machine: Machine, wire: str
 ) -> None:
-    bad = [Reply(status=500), Reply(text="half of it", fault="cut")]
-    async with ModelServer([*bad, WRITE, DONE]) as server:
+    first = [Reply(status=500), Reply(text="half of it", fault="cut"), Reply(fault="wrong_shape")]
+    then = [Reply(fault="html"), Reply(fault="empty"), Reply(text="half of it", fault="bad_json")]
+    async with ModelServer([*first, WRITE, *then, DONE]) as server:
         answer = await run(machine, wire, server.url)
     assert (answer.code, answer.json["text"], answer.json["turns"]) == (0, "the answer", 2)
     assert (machine.workspace / "made.txt").read_text() == "made\n"
-    assert [failure["code"] for failure in failures(machine)] == ["provider_transient"] * len(bad)
+    assert [failure["code"] for failure in failures(machine)] == ["provider_transient"] * 6
 
 
 @pytest.mark.requirement("L7")
@@ -109,23 +110,11 @@ async def test_retry_after_is_waited_for(machine: Machine, wire: str) -> None:
     events = machine.events("last")
     (failed,) = of_type(events, "ModelCallFailed")
     assert (failed["failure"]["code"], failed["failure"]["retry_after_s"]) == ("rate_limited", 2.0)
-    written = next(event for event in events if event["type"] == "ModelCallFailed")
-    started = [event for event in events if event["type"] == "ModelCallStarted"][1]
-    assert started["at"] >= written["at"]
-    assert failed["retry_at_ms"] % 1 == 0
-
-
-@pytest.mark.requirement("L7", "C15")
-@both_wires
-@pytest.mark.parametrize("fault", ["wrong_shape", "html", "empty", "bad_json"])
-async def test_a_body_that_is_something_else_is_a_failed_attempt(
-    machine: Machine, wire: str, fault: Fault
-) -> None:
-    async with ModelServer([Reply(text="x", fault=fault), DONE]) as server:
-        answer = await run(machine, wire, server.url)
-    (failure,) = failures(machine)
-    assert failure["code"] in ("provider_transient", "provider_fatal")
-    assert answer.code == (0 if failure["code"] == "provider_transient" else 1)
+    answered_s, tried_s = (
+        next(at_s(event) for event in reversed(events) if event["type"] == name)
+        for name in ("ModelCallFailed", "ModelCallStarted")
+    )
+    assert 2 <= tried_s - answered_s < 10
 
 
 @pytest.mark.requirement("L7", "C15")
@@ -158,6 +147,6 @@ async def test_a_server_that_is_not_there_is_tried_again_then_the_provider_is_un
         answer = await run(machine, "openai", url)
     assert (answer.code, answer.json["status"], answer.json["reason"]) == (7, "failed", "provider_transient")
     assert len(failures(machine)) == answer.json["model_calls"] > 1
-    model = machine.script([{"text": "from elsewhere"}])
+    model = machine.script([{"text": "from elsewhere", "repeat": True}])
     again = machine.holdfast("resume", "last", "-m", model, "--json")
     assert (again.code, again.json["text"]) == (0, "from elsewhere")

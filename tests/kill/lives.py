@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -279,8 +278,3 @@ def keepers_of(drivers: set[int]) -> list[int]:
             ):
                 found.append(int(entry.name))
     return found
-
-
-def at_s(record: dict[str, Any]) -> float:
-    """When a record was written, in seconds since the epoch."""
-    return datetime.fromisoformat(record["at"]).timestamp()

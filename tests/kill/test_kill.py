@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast.runtime.holder import LEASE_MS
-from tests.edge.machine import Machine, call, of_type
-from tests.kill.lives import SESSION, Story, at_s, begin, check, live, lives
+from tests.edge.machine import Machine, at_s, call, of_type
+from tests.kill.lives import SESSION, Story, begin, check, live, lives
 
 EVERYDAY, LONG = Story(rounds=5), Story(rounds=12)
 KILLS_OF_EVERYDAY, KILLS_OF_LONG = 4, 10
@@ -29,7 +29,9 @@ def test_a_run_that_nobody_kills_ends_as_the_story_tells(machine: Machine) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_killed_at_random_moments_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
     lived = lives(machine, EVERYDAY, KILLS_OF_EVERYDAY, seed)
-    assert [life.is_killed for life in lived] == [True] * KILLS_OF_EVERYDAY + [False]
+    assert [life.is_killed for life in lived] == [True] * KILLS_OF_EVERYDAY + [False], (
+        machine.said.read_text()
+    )
     check(machine, EVERYDAY, lived)
 
 
@@ -38,7 +40,7 @@ def test_a_run_killed_at_random_moments_ends_as_if_nobody_had(machine: Machine, 
 @pytest.mark.parametrize("seed", range(100, 121))
 def test_a_long_run_killed_ten_times_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
     lived = lives(machine, LONG, KILLS_OF_LONG, seed)
-    assert [life.is_killed for life in lived] == [True] * KILLS_OF_LONG + [False]
+    assert [life.is_killed for life in lived] == [True] * KILLS_OF_LONG + [False], machine.said.read_text()
     check(machine, LONG, lived)
 
 
