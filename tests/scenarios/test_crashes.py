@@ -96,6 +96,7 @@ def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, 
     whole = run(volatile, scenario)
     slow = run(volatile, scenario, Faults(delay_s=0.07))
     assert entered(slow) == entered(whole)
+    assert len(set(entered(slow))) == len(entered(slow))
     assert ended(slow.records) == ended(whole.records)
     check_effects(slow)
     if not scenario.is_timed:

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop
-from holdfast.protocol.ports import CallContext, Store, Tool
+from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
@@ -278,3 +278,52 @@ def test_a_full_disk_says_so_and_the_session_goes_on_when_there_is_room(volatile
         await check_session(inner, session, await records_of(inner, session), clock.now_ms())
 
     volatile.run(fill)
+
+
+class NoRoomForBlobs:
+    """Blobs of which only those before the messages of a request still find room."""
+
+    def __init__(self, inner: Blobs) -> None:
+        self._inner = inner
+
+    async def put(self, content: bytes) -> str:
+        if not content.startswith(b'{"model"'):
+            raise StorageFull
+        return await self._inner.put(content)
+
+    async def get(self, sha256: str) -> bytes:
+        return await self._inner.get(sha256)
+
+
+@pytest.mark.requirement("L7", "C8")
+def test_an_output_that_finds_no_room_is_no_failure_of_its_tool(volatile: Stage) -> None:
+    scenario = Scenario("big", [calls(call("shout")), words("Done.")], big)
+
+    async def fill(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world, full = World(workspace), FaultyStore(inner)
+        full.blobs = NoRoomForBlobs(inner.blobs)
+        async with controller_of(scenario, full, clock, world) as controller:
+            session = await controller.open("a:b")
+            await controller.submit(session, "tester", Send("Do it.", settings_of(scenario, workspace)))
+            with pytest.raises(StorageFull):
+                await controller.drive(session)
+        assert not [r for r in await records_of(inner, session) if isinstance(r.event, e.ToolCallFinished)]
+        async with controller_of(scenario, inner, clock, world) as controller:
+            await controller.drive(session)
+        records = await records_of(inner, session)
+        finished = [r.event.result.status for r in records if isinstance(r.event, e.ToolCallFinished)]
+        assert finished == ["ok"]
+        await check_session(inner, session, records, clock.now_ms())
+
+    volatile.run(fill)
+
+
+def big(world: World) -> Iterable[Tool]:
+    """A tool whose output goes to a blob."""
+
+    @tool(effect="read")
+    async def shout() -> str:
+        """A lot."""
+        return "words " * 10_000
+
+    return (shout,)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.causes import Outcome
+from holdfast.core.decide import decide
+from holdfast.core.evolve import fold
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.ports import Store
+from holdfast.protocol.tools import CallResult
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults
 from holdfast.testing.invariants import check_session, ended
@@ -113,6 +117,13 @@ def test_no_time_left_starts_nothing_more(run: Run) -> None:
     assert ended(played.records) == [("limit", "wall")]
     assert not played.world.effects
     assert sum(isinstance(r.event, e.ModelCallStarted) for r in played.records) == 1
+    # The same when the tool's end is heard of before the timer of the run.
+    begun = next(n for n, r in enumerate(played.records, 1) if isinstance(r.event, e.ToolCallStarted))
+    state = fold(list(played.records[:begun]))
+    cause = Outcome("t1.c1#1", CallResult("timeout", "It took too long."))
+    events = decide(state, cause, state.at_ms + 60_000)
+    assert isinstance(events[-1], e.RunStopped)
+    assert (events[-1].status, events[-1].reason) == ("limit", "wall")
 
 
 @pytest.mark.requirement("L12", "L1", "L7")
