@@ -125,6 +125,28 @@ def test_after_a_granted_call_a_last_pass_over_its_answer_is_affordable(
     assert isinstance(last, Grant) or last.reason == "context"
 
 
+@pytest.mark.requirement("H3", "L2-07")
+@pytest.mark.parametrize(
+    ("prices", "limits", "size", "usage"),
+    [
+        ((5_000_000, 0), {"cost_microusd": 231_392}, 43_516, Usage(21_822, 150)),
+        ((1_000_000, 1_000_000), {"tokens": 48_000, "cost_microusd": 10**9}, 40_774, Usage(20_451, 0)),
+    ],
+    ids=["cost", "tokens"],
+)
+def test_a_reading_that_took_the_worst_case_can_be_paid_again(
+    prices: tuple[int, int], limits: dict[str, int], size: int, usage: Usage
+) -> None:
+    model = replace(
+        FACTS, input_microusd_per_mtok=prices[0], output_microusd_per_mtok=prices[1], max_output_tokens=300
+    )
+    story = opened(facts=model, **limits)
+    if isinstance(reserve(story, size), Short):
+        return  # it was not granted in the first place
+    story.answered(call(), usage=usage)
+    assert isinstance(budget.afford(story.state, size + 2 * usage.output_tokens, is_final=True), Grant)
+
+
 @pytest.mark.requirement("L2-07")
 def test_a_dime_is_never_exceeded_however_much_the_model_writes() -> None:
     story = opened(cost_microusd=100_000, turns=100)
