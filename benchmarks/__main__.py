@@ -1,7 +1,7 @@
-"""`python -m benchmarks [--turns 10,100,500,2000] [--sessions 100,1000] [--json FILE]`: the table.
+"""`python -m benchmarks [--only turns,sessions,resume,streaming,imports] [--json FILE]`: tables beside a floor.
 
-Holdfast beside the floor, each cell in a fresh process, the model in another one. CPU time is the figure: wall time
-on a shared machine says little.
+Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
+says little. What is measured stands in `cell`, `resume`, `streaming` and `imports`; the floor in `floor`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import imports
 
 FLOOR = "floor-grouped"
 SYSTEMS = (FLOOR, "floor-direct", "holdfast")
 """The ratios are to the first one: what a loop costs that writes as Holdfast does, through a writer thread."""
+SESSION_TURNS, SESSION_LATENCY_MS = 10, 50
+
+Row = dict[str, float | str]
 
 
-def line(*columns: object) -> str:
-    """A line of the table."""
-    widths = (6, 8, -14, 11, 8, 11, 10, 11)
-    pairs = zip(columns, widths, strict=True)
-    return " ".join(f"{text!s:<{-width}}" if width < 0 else f"{text!s:>{width}}" for text, width in pairs)
+class Plan(NamedTuple):
+    """What is asked for."""
+
+    port: int
+    turns: list[int]
+    sessions: list[int]
+    resume: list[int]
 
 
 @contextmanager
@@ -37,54 +45,126 @@ def model_server() -> Iterator[int]:
         server.terminate()
 
 
-def cell(system: str, port: int, turns: int, sessions: int = 1, latency_ms: int = 0) -> dict[str, float]:
-    """One measurement."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = [system, port, turns, sessions, latency_ms, folder]
-        command = [sys.executable, "-m", "benchmarks.cell", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{system} at {turns} turns failed:\n{done.stderr}")
-        measured: dict[str, float] = json.loads(done.stdout)
-        return measured
+def fresh(module: str, *arguments: object) -> dict[str, float]:
+    """One measurement in a process of its own."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def beside(rows: Iterator[Row], figure: str, floor: str) -> Iterator[Row]:
+    """The rows with their ratio to the last one of the floor, which comes before those that it is the floor of."""
+    least = 0.0
+    for row in rows:
+        cost = float(row[figure])
+        least = cost if row["system"] == floor else least
+        yield {**row, "x_floor": cost / least}
+
+
+# --- sections -----------------------------------------------------------------------------------
+
+
+def _cells(port: int, turns: int, sessions: int, latency_ms: int) -> Iterator[Row]:
+    for system in SYSTEMS:
+        with tempfile.TemporaryDirectory() as folder:
+            cost = fresh("cell", system, port, turns, sessions, latency_ms, folder)
+        yield {"turns": turns, "sessions": sessions, "system": system, **cost}
+
+
+def turns(plan: Plan) -> Iterator[Row]:
+    """A durable tool turn in sessions of growing length."""
+    for count in plan.turns:
+        yield from beside(_cells(plan.port, count, 1, 0), "cpu_ms_per_turn", FLOOR)
+
+
+def sessions(plan: Plan) -> Iterator[Row]:
+    """Many sessions at once, of ten turns with a model that takes 50 ms."""
+    for count in plan.sessions:
+        cells = _cells(plan.port, SESSION_TURNS, count, SESSION_LATENCY_MS)
+        yield from beside(cells, "cpu_ms_per_turn", FLOOR)
+
+
+def resume(plan: Plan) -> Iterator[Row]:
+    """One more message for a long session, in a fresh process, imports aside."""
+
+    def cells(count: int) -> Iterator[Row]:
+        for system in (FLOOR, "holdfast"):
+            with tempfile.TemporaryDirectory() as folder:
+                fresh("cell", system, plan.port, count, 1, 0, folder)
+                yield {"turns": count, "system": system, **fresh("resume", system, plan.port, count, folder)}
+
+    for count in plan.resume:
+        yield from beside(cells(count), "cpu_ms", FLOOR)
+
+
+def streaming(plan: Plan) -> Iterator[Row]:
+    """A chunk of a streamed response, with and without somebody who watches."""
+
+    def cells() -> Iterator[Row]:
+        for system in ("floor", "holdfast", "holdfast-heard"):
+            with tempfile.TemporaryDirectory() as folder:
+                yield {"system": system, **fresh("streaming", system, plan.port, folder)}
+
+    return beside(cells(), "cpu_us_per_chunk", "floor")
+
+
+def starts(plan: Plan) -> Iterator[Row]:
+    """A whole process that imports something, beside bare Python."""
+    return beside(imports.measured(), "cpu_ms", imports.BARE)
+
+
+SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
+    "turns": turns,
+    "sessions": sessions,
+    "resume": resume,
+    "streaming": streaming,
+    "imports": starts,
+}
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def shown(section: str, rows: Iterator[Row]) -> list[Row]:
+    """Print a section line by line as it is measured; returns it."""
+    print(f"\n{section}: {(SECTIONS[section].__doc__ or '').splitlines()[0]}")
+    table: list[Row] = []
+    for row in rows:
+        if not table:
+            print("".join(f"{name:>21}" for name in row))
+        print("".join(f"{_cell(value):>21}" for value in row.values()), flush=True)
+        table.append(row)
+    return table
+
+
+def _cell(value: float | str) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
 
 
 def main() -> None:
-    """Measure, and print a table and the ratios."""
+    """Measure, and print the tables; with --json also write their rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", default="10,100,500,2000")
-    parser.add_argument("--sessions", default="100")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between")
+    parser.add_argument("--turns", type=_numbers, default="10,100,500,2000")
+    parser.add_argument("--sessions", type=_numbers, default="100")
+    parser.add_argument("--resume", type=_numbers, default="500,2000")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = []
+    chosen = options.only.split(",")
+    if unknown := [name for name in chosen if name not in SECTIONS]:
+        parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     with model_server() as port:
-        print(
-            line(
-                "turns",
-                "sessions",
-                "system",
-                "CPU ms/turn",
-                "x floor",
-                "disk B/turn",
-                "sessions/s",
-                "KiB/session",
-            )
-        )
-        plan = [(int(n), 1, 0) for n in options.turns.split(",") if n]
-        plan += [(10, int(n), 50) for n in options.sessions.split(",") if n]
-        for turns, sessions, latency_ms in plan:
-            floor_ms = 0.0
-            for system in SYSTEMS:
-                row = cell(system, port, turns, sessions, latency_ms)
-                cpu_ms = row["cpu_ms_per_turn"]
-                floor_ms = cpu_ms if system == FLOOR else floor_ms
-                ratio = cpu_ms / floor_ms if floor_ms else 0.0
-                rows.append({"turns": turns, "sessions": sessions, "system": system, "ratio": ratio, **row})
-                figures = (f"{cpu_ms:.3f}", f"{ratio:.2f}", f"{row['disk_bytes_per_turn']:.0f}")
-                rest = (f"{row['sessions_per_s']:.1f}", f"{row['rss_kib_per_session']:.1f}")
-                print(line(turns, sessions, system, *figures, *rest), flush=True)
+        plan = Plan(port, options.turns, options.sessions, options.resume)
+        tables = {name: shown(name, SECTIONS[name](plan)) for name in chosen}
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+        options.json.write_text(json.dumps(tables, indent=1))
 
 
 if __name__ == "__main__":
