@@ -133,9 +133,7 @@ def _next_run(state: State) -> int:
 
 
 def _prepared(draft: Draft, cause: Prepared) -> None:
-    """A prepare step's finding counts only under a driver, and only while the step is still wanted."""
-    if draft.is_visit:
-        return
+    """A prepare step's finding counts only while the step is still wanted."""
     if cause.key == f"m{draft.state.model_calls + 1}":
         if phase(draft.state) == "preparing":
             model_calls.start(draft, cause)

@@ -13,7 +13,7 @@ from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepare
 from holdfast.core.decide import decide
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.summary import summary
-from holdfast.core.wanted import Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
+from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
@@ -27,6 +27,8 @@ from holdfast.runtime.runner import Runner
 
 PATIENCE_MS = 60_000
 """A timer that is further away than this is not waited for: the session is parked."""
+CLOSE_S = 5.0
+"""How long the end of a driver waits for what it cancelled."""
 POLL_MS = 1_000
 """How often the inbox is looked into without a ring."""
 
@@ -162,14 +164,15 @@ class Driver:
         while causes:
             for event in decide(journal.state, causes.popleft(), now_ms):
                 batch.append(journal.note(event, now_ms, self._lease.epoch, name))
-            step = next((a for a in wanted(journal.state) if isinstance(a, PrepareRequest | Admit)), None)
+            actions = wanted(journal.state)
+            step = next((action for action in actions if isinstance(action, PrepareRequest | Admit)), None)
             if step is not None and is_preparing:
                 assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
                 prepared_at[step.key] = journal.state.seq
                 causes.append(await self._prepare(step, batch))
         if batch or acknowledged:
             await self._commit(before, batch, acknowledged, now_ms)
-        await self._sync()
+        await self._sync(actions)
 
     async def _prepare(self, step: PrepareRequest | Admit, batch: list[Record]) -> Prepared:
         if isinstance(step, Admit):
@@ -200,9 +203,8 @@ class Driver:
 
     # --- what is in flight ----------------------------------------------------------------------
 
-    async def _sync(self) -> None:
+    async def _sync(self, actions: list[Action]) -> None:
         """Start and cancel until what runs is what the state wants."""
-        actions = wanted(self.state)
         attempts = {action.key: action for action in actions if isinstance(action, CallModel | RunTool)}
         unwanted = [task for key, task in self._running.items() if key not in attempts]
         if unwanted:
@@ -248,11 +250,14 @@ class Driver:
             self._causes.put_nowait(Due(wait.key))
 
     async def _close(self, keeper: asyncio.Task[None]) -> None:
-        """Stop everything that this driver started; nothing of it is recorded any more."""
+        """Stop everything that this driver started; nothing of it is recorded any more.
+
+        A tool that does not heed its cancellation cannot be ended from here; it is not waited for for ever.
+        """
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
         tasks = [keeper, *self._running.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(tasks, timeout=CLOSE_S)
