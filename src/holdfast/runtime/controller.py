@@ -200,6 +200,8 @@ class SessionController:
 
     async def _next(self, queue: asyncio.Queue[Item]) -> Item | None:
         """The next thing told in this process; None when it is time to look whether another one wrote."""
+        if not queue.empty():  # a crumb for each of many words: none of them is worth a timer
+            return queue.get_nowait()
         try:
             async with asyncio.timeout(WATCH_S):
                 return await queue.get()
