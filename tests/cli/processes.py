@@ -167,6 +167,8 @@ class Terminal:
             content = os.read(self._fd, 65_536)
         except OSError:  # the other side is closed
             return False
+        if b"\x1b[6n" in content:  # asked where the cursor is, as a line editor does, a terminal answers
+            os.write(self._fd, b"\x1b[1;1R")
         self.screen += content.decode("utf-8", "replace")
         return bool(content)
 

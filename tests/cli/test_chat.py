@@ -27,15 +27,15 @@ def test_escape_stops_the_turn_keeps_its_words_and_the_session(cli: Cli) -> None
     model = cli.model(says("one two three four", chunks=4, delay_s=4), says("never"))
     with cli.terminal("chat", "-m", model, "-s", "cli:talk") as screen:
         screen.until("Ctrl-D leaves")
-        screen.until("> ")
+        screen.until(">")
         screen.type("count\n")
         screen.until("one ")
         screen.type("\x1b")
         screen.until("interrupted")
-        screen.until("> ")
+        screen.until(">")
         screen.type("and now?\n")
         screen.until("one two three four")
-        screen.until("> ")
+        screen.until(">")
         screen.type("\x04")
         assert screen.end() == 0
     assert "holdfast chat -s cli:talk" in screen.screen
@@ -45,12 +45,12 @@ def test_escape_stops_the_turn_keeps_its_words_and_the_session(cli: Cli) -> None
 def test_approvals_are_asked_inline(cli: Cli) -> None:
     model = cli.model(calls("shell", command="touch made"), says("It is made."))
     with cli.terminal("chat", "-m", model) as screen:
-        screen.until("> ")
+        screen.until(">")
         screen.type("make it\n")
         screen.until("Allow it?")
         screen.type("y\n")
         screen.until("It is made.")
-        screen.until("> ")
+        screen.until(">")
         screen.type("\x04")
         assert screen.end() == 0
     assert (cli.workspace / "made").exists()
