@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.runtime.holder import LEASE_MS
 from tests.edge.machine import Machine, at_s, call, of_type
-from tests.kill.lives import SESSION, Story, begin, check, live, lives
+from tests.kill.lives import LEDGER, SESSION, Life, Story, begin, check, live, lives
 
 EVERYDAY, LONG = Story(rounds=5), Story(rounds=12)
 KILLS_OF_EVERYDAY, KILLS_OF_LONG = 4, 10
@@ -42,6 +43,18 @@ def test_a_long_run_killed_ten_times_ends_as_if_nobody_had(machine: Machine, see
     lived = lives(machine, LONG, KILLS_OF_LONG, seed)
     assert [life.is_killed for life in lived] == [True] * KILLS_OF_LONG + [False], machine.said.read_text()
     check(machine, LONG, lived)
+
+
+@pytest.mark.requirement("H1")
+def test_killed_between_an_edit_and_its_record_the_edit_is_found_and_not_done_again(machine: Machine) -> None:
+    commands = [begin(machine, EVERYDAY), *[("resume", SESSION)] * EVERYDAY.rounds]
+    lived = [
+        *(killed_at_a_change(machine, *command) for command in commands),
+        live(machine, "resume", SESSION),
+    ]
+    check(machine, EVERYDAY, lived)
+    results = [body["result"]["text"] for body in of_type(machine.events(SESSION), "ToolCallFinished")]
+    assert DONE_BEFORE in results
 
 
 @pytest.mark.requirement("L2-05", "H1")
@@ -103,6 +116,26 @@ def test_killed_while_it_starts_the_task_was_accepted_whole_or_not_at_all(
     else:
         assert (answer.code, life.records) == (2, [])
         assert "error" in answer.json
+
+
+def killed_at_a_change(machine: Machine, *command: str) -> Life:
+    """Kill a command as soon as the ledger is another file than before."""
+    ledger = machine.workspace / LEDGER
+
+    def stamp() -> int:
+        return ledger.stat().st_ino if ledger.exists() else 0
+
+    before = stamp()
+    with machine.start(*command, "--stream-json") as process:
+        life = Life(process.pid, time.time())
+        while stamp() == before and process.poll() is None:
+            time.sleep(0.0002)
+        process.kill()
+        assert process.stdout is not None
+        told = [line for line in process.stdout if line.endswith("\n") and '"seq"' in line]
+        life.records = [json.loads(line) for line in told]
+        life.code = process.wait()
+    return life
 
 
 def next_record(process: subprocess.Popen[str], type_: str) -> dict[str, Any]:
