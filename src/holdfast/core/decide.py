@@ -33,11 +33,16 @@ REPEAT_NOTE = (
 
 def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
     """The events that the cause brings; empty when it means nothing (any more)."""
+    return decision(state, cause, now_ms).events
+
+
+def decision(state: State, cause: Cause, now_ms: int) -> Draft:
+    """The same, with the state that the events fold to, for whoever would fold them again."""
     epoch = cause.epoch if isinstance(cause, Attach | Commanded) else state.epoch
     draft = Draft(state, now_ms, epoch)
     _meaning(draft, cause)
     _settle(draft)
-    return draft.events
+    return draft
 
 
 def _meaning(draft: Draft, cause: Cause) -> None:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from holdfast.core.causes import Commanded
-from holdfast.core.decide import decide
+from holdfast.core.decide import decision
 from holdfast.core.state import State
 from holdfast.core.summary import summary
 from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageError
@@ -146,8 +146,9 @@ class SessionController:
             command = decode_command(entry.body)
             before = journal.state.seq
             batch = [journal.note(event, now_ms, lease.epoch, command.id) for event in journal.opening()]
-            for event in decide(journal.state, Commanded(command, lease.epoch), now_ms):
-                batch.append(journal.note(event, now_ms, lease.epoch, command.id))
+            batch += journal.take(
+                decision(journal.state, Commanded(command, lease.epoch), now_ms), command.id
+            )
             await store.commit(
                 Commit(
                     session=lease.session,

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
-from holdfast.core.decide import decide
+from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
-from holdfast.protocol.rows import Commit, Lease
+from holdfast.protocol.rows import Commit, InboxEntry, Lease
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.holder import LEASE_MS, RENEW_MS
 from holdfast.runtime.journal import Journal
@@ -87,9 +88,9 @@ class Driver:
             await self._parts.tools.end_orphans(orphans)
         holder = self._lease.holder
         attach = Attach(self._lease.epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        is_alone = not await self._parts.store.inbox(session)
-        await self._settle(attach, "attach", opening=self._journal.opening(), is_preparing=is_alone)
-        await self._read_inbox()
+        waiting = await self._parts.store.inbox(session)
+        await self._settle(attach, "attach", opening=self._journal.opening(), is_preparing=not waiting)
+        await self._take(waiting)
 
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""
@@ -133,7 +134,9 @@ class Driver:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
         if phase(self.state) == "stopping":
             return False
-        entries = await self._parts.store.inbox(self._lease.session)
+        return await self._take(await self._parts.store.inbox(self._lease.session))
+
+    async def _take(self, entries: Sequence[InboxEntry]) -> bool:
         for entry in entries:
             if phase(self.state) == "stopping":
                 break
@@ -162,8 +165,7 @@ class Driver:
         causes: deque[Cause] = deque((cause,))
         prepared_at: dict[str, int] = {}
         while causes:
-            for event in decide(journal.state, causes.popleft(), now_ms):
-                batch.append(journal.note(event, now_ms, self._lease.epoch, name))
+            batch += journal.take(decision(journal.state, causes.popleft(), now_ms), name)
             actions = wanted(journal.state)
             step = next((action for action in actions if isinstance(action, PrepareRequest | Admit)), None)
             if step is not None and is_preparing:

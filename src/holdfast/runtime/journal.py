@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, rewritten
+from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageNewer
@@ -60,6 +61,18 @@ class Journal:
         self._fold(record)
         return record
 
+    def take(self, decided: Draft, cause: str) -> list[Record]:
+        """Note a decision; the state that it leads to comes with it and is not folded a second time."""
+        seq = self.state.seq
+        batch = [
+            Record(self.session, seq + n, decided.now_ms, decided.epoch, cause, event)
+            for n, event in enumerate(decided.events, 1)
+        ]
+        for record in batch:
+            self._follow(record)
+        self.state = decided.state
+        return batch
+
     def linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
         """The batch as it is stored, following what was linked last."""
         stored: list[StoredRecord] = []
@@ -83,6 +96,10 @@ class Journal:
 
     def _fold(self, record: Record) -> None:
         self.state = evolve(self.state, record)
+        self._follow(record)
+
+    def _follow(self, record: Record) -> None:
+        """All that derives from a record beside the state."""
         self.conversation.add(record)
         event = record.event
         if isinstance(event, ModelCallStarted):
