@@ -122,9 +122,10 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
         if not row.decision:
             is_answer = bool(row.question) and decision == "approve"
             body = Resolve(row.id, "answer" if is_answer else decision, note)
-            await app.controller.decide_now(row.session, sender(), body)
+            command_id = await app.controller.decide_now(row.session, sender(), body)
             row = await app.store.approval(row.id) or row
-            if row.decision == body.decision and row.decided_by == sender():
+            records = await app.store.read(row.session)
+            if any(record.cause == command_id and record.type == "ApprovalResolved" for record in records):
                 say([f"{_DECIDED[row.decision]}: {row.tool} in session {row.session}."])
                 if not await app.controller.is_driven_elsewhere(row.session):
                     say(["Nobody drives it now; it goes on with: ", f"  holdfast resume {row.session}"])

@@ -11,10 +11,21 @@ import os
 import shutil
 import sys
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast.cli.happenings import Happenings, spent
-from holdfast.cli.terminal import PIPE_COLUMNS, Line, Span, clipped, iso, neutral, one_line, say_json, took
+from holdfast.cli.terminal import (
+    PIPE_COLUMNS,
+    Line,
+    Span,
+    clipped,
+    iso,
+    mute,
+    neutral,
+    one_line,
+    say_json,
+    took,
+)
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.codec import to_builtins
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
@@ -53,11 +64,15 @@ class JsonView:
     def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
         if isinstance(item, Delta):
-            say_json({"delta": item.text, "kind": item.kind, "key": item.key})
+            row: dict[str, Any] = {"delta": item.text, "kind": item.kind, "key": item.key}
         else:
             head = {"seq": item.seq, "at": iso(item.at_ms), "type": type(item.event).__name__}
-            say_json({**head, **to_builtins(item.event)})
-        sys.stdout.flush()
+            row = {**head, **to_builtins(item.event)}
+        try:
+            say_json(row)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader left; the work goes on
+            mute(sys.stdout)
 
     def pause(self) -> None:
         """Nothing to do: stdout is nobody else's."""
@@ -241,5 +256,8 @@ def tell(line: Line) -> None:
 
 def write(text: str) -> None:
     """Put text on stderr at once. The caller made it safe to show."""
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:  # nobody watches any more; the work goes on
+        mute(sys.stderr)

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
+from holdfast.cli.terminal import mute
 from holdfast.errors import HoldfastError, StorageFull
 
 INTERRUPTED = 130
@@ -51,6 +53,9 @@ def root(
 
 def main() -> None:
     """The entry point of the installed script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with the descriptor closed, as some daemons do
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(run(sys.argv[1:]))
@@ -61,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:
-        _drop_the_rest()
+        mute(sys.stdout)
         return BROKEN_PIPE
 
 
@@ -82,16 +87,11 @@ def _run(arguments: Sequence[str]) -> int:
     # A bug: the user gets a sentence and a trace id, the log gets the rest.
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            _drop_the_rest()
+            mute(sys.stdout)
             return tell_error(
                 arguments, StorageFull("The answer could not be written: no space is left for it.")
             )
         return tell_bug(arguments, error)
-
-
-def _drop_the_rest() -> None:
-    """Python flushes stdout once more at its end, which must not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(arguments: list[str]) -> int:

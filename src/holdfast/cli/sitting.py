@@ -19,6 +19,7 @@ from holdfast.cli.answer import Unanswered, ask, settled
 from holdfast.cli.keyboard import Keyboard, restore_terminal
 from holdfast.cli.live import View, write
 from holdfast.cli.outcome import INTERRUPTED
+from holdfast.cli.terminal import mute
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Stop
@@ -215,4 +216,4 @@ def _mute() -> None:
     """The terminal is gone: what is still written must not fail."""
     for stream in (sys.stdout, sys.stderr):
         if stream.isatty():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            mute(stream)

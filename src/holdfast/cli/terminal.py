@@ -6,13 +6,14 @@ must not move the cursor, change a title or hide what follows it. What is shown 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import msgspec
 
@@ -116,6 +117,11 @@ def say(lines: Iterable[Line | str]) -> None:
         spans = [line] if isinstance(line, str) else line
         parts = [(s, "") if isinstance(s, str) else (s.text, s.style) for s in spans]
         console.print(Text.assemble(*parts), no_wrap=True, overflow="ignore", crop=False)
+
+
+def mute(stream: TextIO) -> None:
+    """Nobody reads the stream any more: what is still written to it goes nowhere and must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say_json(value: object) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.policy.commands import catastrophe, secret_named
-from holdfast.policy.paths import is_kernel_path, secret_rule
+from holdfast.policy.paths import OWN_SETTINGS, control_rule, is_kernel_path, secret_rule
 from holdfast.protocol.limits import Autonomy
 from holdfast.protocol.tools import Decision, Effect
 
@@ -99,6 +99,21 @@ def inside_workspace(facts: Facts) -> Decision | None:
     return next((_deny("workspace", path.problem) for path in facts.paths if path.problem), None)
 
 
+def project_control(facts: Facts) -> Decision | None:
+    """Files that make other programs run something, or that steer Holdfast itself, are not written unasked."""
+    if facts.effect != "write":
+        return None
+    for path in facts.paths:
+        if rule := control_rule(path.resolved or path.given):
+            if rule == OWN_SETTINGS:
+                reason = f"{path.given} holds settings of Holdfast."
+                return Decision(by="policy", verdict="ask", rule="project-control", reason=reason)
+            return _deny(
+                "project-control", f"{path.given} can run commands by itself ({rule}); leave it alone."
+            )
+    return None
+
+
 def autonomy(facts: Facts) -> Decision | None:
     """What the run may do without asking: the last word when nothing above objects."""
     rule = f"autonomy:{facts.autonomy}"
@@ -111,7 +126,7 @@ def autonomy(facts: Facts) -> Decision | None:
     return Decision(by="policy", verdict="ask", rule=rule, reason=f"`{facts.effect}` needs a person's yes.")
 
 
-RULES: tuple[Rule, ...] = (tool_globs, hard_floor, secret_paths, inside_workspace, autonomy)
+RULES: tuple[Rule, ...] = (tool_globs, hard_floor, secret_paths, inside_workspace, project_control, autonomy)
 
 
 def _deny(rule: str, reason: str) -> Decision:

@@ -1,0 +1,62 @@
+"""Streams that are closed, and readers that leave: the work goes on, and nothing fails because of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Cli, calls, says
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def shell(cli: Cli, line: str) -> subprocess.CompletedProcess[str]:
+    """A line of bash in the workspace, where `holdfast` is the command."""
+    text = f'holdfast() {{ "{sys.executable}" -m holdfast "$@"; }}; set -o pipefail; {line}'
+    return subprocess.run(
+        ["bash", "-c", text],
+        cwd=cli.workspace,
+        env=cli._environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.requirement("H1", "L7")
+@pytest.mark.parametrize("output", ["--stream-json", "--json", ""])
+def test_a_reader_that_leaves_does_not_end_the_work(cli: Cli, output: str) -> None:
+    model = cli.model(calls("shell", command="sleep 0.5; touch made"), says("It is made."))
+    shell(
+        cli, f"holdfast run go -m {model} --autonomy full {output} -s a:b 2>/dev/null | head -c 1 >/dev/null"
+    )
+    assert (cli.workspace / "made").exists()
+    assert cli("resume", "a:b").out == "It is made.\n"
+
+
+@pytest.mark.requirement("L7", "C15")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_do_not_keep_a_command_from_its_work(cli: Cli, closed: str) -> None:
+    model = cli.model(says("Done."))
+    ended = shell(cli, f"holdfast run go -m {model} -s a:b {closed}")
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+    assert cli("resume", "a:b").out == "Done.\n"
+
+
+@pytest.mark.requirement("H5")
+def test_of_several_who_decide_at_once_only_one_is_told_that_it_decided(cli: Cli) -> None:
+    model = cli.model(calls("shell", command="true"), says("Done."))
+    assert cli("run", "go", "-m", model, "-s", "a:b").code == 5
+    (approval,) = (row["id"] for row in map(json.loads, cli("approvals", "--json").out.splitlines()))
+    ended = shell(
+        cli, f"for n in 1 2 3 4; do (holdfast approve {approval} >/dev/null 2>&1; echo $?) & done; wait"
+    )
+    assert sorted(ended.stdout.split()) == ["0", "1", "1", "1"]
