@@ -178,6 +178,7 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
         screen.until("Allow it?")
         screen.type("y\n")
         screen.until("see them first")
+        screen.until("Allow it?")  # what is typed before a question answers nothing
         screen.type("v\n")
         screen.until("hidden-part")
         screen.until("Allow it?")
