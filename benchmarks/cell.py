@@ -75,7 +75,7 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
     """The whole engine, durable, with its gates, over the same HTTP."""
     from msgspec.structs import replace
 
-    from holdfast.app import make_controller, open_app
+    from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
     from holdfast.protocol.commands import Send
@@ -93,10 +93,9 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
         }
     )
     home = Home(folder, folder / "config.toml")
-    async with (
-        open_app(config, home, extra_tools=[echo], environ={"OPENAI_API_KEY": "x"}) as app,
-        make_controller(app) as controller,
-    ):
+    environ = {"OPENAI_API_KEY": "x"}
+    async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
+        controller = app.controller
 
         async def work(turns: int, name: str) -> int:
             chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
