@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.runtime import snapshot
 from tests.scenarios.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short sessions leave snapshots too: what resumes here resumes from one, or from the beginning."""
+    monkeypatch.setattr(snapshot, "EVERY_MODEL_CALLS", 2)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
+from holdfast.testing.conformance_store import lease_of
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.invariants import check_session, conversation, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
@@ -224,7 +225,7 @@ def test_two_hundred_sessions_begun_and_stopped_at_random_leave_nothing_behind(s
         sessions = await asyncio.gather(*(one(clock, store, world, number) for number in range(200)))
         assert asyncio.all_tasks() == {asyncio.current_task()}
         for session in sessions:
-            assert await inner.current_lease(session) is None
+            assert await lease_of(inner, session) is None
         async with controller_of(scenario, store, clock, world) as controller:
             for session in sessions:
                 await controller.drive(session)

@@ -154,7 +154,7 @@ def test_session_resumed(volatile: Stage) -> None:
     scenario = Scenario("twenty", lines, tools_of)
 
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> Played:
-        faults = Faults(crash_after_commit=2 + 2 * 10)
+        faults = Faults(crash_after_commit=1 + 2 * 10)
         played = await play_with_crash(scenario, clock, store, workspace, faults)
         await check_session(store, played.session, played.records, clock.now_ms())
         return played

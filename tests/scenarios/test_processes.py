@@ -18,6 +18,7 @@ from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.rows import Lease
 from holdfast.runtime.controller import SessionController
 from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import lease_of
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import records_of
 from tests.conftest import REPOSITORY
@@ -122,6 +123,6 @@ async def standing(home: Path, session: str) -> Lease | None:
     """The lease as it lies in the store."""
     store = SqliteStore.open(home)
     try:
-        return await store.current_lease(session)
+        return await lease_of(store, session)
     finally:
         await store.aclose()

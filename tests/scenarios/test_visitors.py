@@ -14,6 +14,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
+from holdfast.testing.conformance_store import lease_of
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, finish, records_of, say, settings_of
@@ -85,7 +86,7 @@ async def visit_when_nobody_drives(
         after = await records_of(inner, session)
         fresh = after[len(before) :]
         assert not await inner.inbox(session)
-        assert await inner.current_lease(session) is None
+        assert await lease_of(inner, session) is None
         assert not [
             r for r in fresh if isinstance(r.event, e.Attached | e.ModelCallStarted | e.ToolCallStarted)
         ]

@@ -23,7 +23,7 @@ from holdfast.protocol.events import MessageReceived
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import DATABASE
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import Driving, drive, texts
+from holdfast.testing.conformance_store import Driving, drive, lease_of, texts
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_session_persisted(tmp_path: Path) -> None:
     again = SqliteStore.open(tmp_path)
     assert await again.read(driving.session) == list(commit.records)
     assert await again.session(driving.session) == commit.row
-    assert await again.current_lease(driving.session) == driving.lease
+    assert await lease_of(again, driving.session) == driving.lease
     assert await again.find("cli:demo") == [driving.session]
     assert await again.blobs.get(blob) == b"plan"
     await again.aclose()

@@ -16,7 +16,7 @@ from holdfast.protocol.codec import FIRST_LINK
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Lease
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import NOW_MS, Driving, a_holder, an_id
+from holdfast.testing.conformance_store import NOW_MS, Driving, a_holder, an_id, lease_of
 
 
 async def write(home: Path, number: int, commits: int, epoch: int) -> None:
@@ -25,7 +25,7 @@ async def write(home: Path, number: int, commits: int, epoch: int) -> None:
     if epoch:
         lease = Lease(session, epoch, a_holder("shared"), NOW_MS)
     else:
-        over = await store.current_lease(session)
+        over = await lease_of(store, session)
         lease = await store.lease(session, a_holder("child"), NOW_MS, NOW_MS + 1, over)
     driving = Driving(store, lease, 0, FIRST_LINK)
     await follow(driving)

@@ -9,16 +9,18 @@ instead of being stored again (see `events.Piece`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.context.transcript import SPOKEN, Said, Transcript
+from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text_in
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.ports import Wire
 
+REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
+"""The types of the records that requests are made of: the intents, and what they quote."""
 QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
 CUT_TO_SHARE = 0.6
@@ -84,6 +86,19 @@ class Conversation:
         self._hashed_bytes = 0
         """How much of the buffer the running hash covers, after the base."""
 
+    @classmethod
+    def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> Conversation:
+        """The conversation right after a request, from the (seq, event) of all that requests up to it are made
+        of (`REQUESTED`). What its bytes are proves it: `is_last_request`."""
+        conversation = cls()
+        conversation._transcript = Transcript(is_asking=True)
+        for seq, event in requested:
+            if isinstance(event, e.ModelCallStarted):
+                conversation._apply(event)
+            else:
+                conversation._texts[seq] = text_in(event)
+        return conversation
+
     def add(self, record: e.Record) -> None:
         """Fold a record: words become unsent messages, an intent makes them part of the request."""
         self._say(record)
@@ -102,6 +117,12 @@ class Conversation:
         for said in self._transcript.add(record):
             self._unsent.append(said)
             self._texts.update(said.quotes)
+
+    def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
+        """Whether base, fragments and tail are the very bytes that were sent."""
+        hasher = self._running_hash(base)
+        hasher.update(sent.tail.encode())
+        return hasher.hexdigest() == sent.sha256
 
     def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool]) -> Edit:
         """The next request. `fits` tells whether a body of so many bytes is within the window.

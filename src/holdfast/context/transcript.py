@@ -7,7 +7,8 @@ of `conversation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -36,6 +37,25 @@ SPOKEN = frozenset(
 """The events that bring words, or tell when words may follow; all others pass the transcript by."""
 
 
+_TEXT: dict[type[e.Event], Callable[[Any], str]] = {
+    e.MessageReceived: lambda event: event.text,
+    e.NoteAdded: lambda event: event.text,
+    e.RunLanding: lambda event: event.message,
+    e.ModelCallCut: lambda event: event.text,
+    e.ToolCallFinished: lambda event: event.result.text,
+    e.ToolCallRefused: lambda event: event.failure.message,
+    e.ToolCallAbandoned: lambda event: event.text,
+}
+"""The text that a message may hold whole, of each event that has one."""
+
+QUOTABLE = frozenset(_TEXT)
+
+
+def text_in(event: e.Event) -> str:
+    """The text of a quotable event: what `events.Piece` means by the number of its record."""
+    return _TEXT[type(event)](event)
+
+
 class Said(msgspec.Struct, frozen=True, gc=False):
     """A message, and the records whose words are in it."""
 
@@ -50,8 +70,9 @@ class Transcript:
     """The fold. Its state is the turn in progress: an open request, open calls, their results so far, and the
     words that arrive meanwhile: no request has carried them yet, so they come after what answers the last one."""
 
-    def __init__(self) -> None:
-        self._is_asking = False
+    def __init__(self, *, is_asking: bool = False) -> None:
+        """`is_asking`: a request is open; nothing else is under way then."""
+        self._is_asking = is_asking
         self._calls: tuple[ToolCall, ...] = ()
         self._results: dict[str, tuple[int, str, bool]] = {}
         self._waiting: list[Said] = []

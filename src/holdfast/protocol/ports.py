@@ -22,6 +22,7 @@ from holdfast.protocol.rows import (
     InboxEntry,
     Lease,
     SessionRow,
+    Standing,
 )
 from holdfast.protocol.tools import Admission, FileChange, ToolSpec
 
@@ -82,8 +83,8 @@ class Store(Protocol):
         """
         ...
 
-    async def current_lease(self, session: str) -> Lease | None:
-        """The lease that stands in the row, lapsed or not; None when it was released."""
+    async def standing(self, session: str) -> Standing | None:
+        """How exactly that session stands now; None: there is none."""
         ...
 
     async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
@@ -108,6 +109,15 @@ class Store(Protocol):
         Raises:
             StorageCorrupt: a record was changed, cut out or reordered; says which.
         """
+        ...
+
+    async def snapshot(self, session: str) -> bytes:
+        """What the last commit with a snapshot left; empty for none, and for a branch until its own first."""
+        ...
+
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+        """The records of these types, in order, the parent's shared ones included. Their hash chain is not
+        checked: the caller has another proof of them."""
         ...
 
     async def last_seq(self, session: str) -> int:

@@ -87,6 +87,16 @@ class Lease(msgspec.Struct, frozen=True):
     until_ms: int
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """All that decides whether a session is to be driven, as one question answers it."""
+
+    row: SessionRow
+    lease: Lease | None
+    """As it stands, lapsed or not; None when it was released."""
+    waiting: int
+    """Commands in the inbox that no commit has acknowledged."""
+
+
 class InboxEntry(msgspec.Struct, frozen=True):
     """An accepted command that no commit has acknowledged yet."""
 
@@ -111,6 +121,8 @@ class Commit(msgspec.Struct, frozen=True):
     """Command ids whose consequences these are."""
     approvals: tuple[ApprovalRow, ...] = ()
     releases_lease: bool = False
+    snapshot: bytes = b""
+    """Derived from all records up to these; takes the place of the session's last one, unless it is empty."""
     forked_from: str = ""
     """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
 

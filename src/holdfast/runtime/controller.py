@@ -20,11 +20,11 @@ from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import Commit, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import Commit, InboxEntry, Lease, Standing
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
-from holdfast.runtime.holder import LEASE_MS, is_free, this_process
+from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
 from holdfast.runtime.journal import Journal, readable
 from holdfast.runtime.parts import Parts
 
@@ -90,11 +90,11 @@ class SessionController:
         """
         command_id = await self.submit(session, sender, body)
         while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
-            async with self._hold(session) as lease:
-                if lease is not None:
+            async with self._holding(await self._standing(session)) as hold:
+                if hold is not None:
                     with contextlib.suppress(Fenced):  # who took the session settles it
-                        await self._visit(lease)
-            if lease is None:
+                        await self._visit(hold)
+            if hold is None:
                 await asyncio.sleep(LOOK_S)
         return command_id
 
@@ -108,51 +108,49 @@ class SessionController:
             StorageError: the store failed; what was acknowledged is safe.
         """
         while True:
-            if await self._is_at_rest(session):
+            standing = await self._standing(session)
+            if self._is_at_rest(standing):
                 return (await self.journal(session)).state
-            async with self._hold(session) as lease:
-                state = await self._drive(lease) if lease is not None else None
-            if lease is None:
+            async with self._holding(standing) as hold:
+                state = await self._drive(hold, standing.row.key) if hold is not None else None
+            if hold is None:
                 await asyncio.sleep(WATCH_S)
             elif state is not None and not await self._parts.store.inbox(session):
                 return state
 
-    async def _is_at_rest(self, session: str) -> bool:
+    def _is_at_rest(self, standing: Standing) -> bool:
         """Whether nobody drives the session and it has nothing to do now."""
-        row, store = await self._row(session), self._parts.store
-        if row.status not in AT_REST or self._is_due(row) or session in self._held:
+        row, now_ms = standing.row, self._parts.clock.now_ms()
+        if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
             return False
-        return is_free(await store.current_lease(session), self._parts.clock.now_ms()) and not (
-            await store.inbox(session)
-        )
+        return not standing.waiting and is_free(standing.lease, now_ms)
 
-    async def _drive(self, lease: Lease) -> State | None:
+    async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session."""
-        row = await self._row(lease.session)
-        driver = Driver(self._parts, self._bus, lease, row.key)
-        self._drivers[lease.session] = driver
+        session = hold.lease.session
+        driver = Driver(self._parts, self._bus, hold, key)
+        self._drivers[session] = driver
         try:
             return await driver.drive()
         except Fenced:
             return None
         finally:
-            del self._drivers[lease.session]
+            del self._drivers[session]
 
-    async def _visit(self, lease: Lease) -> None:
+    async def _visit(self, hold: Hold) -> None:
         """Settle the commands that wait, under an epoch of our own, without attaching."""
-        store, now_ms = self._parts.store, self._parts.clock.now_ms()
-        journal = await self.journal(lease.session)
-        for entry in await store.inbox(lease.session):
+        store, now_ms, epoch = self._parts.store, self._parts.clock.now_ms(), hold.lease.epoch
+        session = hold.lease.session
+        journal = await self.journal(session)
+        for entry in await store.inbox(session):
             command = decode_command(entry.body)
             before = journal.state.seq
-            batch = [journal.note(event, now_ms, lease.epoch, command.id) for event in journal.opening()]
-            batch += journal.take(
-                decision(journal.state, Commanded(command, lease.epoch), now_ms), command.id
-            )
+            batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]
+            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms), command.id)
             await store.commit(
                 Commit(
-                    session=lease.session,
-                    epoch=lease.epoch,
+                    session=session,
+                    epoch=epoch,
                     expected_seq=before,
                     records=journal.linked(batch),
                     row=summary(journal.state),
@@ -161,11 +159,11 @@ class SessionController:
                     approvals=journal.changed_approvals(batch),
                 )
             )
-            self._bus.publish(lease.session, batch)
+            self._bus.publish(session, batch)
 
     async def is_driven_elsewhere(self, session: str) -> bool:
         """Whether another process drives the session now."""
-        lease = await self._parts.store.current_lease(session)
+        lease = (await self._standing(session)).lease
         return not (lease is None or self._is_ours(lease) or is_free(lease, self._parts.clock.now_ms()))
 
     # --- watching -------------------------------------------------------------------------------
@@ -194,9 +192,8 @@ class SessionController:
 
     async def journal(self, session: str) -> Journal:
         """The session's fold as it stands in the store."""
-        row = await self._row(session)
-        journal = Journal(session, row.key)
-        journal.load(await self._parts.store.read(session))
+        journal = Journal(session, (await self._standing(session)).row.key)
+        await journal.open(self._parts.store)
         return journal
 
     async def _next(self, queue: asyncio.Queue[Item]) -> Item | None:
@@ -217,44 +214,43 @@ class SessionController:
     # --- leases ---------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _hold(self, session: str) -> AsyncIterator[Lease | None]:
-        """The session's lease for a while; None when it is not free, here or elsewhere."""
+    async def _holding(self, standing: Standing) -> AsyncIterator[Hold | None]:
+        """The lease of a session that stands so, for a while; None when it is not free, here or elsewhere."""
+        session = standing.row.session
         if session in self._held:
             yield None
             return
         self._held.add(session)
-        lease: Lease | None = None
+        hold: Hold | None = None
         try:
-            lease = await self._acquire(session)
-            yield lease
+            lease = await self._acquire(standing)
+            hold = Hold(lease) if lease is not None else None
+            yield hold
         finally:
             self._held.discard(session)
-            if lease is not None:
+            if hold is not None and not hold.is_over:
                 with contextlib.suppress(StorageError):  # then it lapses by itself
-                    await self._parts.store.release(lease)
+                    await self._parts.store.release(hold.lease)
 
-    async def _acquire(self, session: str) -> Lease | None:
+    async def _acquire(self, standing: Standing) -> Lease | None:
         """A new lease when the session was free, or left behind by an earlier task of this controller."""
-        store, now_ms = self._parts.store, self._parts.clock.now_ms()
-        standing = await store.current_lease(session)
-        is_left = standing is not None and self._is_ours(standing)
-        if not is_left and not is_free(standing, now_ms):
+        held, now_ms = standing.lease, self._parts.clock.now_ms()
+        is_left = held is not None and self._is_ours(held)
+        if not is_left and not is_free(held, now_ms):
             return None
-        over = standing if standing is not None and standing.until_ms > now_ms else None
-        lease = await store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
+        over = held if held is not None and held.until_ms > now_ms else None
+        session = standing.row.session
+        lease = await self._parts.store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
         return lease if self._is_ours(lease) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce
 
-    def _is_due(self, row: SessionRow) -> bool:
-        return 0 < row.due_ms <= self._parts.clock.now_ms()
-
-    async def _row(self, session: str) -> SessionRow:
-        row = await self._parts.store.session(session)
-        if row is None:
+    async def _standing(self, session: str) -> Standing:
+        standing = await self._parts.store.standing(session)
+        if standing is None:
             raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
-        return row
+        return standing
 
     async def _wake(self, session: str) -> None:
         """Ring at the door of whoever drives the session."""
@@ -262,7 +258,7 @@ class SessionController:
         if driver is not None:
             driver.ring()
         elif self._parts.run_folder is not None:
-            lease = await self._parts.store.current_lease(session)
+            lease = (await self._standing(session)).lease
             if lease is not None:
                 ring(lease.holder.doorbell, session)
 

@@ -18,9 +18,9 @@ from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareReque
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
-from holdfast.protocol.rows import Commit, InboxEntry, Lease
+from holdfast.protocol.rows import Commit, InboxEntry
 from holdfast.runtime.bus import Bus
-from holdfast.runtime.holder import LEASE_MS, RENEW_MS
+from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
@@ -37,16 +37,21 @@ POLL_MS = 1_000
 class Driver:
     """Drives one session under one lease, from attaching until nothing is left to do now."""
 
-    def __init__(self, parts: Parts, bus: Bus, lease: Lease, key: str = "") -> None:
+    def __init__(self, parts: Parts, bus: Bus, hold: Hold, key: str = "") -> None:
         self._parts = parts
         self._bus = bus
-        self._lease = lease
-        self._journal = Journal(lease.session, key)
+        self._hold = hold
+        self._session = hold.lease.session
+        self._epoch = hold.lease.epoch
+        self._journal = Journal(self._session, key)
         self._planner = Planner(parts)
-        self._runner = Runner(parts, bus, lease.session)
+        self._runner = Runner(parts, bus, self._session)
         self._causes: asyncio.Queue[Cause | None] = asyncio.Queue()
         self._running: dict[str, asyncio.Task[None]] = {}
         """Every attempt until its outcome is settled, so that none is started twice."""
+        self._wanted: list[Action] = []
+        """What the state wants, as it was committed last."""
+        self._armed: Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
         self._is_closing = False
@@ -70,10 +75,13 @@ class Driver:
         keeper = asyncio.create_task(self._keep_lease())
         keeper.add_done_callback(self._note_failure)
         try:
-            self._journal.load(await self._parts.store.read(self._lease.session))
+            await self._journal.open(self._parts.store)
             await self._attach()
-            while not self._is_at_rest() or await self._read_inbox():
-                await self._step()
+            while not self._hold.is_over:
+                if not self._is_at_rest():
+                    await self._step()
+                elif not await self._read_inbox():
+                    break
             return self.state
         finally:
             await self._close(keeper)
@@ -82,15 +90,13 @@ class Driver:
 
     async def _attach(self) -> None:
         """End what a dead driver left running, then say that this one has begun."""
-        session = self._lease.session
-        orphans = [f"{session}:{call.call_id}" for call in started_calls(self.state)]
+        orphans = [f"{self._session}:{call.call_id}" for call in started_calls(self.state)]
         if orphans:
             await self._parts.tools.end_orphans(orphans)
-        holder = self._lease.holder
-        attach = Attach(self._lease.epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        waiting = await self._parts.store.inbox(session)
-        await self._settle(attach, "attach", opening=self._journal.opening(), is_preparing=not waiting)
-        await self._take(waiting)
+        holder = self._hold.lease.holder
+        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
+        waiting = await self._parts.store.inbox(self._session)
+        await self._settle((attach, "attach"), *self._commanded(waiting), opening=self._journal.opening())
 
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""
@@ -98,16 +104,16 @@ class Driver:
         while True:
             await asyncio.sleep(POLL_MS / 1000)
             self.ring()
-            if clock.now_ms() > self._lease.until_ms - LEASE_MS + RENEW_MS:
+            if clock.now_ms() > self._hold.lease.until_ms - LEASE_MS + RENEW_MS:
                 await self._renew()
 
     async def _renew(self) -> None:
         """Prolong the lease, also one that lapsed while this machine slept and that nobody took."""
         until_ms = self._parts.clock.now_ms() + LEASE_MS
-        renewed = await self._parts.store.renew(self._lease, until_ms)
+        renewed = await self._parts.store.renew(self._hold.lease, until_ms)
         if renewed is None:
             raise Fenced()
-        self._lease = renewed
+        self._hold.lease = renewed
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -116,7 +122,7 @@ class Driver:
         if self._running or not self._causes.empty():
             return False
         near_ms = self._parts.clock.now_ms() + PATIENCE_MS
-        return all(isinstance(action, Wait) and action.at_ms > near_ms for action in wanted(self.state))
+        return all(isinstance(action, Wait) and action.at_ms > near_ms for action in self._wanted)
 
     async def _step(self) -> None:
         """Wait for the next cause and settle it; None is a ring."""
@@ -128,53 +134,53 @@ class Driver:
         if cause is None:
             await self._read_inbox()
         else:
-            await self._settle(cause, cause.key if isinstance(cause, Outcome | Due) else "")
+            await self._settle((cause, cause.key if isinstance(cause, Outcome | Due) else ""))
 
     async def _read_inbox(self) -> bool:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
         if phase(self.state) == "stopping":
             return False
-        return await self._take(await self._parts.store.inbox(self._lease.session))
+        waiting = await self._parts.store.inbox(self._session)
+        if waiting:
+            await self._settle(*self._commanded(waiting))
+        return bool(waiting)
 
-    async def _take(self, entries: Sequence[InboxEntry]) -> bool:
-        for entry in entries:
-            if phase(self.state) == "stopping":
-                break
-            command = decode_command(entry.body)
-            await self._settle(Commanded(command, self._lease.epoch), command.id, acknowledged=(command.id,))
-        return bool(entries)
+    def _commanded(self, waiting: Sequence[InboxEntry]) -> list[tuple[Cause, str]]:
+        return [(Commanded(decode_command(each.body), self._epoch), each.command_id) for each in waiting]
 
-    # --- one cause ------------------------------------------------------------------------------
+    # --- causes ---------------------------------------------------------------------------------
 
-    async def _settle(
-        self,
-        cause: Cause,
-        name: str,
-        *,
-        acknowledged: tuple[str, ...] = (),
-        opening: tuple[Event, ...] = (),
-        is_preparing: bool = True,
-    ) -> None:
-        """Decide the cause with the prepare steps that it brings, commit all of it as one, and act on it.
+    async def _settle(self, *causes: tuple[Cause, str], opening: tuple[Event, ...] = ()) -> None:
+        """Decide the causes, each with what its records name as theirs, and the prepare steps that they lead to;
+        commit all of it as one, and act on it.
 
-        Without `is_preparing` the steps are left to the commands that wait already: they may change them.
+        A step waits for the last of the causes, since each of them may change it. Where a run begins to stop,
+        the commands from there on stay in the inbox.
         """
         journal, now_ms = self._journal, self._parts.clock.now_ms()
         before = journal.state.seq
-        batch = [journal.note(event, now_ms, self._lease.epoch, name) for event in opening]
-        causes: deque[Cause] = deque((cause,))
+        batch = [journal.note(event, now_ms, self._epoch, "attach") for event in opening]
+        acknowledged: list[str] = []
+        pending = deque(causes)
         prepared_at: dict[str, int] = {}
-        while causes:
-            batch += journal.take(decision(journal.state, causes.popleft(), now_ms), name)
-            actions = wanted(journal.state)
-            step = next((action for action in actions if isinstance(action, PrepareRequest | Admit)), None)
-            if step is not None and is_preparing:
+        while pending:
+            cause, name = pending.popleft()
+            if isinstance(cause, Commanded):
+                if phase(journal.state) == "stopping":
+                    break
+                acknowledged.append(cause.command.id)
+            batch += journal.take(decision(journal.state, cause, now_ms), name)
+            self._wanted = wanted(journal.state)
+            step = next(
+                (action for action in self._wanted if isinstance(action, PrepareRequest | Admit)), None
+            )
+            if step is not None and not pending:
                 assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
                 prepared_at[step.key] = journal.state.seq
-                causes.append(await self._prepare(step, batch))
+                pending.append((await self._prepare(step, batch), name))
         if batch or acknowledged:
-            await self._commit(before, batch, acknowledged, now_ms)
-        await self._sync(actions)
+            await self._commit(before, batch, tuple(acknowledged), now_ms)
+        await self._sync()
 
     async def _prepare(self, step: PrepareRequest | Admit, batch: list[Record]) -> Prepared:
         if isinstance(step, Admit):
@@ -188,26 +194,30 @@ class Driver:
     async def _commit(
         self, expected_seq: int, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int
     ) -> None:
-        """Write the batch; only then is it true, and told."""
+        """Write the batch; only then is it true, and told. The last commit before a rest gives the lease back."""
+        journal, is_last = self._journal, self._is_at_rest()
         await self._parts.store.commit(
             Commit(
-                session=self._lease.session,
-                epoch=self._lease.epoch,
+                session=self._session,
+                epoch=self._epoch,
                 expected_seq=expected_seq,
-                records=self._journal.linked(batch),
+                records=journal.linked(batch),
                 row=summary(self.state),
                 now_ms=now_ms,
                 acknowledged=acknowledged,
-                approvals=self._journal.changed_approvals(batch),
+                approvals=journal.changed_approvals(batch),
+                snapshot=journal.snapshot(batch),
+                releases_lease=is_last,
             )
         )
-        self._bus.publish(self._lease.session, batch)
+        self._hold.is_over = is_last
+        self._bus.publish(self._session, batch)
 
     # --- what is in flight ----------------------------------------------------------------------
 
-    async def _sync(self, actions: list[Action]) -> None:
+    async def _sync(self) -> None:
         """Start and cancel until what runs is what the state wants."""
-        attempts = {action.key: action for action in actions if isinstance(action, CallModel | RunTool)}
+        attempts = {action.key: action for action in self._wanted if isinstance(action, CallModel | RunTool)}
         unwanted = [task for key, task in self._running.items() if key not in attempts]
         if unwanted:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
@@ -216,13 +226,13 @@ class Driver:
                 task.cancel()
         for key, attempt in attempts.items():
             if key not in self._running:
-                if self._parts.clock.now_ms() >= self._lease.until_ms:
+                if self._parts.clock.now_ms() >= self._hold.lease.until_ms:
                     await self._renew()
                 body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
                 task = asyncio.create_task(self._attempt(attempt, self.state, body))
                 task.add_done_callback(self._note_failure)
                 self._running[key] = task
-        self._arm([action for action in actions if isinstance(action, Wait)])
+        self._arm([action for action in self._wanted if isinstance(action, Wait)])
 
     async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
         assert state.settings is not None
@@ -237,18 +247,20 @@ class Driver:
             self.ring()
 
     def _arm(self, waits: list[Wait]) -> None:
-        """One timer for the wait that is due first."""
+        """One timer for the wait that is due first; most steps leave it as it is."""
+        first = min(waits, key=lambda wait: wait.at_ms, default=None)
+        if first == self._armed:
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if waits:
-            first = min(waits, key=lambda wait: wait.at_ms)
+        self._armed, self._timer = first, None
+        if first is not None:
             delay_s = max(first.at_ms - self._parts.clock.now_ms(), 0) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire, first)
 
     def _fire(self, wait: Wait) -> None:
-        self._timer = None
-        if wait in wanted(self.state):
+        self._armed = self._timer = None
+        if wait in self._wanted:
             self._causes.put_nowait(Due(wait.key))
 
     async def _close(self, keeper: asyncio.Task[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.protocol.rows import Holder, Lease
@@ -13,6 +14,14 @@ LEASE_MS = 10_000
 RENEW_MS = 3_000
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass
+class Hold:
+    """A lease while a task of this process has it: renewed in place, and over once a commit gave it back."""
+
+    lease: Lease
+    is_over: bool = False
 
 
 def this_process(doorbell: str = "") -> Holder:

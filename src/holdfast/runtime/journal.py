@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.context.conversation import Conversation, rewritten
+from holdfast.context.conversation import REQUESTED, Conversation, rewritten
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageNewer
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, decode_event, encode
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -25,6 +25,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 
 class Journal:
@@ -40,16 +41,55 @@ class Journal:
         self._link = FIRST_LINK
         self._approvals: dict[str, ApprovalRow] = {}
 
-    def load(self, stored: Sequence[StoredRecord]) -> None:
-        """Fold what is stored.
+    async def open(self, store: Store) -> None:
+        """Fold what is stored: all of it, or what follows the last snapshot where that still holds.
 
         Raises:
             StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
         """
+        stored = await store.snapshot(self.session)
+        snapshot = unpacked(stored) if stored else None
+        if snapshot is not None:
+            await self._restore(store, snapshot)
+        self.load(await store.read(self.session, self.state.seq))
+
+    def load(self, stored: Sequence[StoredRecord]) -> None:
+        """Fold records as they follow; raises as `open` does."""
         for each in stored:
             self._fold(readable(each))
         if stored:
             self._link = stored[-1].link
+
+    async def _restore(self, store: Store, snapshot: Snapshot) -> None:
+        """Begin at the snapshot, when the conversation that goes with it is the request that was sent there.
+
+        The records before it are not read but for what requests quote, so that their hash chain is not checked.
+        The request's own hash proves the words; whatever does not hold leaves this journal as it was.
+        """
+        seq = snapshot.state.seq
+        try:
+            requested = [
+                (each.seq, decode_event(each.type, each.v, each.body))
+                for each in await store.select(self.session, REQUESTED, seq)
+            ]
+            last, sent = requested[-1]
+            if last != seq or not isinstance(sent, ModelCallStarted):
+                return
+            conversation = Conversation.restored(requested)
+            is_sent = conversation.is_last_request(await store.blobs.get(sent.base), sent)
+        except (UnreadableEvent, StorageCorrupt, LookupError, ValueError):  # the long way tells what is wrong
+            return
+        if is_sent:
+            self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
+            self._link = snapshot.link
+            self._approvals = {row.id: row for row in snapshot.approvals}
+
+    def snapshot(self, batch: Sequence[Record]) -> bytes:
+        """What the commit of a batch is to leave for the next `open`; empty for most."""
+        if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
+            return b""
+        undecided = tuple(row for row in self._approvals.values() if not row.decision)
+        return packed(Snapshot(self.state, self._link, undecided))
 
     def opening(self) -> tuple[Event, ...]:
         """What the first commit of a journal begins with; nothing once there are records."""

@@ -67,7 +67,14 @@ CREATE INDEX approvals_of_session ON approvals (session);
 CREATE INDEX approvals_open ON approvals (asked_ms) WHERE decision = '';
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_SNAPSHOTS = """
+CREATE TABLE snapshots (
+    session INTEGER PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SNAPSHOTS)
 """The n-th step, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

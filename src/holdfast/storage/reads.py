@@ -7,7 +7,7 @@ transaction: it asks for the end first, and reads up to it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
-from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, SessionRow, Standing
 from holdfast.storage.chain import checked
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -23,10 +23,8 @@ _row_decoder = msgspec.json.Decoder(SessionRow)
 _approval_decoder = msgspec.json.Decoder(ApprovalRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
-_RECORDS = (
-    "SELECT seq, at_ms, epoch, cause, type, v, body, link FROM records"
-    " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
-)
+_RECORD = "SELECT seq, at_ms, epoch, cause, type, v, body, link"
+_RECORDS = f"{_RECORD} FROM records WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 _NEWEST = "ORDER BY updated_ms DESC, number DESC"
 
 
@@ -92,6 +90,30 @@ def stored(
     return [StoredRecord(session, *row) for row in rows]
 
 
+def select(
+    connection: sqlite3.Connection, session: str, types: Sequence[str], upto_seq: int
+) -> list[StoredRecord]:
+    """As `Store.select`."""
+    places = ", ".join("?" * len(types))
+    records: list[StoredRecord] = []
+    for segment in lineage(connection, session):
+        rows = connection.execute(
+            f"{_RECORD} FROM records WHERE session = ? AND seq > ? AND seq <= ? AND type IN ({places})"
+            " ORDER BY seq",
+            (segment.number, segment.after_seq, min(upto_seq, segment.upto_seq), *types),
+        )
+        records += [StoredRecord(session, *row) for row in rows]
+    return records
+
+
+def snapshot(connection: sqlite3.Connection, session: str) -> bytes:
+    """As `Store.snapshot`."""
+    found = connection.execute(
+        "SELECT body FROM snapshots WHERE session = (SELECT number FROM sessions WHERE id = ?)", (session,)
+    ).fetchone()
+    return bytes(found[0]) if found is not None else b""
+
+
 def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -> bytes | None:
     """The link of the record with that seq, wherever in the lineage it lies; None when it is missing."""
     if seq == 0:
@@ -121,17 +143,19 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
     return [InboxEntry(*row) for row in rows]
 
 
-def current_lease(connection: sqlite3.Connection, session: str) -> Lease | None:
-    """As `Store.current_lease`."""
+def standing(connection: sqlite3.Connection, session: str) -> Standing | None:
+    """As `Store.standing`."""
     found = connection.execute(
-        "SELECT epoch, holder, until_ms FROM leases"
-        " WHERE session = (SELECT number FROM sessions WHERE id = ?) AND holder IS NOT NULL",
+        "SELECT id, key, status, title, updated_ms, seq, row, epoch, holder, until_ms,"
+        " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
+        " FROM sessions LEFT JOIN leases ON session = number WHERE id = ?",
         (session,),
     ).fetchone()
     if found is None:
         return None
-    epoch, holder, until_ms = found
-    return Lease(session, epoch, _holder_decoder.decode(holder), until_ms)
+    *row, epoch, holder, until_ms, waiting = found
+    lease = Lease(session, epoch, _holder_decoder.decode(holder), until_ms) if holder is not None else None
+    return Standing(_session_row(*row), lease, waiting)
 
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:

@@ -17,7 +17,16 @@ from typing import Literal, TypeVar
 from holdfast.errors import StorageError
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.ports import Blobs
-from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Commit,
+    Damage,
+    Holder,
+    InboxEntry,
+    Lease,
+    SessionRow,
+    Standing,
+)
 from holdfast.storage import fsck, reads, writes
 from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
@@ -75,8 +84,8 @@ class SqliteStore:
             lambda connection: writes.lease(connection, session, holder, now_ms, until_ms, over)
         )
 
-    async def current_lease(self, session: str) -> Lease | None:
-        return await self._ask(lambda connection: reads.current_lease(connection, session))
+    async def standing(self, session: str) -> Standing | None:
+        return await self._ask(lambda connection: reads.standing(connection, session))
 
     async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
         return await self._writer.do(lambda connection: writes.renew(connection, lease, until_ms))
@@ -90,6 +99,12 @@ class SqliteStore:
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         return await self._ask(lambda connection: reads.read(connection, session, after_seq, upto_seq))
+
+    async def snapshot(self, session: str) -> bytes:
+        return await self._ask(lambda connection: reads.snapshot(connection, session))
+
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+        return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq))
 
     async def last_seq(self, session: str) -> int:
         return await self._ask(lambda connection: reads.last_seq(connection, session))

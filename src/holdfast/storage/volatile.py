@@ -17,7 +17,16 @@ from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
 from holdfast.protocol.ports import Blobs
-from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Commit,
+    Damage,
+    Holder,
+    InboxEntry,
+    Lease,
+    SessionRow,
+    Standing,
+)
 from holdfast.storage.chain import check_contiguous, checked, examine, row_damage
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -51,6 +60,7 @@ class _Journal:
     head_seq: int = 0
     epoch: int = 0
     lease: Lease | None = None
+    snapshot: bytes = b""
     parent: str = ""
     at_seq: int = 0
 
@@ -99,9 +109,9 @@ class VolatileStore:
         journal.lease = Lease(session, journal.epoch, holder, until_ms)
         return journal.lease
 
-    async def current_lease(self, session: str) -> Lease | None:
+    async def standing(self, session: str) -> Standing | None:
         journal = self._journals.get(session)
-        return journal.lease if journal is not None else None
+        return Standing(journal.row, journal.lease, len(journal.inbox)) if journal is not None else None
 
     async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
         journal = self._journals.get(lease.session)
@@ -128,6 +138,7 @@ class VolatileStore:
         journal.records += commit.records
         journal.head_seq = commit.expected_seq + len(commit.records)
         journal.row = commit.row
+        journal.snapshot = commit.snapshot or journal.snapshot
         self._commands.update(commit.acknowledged)
         for command_id in commit.acknowledged:
             journal.inbox.pop(command_id, None)
@@ -152,11 +163,23 @@ class VolatileStore:
         if upto <= after_seq:
             return []
         link = self._link_at(session, after_seq) or FIRST_LINK
-        records = [
+        return checked(session, self._named(session, after_seq, upto), after_seq, link, upto)
+
+    async def snapshot(self, session: str) -> bytes:
+        journal = self._journals.get(session)
+        return journal.snapshot if journal is not None else b""
+
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+        if session not in self._journals:
+            return []
+        return [record for record in self._named(session, 0, upto_seq) if record.type in types]
+
+    def _named(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
+        """The records, those of a parent under this session's name."""
+        return [
             record if record.session == session else msgspec.structs.replace(record, session=session)
-            for record in self._slice(session, after_seq, upto)
+            for record in self._slice(session, after_seq, upto_seq)
         ]
-        return checked(session, records, after_seq, link, upto)
 
     def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
         journal = self._journals[session]

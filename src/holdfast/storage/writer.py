@@ -22,6 +22,9 @@ from holdfast.storage.errors import storage_error
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
+_REFUSALS = (HoldfastError, sqlite3.Error, msgspec.DecodeError)
+"""What an operation may end with; anything else is a bug."""
+
 
 class _Job(NamedTuple):
     operation: Operation[Any]
@@ -118,31 +121,39 @@ class Writer:
     def _carry_out(self, jobs: list[_Job]) -> list[_Answer]:
         """One transaction of all jobs: their answers, or for all the failure that kept it from being made."""
         connection = self._connection
+        carry_out = self._beside_others if len(jobs) > 1 else self._alone
         try:
             connection.execute("BEGIN IMMEDIATE")
-            answers = [self._carry_out_one(job) for job in jobs]
+            answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
             return answers
-        except sqlite3.Error as error:
+        except _REFUSALS as error:
             try:
                 connection.execute("ROLLBACK")
             except sqlite3.Error:
                 pass  # SQLite has rolled back already, as it does when the disk is full
-            return [_Answer(job.future, None, storage_error(error, self._path)) for job in jobs]
+            return [self._refused(job, error) for job in jobs]
 
-    def _carry_out_one(self, job: _Job) -> _Answer:
+    def _alone(self, job: _Job) -> _Answer:
+        """The transaction itself is what a refusal undoes: a savepoint would cost a fifth of a commit more."""
+        return _Answer(job.future, job.operation(self._connection))
+
+    def _beside_others(self, job: _Job) -> _Answer:
         connection = self._connection
         connection.execute("SAVEPOINT one")
         try:
             answer = _Answer(job.future, job.operation(connection))
-        except (HoldfastError, sqlite3.Error, msgspec.DecodeError) as error:
+        except _REFUSALS as error:
             if not connection.in_transaction:
                 raise  # the whole transaction is gone, and with it the neighbours
             connection.execute("ROLLBACK TO one")
-            refusal = error if isinstance(error, HoldfastError) else storage_error(error, self._path)
-            answer = _Answer(job.future, None, refusal)
+            answer = self._refused(job, error)
         connection.execute("RELEASE one")
         return answer
+
+    def _refused(self, job: _Job, error: Exception) -> _Answer:
+        refusal = error if isinstance(error, HoldfastError) else storage_error(error, self._path)
+        return _Answer(job.future, None, refusal)
 
 
 def _tell(answers: list[_Answer]) -> None:

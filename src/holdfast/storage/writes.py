@@ -145,7 +145,7 @@ def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
 
 
 def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
-    """What changes beside the journal: the inbox, the approvals, the lease."""
+    """What changes beside the journal: the inbox, the approvals, the snapshot, the lease."""
     if commit.acknowledged:
         connection.executemany(
             "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"
@@ -162,6 +162,8 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
                 for approval in commit.approvals
             ],
         )
+    if commit.snapshot:
+        connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (number, commit.snapshot))
     if commit.releases_lease:
         connection.execute("UPDATE leases SET holder = NULL WHERE session = ?", (number,))
 

@@ -32,7 +32,16 @@ from holdfast.protocol.events import (
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Text, Usage
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow, Commit, Holder, InboxEntry, Lease, SessionRow, SessionStatus
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Commit,
+    Holder,
+    InboxEntry,
+    Lease,
+    SessionRow,
+    SessionStatus,
+    Standing,
+)
 from holdfast.protocol.tools import CallResult
 
 NOW_MS = 1_750_000_000_000
@@ -116,6 +125,12 @@ async def refused(kind: type[HoldfastError], awaitable: Any) -> HoldfastError:
     raise AssertionError(f"expected {kind.__name__}")
 
 
+async def lease_of(store: Store, session: str) -> Lease | None:
+    """The lease as it stands."""
+    standing = await store.standing(session)
+    return standing.lease if standing is not None else None
+
+
 def texts(records: list[StoredRecord]) -> list[str]:
     """The words of the messages among the records."""
     events = [decode(record).event for record in records]
@@ -160,7 +175,7 @@ class StoreConformance:
         assert await store.read(an_id(1)) == []
         assert await store.last_seq(an_id(1)) == 0
         assert await store.session(an_id(1)) is None
-        assert await store.current_lease(an_id(1)) is None
+        assert await store.standing(an_id(1)) is None
         assert list(await store.inbox(an_id(1))) == []
 
     async def test_a_record_that_was_changed_is_told_when_it_is_read(self, store: Store) -> None:
@@ -237,6 +252,32 @@ class StoreConformance:
         assert len(written) == 1
         assert texts(await store.read(driving.session)) == written
 
+    async def test_records_of_some_types_are_selected_up_to_a_seq(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"), said("two"), MessageReceived("three"))
+        await driving.commit(MessageReceived("four"))
+        child = await branch(driving, 3, 2, MessageReceived("five"))
+        whole = await store.read(child.session)
+        chosen = await store.select(child.session, ("MessageReceived",), 5)
+        assert chosen == [whole[0], whole[2], whole[4]]
+        assert await store.select(child.session, ("MessageReceived", "Responded"), 2) == whole[:2]
+        assert await store.select(driving.session, ("SessionForked",), 9) == []
+        assert await store.select(an_id(9), ("MessageReceived",), 9) == []
+
+    async def test_the_last_snapshot_is_kept_and_a_branch_has_none(self, store: Store) -> None:
+        driving = await drive(store)
+        assert await store.snapshot(driving.session) == b""
+        await driving.commit(MessageReceived("one"), snapshot=b"first")
+        await driving.commit(MessageReceived("two"), snapshot=b"second")
+        await driving.commit(MessageReceived("three"))
+        assert await store.snapshot(driving.session) == b"second"
+        stale = driving.make(MessageReceived("four"), snapshot=b"third", epoch=driving.lease.epoch - 1)
+        await refused(Fenced, store.commit(stale))
+        assert await store.snapshot(driving.session) == b"second"
+        child = await branch(driving, 2, 2)
+        assert await store.snapshot(child.session) == b""
+        assert await store.snapshot(an_id(9)) == b""
+
     # --- leases
 
     async def test_a_free_lease_is_taken_and_a_held_one_is_shown(self, store: Store) -> None:
@@ -244,7 +285,7 @@ class StoreConformance:
         assert driving.lease.holder == a_holder("a")
         standing = await store.lease(driving.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
         assert standing == driving.lease
-        assert await store.current_lease(driving.session) == driving.lease
+        assert await lease_of(store, driving.session) == driving.lease
 
     async def test_a_lapsed_lease_goes_to_who_asks_with_a_new_epoch(self, store: Store) -> None:
         driving = await drive(store)
@@ -263,7 +304,7 @@ class StoreConformance:
         lease = (await drive(store)).lease
         renewed = await store.renew(lease, lease.until_ms + 3 * TERM_MS)
         assert renewed == msgspec.structs.replace(lease, until_ms=lease.until_ms + 3 * TERM_MS)
-        assert await store.current_lease(lease.session) == renewed
+        assert await lease_of(store, lease.session) == renewed
 
     async def test_a_lease_that_was_taken_or_released_is_not_renewed(self, store: Store) -> None:
         old = (await drive(store)).lease
@@ -271,22 +312,31 @@ class StoreConformance:
         new = await store.lease(old.session, a_holder("b"), late, late + TERM_MS)
         assert await store.renew(old, late + TERM_MS) is None
         await store.release(old)
-        assert await store.current_lease(old.session) == new
+        assert await lease_of(store, old.session) == new
         await store.release(new)
         assert await store.renew(new, late + TERM_MS) is None
 
     async def test_a_released_lease_is_free_and_its_epoch_is_never_used_again(self, store: Store) -> None:
         old = (await drive(store)).lease
         await store.release(old)
-        assert await store.current_lease(old.session) is None
+        assert await lease_of(store, old.session) is None
         new = await store.lease(old.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
         assert new.epoch > old.epoch
 
     async def test_a_commit_may_release_the_lease(self, store: Store) -> None:
         driving = await drive(store)
         await driving.commit(MessageReceived("one"), releases_lease=True)
-        assert await store.current_lease(driving.session) is None
+        assert await lease_of(store, driving.session) is None
         assert texts(await store.read(driving.session)) == ["one"]
+
+    async def test_how_a_session_stands_is_told_by_one_question(self, store: Store) -> None:
+        driving = await drive(store)
+        commit = await driving.commit(MessageReceived("one"))
+        for name in ("c1", "c2"):
+            await store.post(an_entry(driving.session, name), 10)
+        assert await store.standing(driving.session) == Standing(commit.row, driving.lease, waiting=2)
+        commit = await driving.commit(MessageReceived("two"), acknowledged=("c1",), releases_lease=True)
+        assert await store.standing(driving.session) == Standing(commit.row, None, waiting=1)
 
     # --- sessions by key, inboxes
 

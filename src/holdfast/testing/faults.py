@@ -14,7 +14,16 @@ import msgspec
 from holdfast.errors import StorageFull
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.ports import Blobs, Store
-from holdfast.protocol.rows import ApprovalRow, Commit, Damage, Holder, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Commit,
+    Damage,
+    Holder,
+    InboxEntry,
+    Lease,
+    SessionRow,
+    Standing,
+)
 
 T = TypeVar("T")
 
@@ -84,8 +93,8 @@ class FaultyStore:
         self.check_space()
         return await self.pass_on(lambda: self._inner.lease(session, holder, now_ms, until_ms, over))
 
-    async def current_lease(self, session: str) -> Lease | None:
-        return await self.pass_on(lambda: self._inner.current_lease(session))
+    async def standing(self, session: str) -> Standing | None:
+        return await self.pass_on(lambda: self._inner.standing(session))
 
     async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
         self.check_space()
@@ -97,6 +106,12 @@ class FaultyStore:
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         return await self.pass_on(lambda: self._inner.read(session, after_seq, upto_seq))
+
+    async def snapshot(self, session: str) -> bytes:
+        return await self.pass_on(lambda: self._inner.snapshot(session))
+
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+        return await self.pass_on(lambda: self._inner.select(session, types, upto_seq))
 
     async def last_seq(self, session: str) -> int:
         return await self.pass_on(lambda: self._inner.last_seq(session))

@@ -21,6 +21,8 @@ from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.protocol import events as e
 from holdfast.protocol.messages import Message, ToolResult, calls_of
 from holdfast.protocol.ports import Store
+from holdfast.providers.openai import Dialect, OpenAIWire
+from holdfast.runtime.journal import Journal
 
 ANY = "(not compared)"
 _OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
@@ -33,12 +35,28 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record],
     expected = summary(fold(list(records)))
     assert row == expected, f"the row is not what the journal says: {row} {expected}"
     assert not await store.inbox(session), "a command was accepted and never settled"
-    lease = await store.current_lease(session)
+    standing = await store.standing(session)
+    lease = standing.lease if standing is not None else None
     assert lease is None or lease.until_ms <= now_ms, "the lease was not given back"
+    await check_snapshot(store, session, records)
     damages = await store.verify()
     assert not damages, damages
     for sent in requests(records):
         body_of(sent, await store.blobs.get(sent.request.base))
+
+
+async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]) -> None:
+    """Whoever goes on from the last snapshot has what whoever folds everything has."""
+    opened = Journal(session)
+    await opened.open(store)
+    folded = Journal(session)
+    folded.load(await store.read(session))
+    assert opened.state == folded.state == fold(list(records))
+    assert opened.wire == folded.wire
+    wire = OpenAIWire("openai", Dialect())
+    first, second = (each.conversation.render(wire, b"[", lambda _: True) for each in (opened, folded))
+    for name in ("keep", "again", "add", "marks", "body"):
+        assert getattr(first, name) == getattr(second, name), f"the {name} of the next request differs"
 
 
 def check_journal(records: Sequence[e.Record]) -> None:

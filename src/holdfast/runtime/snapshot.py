@@ -1,0 +1,73 @@
+"""A session's fold as bytes, so that going on with a long one need not begin at its first record.
+
+Derived, small (never the conversation), and void for any other code than the one that folded: a snapshot that is
+missing, damaged or of another version costs time and nothing else. Who uses it and its proof are in `journal`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from importlib.resources import files
+
+import msgspec
+
+from holdfast.core.state import State
+from holdfast.protocol.rows import ApprovalRow
+
+EVERY_MODEL_CALLS = 25
+"""So many turns are folded anew at the most."""
+_SHA256_BYTES = 32
+_FOLDING = ("holdfast.core", "holdfast.protocol")
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The fold right after an intent of a model call."""
+
+    state: State
+    link: bytes
+    """Of the hash chain, at `state.seq`."""
+    approvals: tuple[ApprovalRow, ...]
+    """Those that are open."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+
+def is_due(state: State) -> bool:
+    """Whether a commit that ends with an intent of a model call is to leave a snapshot."""
+    return state.model_calls % EVERY_MODEL_CALLS == 0
+
+
+def packed(snapshot: Snapshot) -> bytes:
+    """The snapshot behind the hash of itself and of the code that made it."""
+    body = _encoder.encode(snapshot)
+    return _sealed(body) + body
+
+
+def unpacked(stored: bytes) -> Snapshot | None:
+    """The snapshot; None when it is damaged, or other code made it."""
+    seal, body = stored[:_SHA256_BYTES], stored[_SHA256_BYTES:]
+    if seal != _sealed(body):
+        return None
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def _sealed(body: bytes) -> bytes:
+    return hashlib.sha256(_folded_by() + body).digest()
+
+
+@functools.cache
+def _folded_by() -> bytes:
+    """A hash of the code that makes a state of records."""
+    modules = (
+        module
+        for package in _FOLDING
+        for module in sorted(files(package).iterdir(), key=lambda file: file.name)
+        if module.name.endswith(".py")
+    )
+    return hashlib.sha256(b"".join(module.read_bytes() for module in modules)).digest()

@@ -1,0 +1,148 @@
+"""Going on from a snapshot: it saves reading, is never believed without proof, and can always be done without."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from holdfast.errors import StorageCorrupt
+from holdfast.protocol import events as e
+from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.ports import Store
+from holdfast.runtime import snapshot
+from holdfast.runtime.journal import Journal
+from holdfast.storage.home import DATABASE
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import FaultyStore
+from holdfast.testing.scenarios import Played, Scenario, play
+from tests.scenarios.scenes import call, calls, tools_of, words
+from tests.scenarios.stage import Stage
+
+T = TypeVar("T")
+TURNS = 20
+LINES = [*(calls(call("look", name=f"thing {turn} " + "x" * 80)) for turn in range(TURNS)), words("Done.")]
+
+
+class Reading(FaultyStore):
+    """A store that notes from which record on journals are read."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.read_after: list[int] = []
+
+    async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
+        self.read_after.append(after_seq)
+        return await super().read(session, after_seq, upto_seq)
+
+
+async def opened(store: Store, session: str) -> tuple[Journal, Sequence[int]]:
+    """The journal, and from where on it was read."""
+    reading = Reading(store)
+    journal = Journal(session)
+    await journal.open(reading)
+    return journal, reading.read_after
+
+
+@pytest.fixture
+def long(durable: Stage) -> Callable[[Callable[[SqliteStore, Played], Awaitable[T]]], T]:
+    """Do something with a long session that has ended, in its home."""
+
+    def run(then: Callable[[SqliteStore, Played], Awaitable[T]]) -> T:
+        async def main(clock: JumpingClock, store: Store, workspace: Path) -> T:
+            assert isinstance(store, SqliteStore)
+            return await then(store, await play(Scenario("long", LINES, tools_of), clock, store, workspace))
+
+        return durable.run(main)
+
+    return run
+
+
+Long = Callable[[Callable[[SqliteStore, Played], Awaitable[None]]], None]
+
+
+def edit(store: SqliteStore, statement: str, *values: object) -> None:
+    """Change the database behind the store's back."""
+    database = sqlite3.connect(store.path.parent / DATABASE, isolation_level=None)
+    assert database.execute(statement, values).rowcount == 1
+    database.close()
+
+
+def flip(store: SqliteStore, record: e.Record) -> None:
+    """Change one letter of a record's words."""
+    edit(
+        store,
+        "UPDATE records SET body = CAST(replace(body, 'thing', 'think') AS BLOB) WHERE seq = ?",
+        record.seq,
+    )
+
+
+@pytest.mark.requirement("L2-05", "H1")
+def test_what_follows_the_last_snapshot_is_all_that_is_read(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        journal, read_after = await opened(store, played.session)
+        starts = [r.seq for r in played.records if isinstance(r.event, e.ModelCallStarted)]
+        assert read_after == [starts[-2]], "the last of 21 calls left none, the one before did"
+        assert journal.state == played.state
+
+    long(look)
+
+
+def test_a_damaged_snapshot_costs_time_and_nothing_else(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        body = bytearray(await store.snapshot(played.session))
+        body[len(body) // 2] ^= 1
+        edit(store, "UPDATE snapshots SET body = ?", bytes(body))
+        journal, read_after = await opened(store, played.session)
+        assert read_after == [0]
+        assert journal.state == played.state
+
+    long(look)
+
+
+def test_a_snapshot_of_other_code_is_not_used(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        monkeypatch.setattr(snapshot, "_folded_by", lambda: b"another version")
+        journal, read_after = await opened(store, played.session)
+        assert read_after == [0]
+        assert journal.state == played.state
+
+    long(look)
+
+
+@pytest.mark.requirement("L7")
+def test_changed_words_before_a_snapshot_are_told_and_never_sent(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        said = next(r for r in played.records if isinstance(r.event, e.ToolCallFinished))
+        flip(store, said)
+        with pytest.raises(StorageCorrupt, match=f"record {said.seq} "):
+            await opened(store, played.session)
+
+    long(look)
+
+
+@pytest.mark.requirement("L7")
+def test_a_changed_intent_before_a_snapshot_is_told(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        starts = [r for r in played.records if isinstance(r.event, e.ModelCallStarted)]
+        edit(store, "DELETE FROM records WHERE seq = ?", starts[3].seq)
+        with pytest.raises(StorageCorrupt, match=f"record {starts[3].seq} "):
+            await opened(store, played.session)
+
+    long(look)
+
+
+@pytest.mark.requirement("L7")
+def test_damage_that_no_request_quotes_does_not_keep_a_session_from_going_on(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        answer = next(r for r in played.records if isinstance(r.event, e.Responded))
+        flip(store, answer)
+        journal, _ = await opened(store, played.session)
+        assert journal.state == played.state
+        assert [(damage.kind, damage.seq) for damage in await store.verify()] == [("changed", answer.seq)]
+
+    long(look)
