@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.redact import PLACES_GATE, SHAPES_GATE, make_redactor
+from holdfast.redact import assigned, credentials, make_redactor, shapes
 from holdfast.redact.credentials import _CARD, _PLACES
 from holdfast.redact.gates import Gate, widened
 from holdfast.redact.shapes import _INNER_SHAPES, _PEM_BEGIN, _SHAPES
 
-INNER = [shape.pattern for shape in _INNER_SHAPES]
-SHAPED = [*(shape.pattern for shape in _SHAPES), *INNER, _PEM_BEGIN]
+SHAPES_GATE = Gate(shapes.gate_patterns())
+PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()))
+
+SHAPED = [*(re.compile(shape.pattern) for shape in (*_SHAPES, *_INNER_SHAPES)), _PEM_BEGIN]
 PLACED = [*(pattern for _, pattern, _, _ in _PLACES), _CARD]
 BEHIND = [
     *((SHAPES_GATE, pattern) for pattern in SHAPED),
@@ -75,6 +80,33 @@ def test_classes_and_counts_are_widened_and_look_around_is_left_out() -> None:
     assert Gate([widened(r"^(?i)x-id$")]).is_open("X-ID")
     assert Gate([widened(r"(?i)x-[a-z]d$")]).is_open("x-\u0130d")
     assert not Gate([widened(r"^\d{3}$")]).is_open("12")
+    assert Gate([widened(r"(?i)^k:[^\sa]+$")]).is_open("K:b\u212a")
+    assert not Gate([widened(r"(?i)^k:[^\sa]+$")]).is_open("K:a b")
+
+
+@pytest.mark.requirement("A4")
+def test_a_gate_lets_its_first_characters_pass_unseen_and_then_looks() -> None:
+    gate = Gate(["x"], unseen_chars=10)
+    assert [gate.is_open(text) for text in ("abcd", "abcd", "ab", "ab", "xb")] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert not Gate(["x"], unseen_chars=10).is_open("a" * 11), "a text that is longer than that is looked at"
+
+
+@pytest.mark.requirement("A4", "L7")
+def test_the_engine_is_not_loaded_for_the_few_texts_of_a_short_command() -> None:
+    program = (
+        "import sys; from holdfast.redact import make_redactor; redact = make_redactor()\n"
+        "assert redact('password=hunter2') == 'password=[redacted:password]'\n"
+        "for _ in range(20): redact('Find the bug in src/app.py and mend it. ' * 10)\n"
+        "print('jsonschema_rs' in sys.modules, bool(redact('ab ' * 20_000)), 'jsonschema_rs' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]
 
 
 @pytest.mark.requirement("A4")

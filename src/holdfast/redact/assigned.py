@@ -76,8 +76,9 @@ def _token(character: str) -> str:
     return rf"(?:{'|'.join(early)}|{other}{{{_TOKEN_MIN_CHARS},}}\d)"
 
 
-def _gate_patterns() -> tuple[str, ...]:
-    """What matches where a name, what may stand between, and the beginning of a value that may be real follow."""
+def gate_patterns() -> Iterator[str]:
+    """What a gate before `find_assigned` looks for: a name, what may stand between, and the beginning of a value
+    that may be real."""
     passwords = "|".join(_PASSWORD_NAMES)
     secrets = "|".join([*_SECRET_NAMES[:-1], *(f"{owner}key" for owner in _KEY_OWNERS)])
     quoted = "|".join(f"{mark}{character}]{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
@@ -87,13 +88,8 @@ def _gate_patterns() -> tuple[str, ...]:
         (passwords, _GIVEN, f"{quoted}|{_BARE}]{{{_PASSWORD_MIN_CHARS}}}"),
         (passwords, _SAID, rf"{quoted}|{_BARE}\d]*\d"),
     )
-    return tuple(
-        widened(f"(?i:{names}){_NAME_REST.pattern}{_NAME_END}(?:{between}){_PREFIX}(?:{value})")
-        for names, between, value in cases
-    )
-
-
-GATE_PATTERNS = _gate_patterns()
+    for names, between, value in cases:
+        yield widened(f"(?i:{names}){_NAME_REST.pattern}{_NAME_END}(?:{between}){_PREFIX}(?:{value})")
 
 
 def find_assigned(text: str) -> Iterator[Span]:

@@ -70,7 +70,9 @@ _PLACES: tuple[tuple[tuple[str, ...], re.Pattern[str], str, Callable[[str], bool
     (("://",), _URL_USER, "url-credentials", _is_user_password),
     (("curl",), _CURL_USER, "password", _is_user_password),
 )
-GATE_PATTERNS = (
-    *(widened(pattern.pattern) for _, pattern, _, _ in _PLACES),
-    f"(?:^|[^A-Za-z0-9_.+-]){widened(_CARD.pattern)}",
-)
+
+
+def gate_patterns() -> Iterator[str]:
+    """What a gate before `find_credentials` looks for."""
+    yield from (widened(pattern.pattern) for _, pattern, _, _ in _PLACES)
+    yield f"(?:^|[^A-Za-z0-9_.+-]){widened(_CARD.pattern)}"

@@ -19,13 +19,14 @@ class _Shape(NamedTuple):
     kind: str
     beginnings: tuple[str, ...]
     """The pattern is tried only where one of these stands at the start of a word."""
-    pattern: re.Pattern[str]
+    pattern: str
+    """Compiled where a beginning is met: seventy patterns that no text needs take their time."""
     sign: str
     """What the gate looks for instead of the pattern, where that begins with what every text has."""
 
 
 def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
-    return _Shape(kind, tuple(beginnings.split()), re.compile(pattern), sign)
+    return _Shape(kind, tuple(beginnings.split()), pattern, sign)
 
 
 _SHAPES = (
@@ -112,13 +113,13 @@ class _InnerShape(NamedTuple):
 
     kind: str
     middle: str
-    pattern: re.Pattern[str]
+    pattern: str
     sign: str
     """What the gate looks for instead of the pattern: a part of it that hardly any other text has."""
 
 
 def _inner(kind: str, middle: str, before: str, rest: str, sign: str = "") -> _InnerShape:
-    return _InnerShape(kind, middle, re.compile(before + rest), sign or rest)
+    return _InnerShape(kind, middle, before + rest, sign or rest)
 
 
 _INNER_SHAPES = (
@@ -144,12 +145,12 @@ _PEM_BODY = re.compile(r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[n
 _PEM_BODY_MIN_CHARS = 24
 
 
-_BEGUN = "|".join(widened(shape.pattern.pattern) for shape in _SHAPES if not shape.sign)
-GATE_PATTERNS = (
-    f"(?:^|[^A-Za-z0-9_])(?:{_BEGUN})",
-    *(widened(shape.sign) for shape in (*_SHAPES, *_INNER_SHAPES) if shape.sign),
-    widened(_PEM_BEGIN.pattern),
-)
+def gate_patterns() -> Iterator[str]:
+    """What a gate before `find_shapes` looks for."""
+    begun = "|".join(widened(shape.pattern) for shape in _SHAPES if not shape.sign)
+    yield f"(?:^|[^A-Za-z0-9_])(?:{begun})"
+    yield from (widened(shape.sign) for shape in (*_SHAPES, *_INNER_SHAPES) if shape.sign)
+    yield widened(_PEM_BEGIN.pattern)
 
 
 def find_shapes(text: str) -> Iterator[Span]:
@@ -168,17 +169,18 @@ def _find_tokens(text: str) -> Iterator[Span]:
             if beginning in long_words:
                 yield from _find_words(text, beginning, shape)
     for inner in _INNER_SHAPES:
-        if inner.middle in long_words and inner.pattern.search(long_words):
-            yield from (Span(*match.span(), inner.kind) for match in inner.pattern.finditer(text))
+        if inner.middle in long_words and re.search(inner.pattern, long_words):
+            yield from (Span(*match.span(), inner.kind) for match in re.finditer(inner.pattern, text))
 
 
 def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:
-    group = "s" if "s" in shape.pattern.groupindex else 0
+    pattern = re.compile(shape.pattern)
+    group = "s" if "s" in pattern.groupindex else 0
     at = text.find(beginning)
     while at >= 0:
         end = at + 1
         is_start = not at or not (text[at - 1].isalnum() or text[at - 1] == "_")
-        if is_start and (match := shape.pattern.match(text, at)):
+        if is_start and (match := pattern.match(text, at)):
             end = match.end()
             if not _is_specimen(match[group]):
                 yield Span(*match.span(group), shape.kind)
