@@ -35,10 +35,42 @@ def test_session_resumed(cli: Cli) -> None:
         work.process.wait()
     resumed = cli("resume", "cli:bed")
     assert (resumed.code, resumed.out) == (0, "Slept enough.\n")
+    assert "? shell sleep 64.5; echo slept" in resumed.err
     assert "outcome" in resumed.err
     assert types(cli).count("ToolCallAbandoned") == 1
     assert types(cli).count("RunStarted") == 1
     assert not is_running("sleep 64.5")
+
+
+@pytest.mark.requirement("B4")
+def test_what_runs_after_an_approval_is_told_by_its_name(cli: Cli) -> None:
+    cli("run", "x", "-m", cli.model(calls("shell", command="sleep 0.6; touch made"), says("Made.")))
+    (approval,) = [json.loads(line)["id"] for line in cli("approvals", "--json").out.splitlines()]
+    cli("approve", approval)
+    with cli.terminal("resume", "last") as screen:
+        screen.until("shell sleep 0.6; touch made 0.")  # while it runs, and how long it has been running
+        screen.until("✓ shell sleep 0.6; touch made")
+        assert screen.end() == 0
+    assert "t1.c1" not in screen.screen
+
+
+@pytest.mark.requirement("S15", "L8")
+def test_events_have_one_shape_while_they_happen_and_when_they_are_read_later(cli: Cli) -> None:
+    looks = calls("list_dir")["tool_calls"] + calls("shell", command="sleep 64.75")["tool_calls"]
+    model = cli.model(calls("shell", command="seq 20000"), {"tool_calls": looks}, says("Done."))
+    with cli.working("run", "look", "-s", "a:b", "-m", model, "--autonomy", "full") as work:
+        work.until(lambda row: row.get("type") == "ToolCallStarted" and row["call_id"] == "t2.c2")
+        work.process.kill()
+        work.process.wait()
+    with cli.working("resume", "a:b") as again:
+        assert again.end().code == 0
+    told = [row for row in (*work.rows, *again.rows) if "seq" in row]
+    read = events(cli, "a:b")
+    assert told == [{**{name: row[name] for name in ("seq", "at", "type")}, **row["body"]} for row in read]
+    added = [row["add"] for row in told if row["type"] == "ModelCallStarted"]
+    assert "the folder is empty" in "".join(added[2]), "told before this process began"
+    whole = [row["result"]["full_text"] for row in told if row.get("result", {}).get("blob")]
+    assert [text.splitlines()[-1] for text in whole] == ["20000"]
 
 
 def test_a_finished_session_prints_its_result_and_nothing_is_appended(cli: Cli) -> None:

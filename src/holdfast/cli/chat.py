@@ -99,7 +99,7 @@ async def _turn(app: App, state: State, message: str, settings: Settings, output
     await app.controller.submit(state.session, sender(), Send(message, settings))
     keyboard = Keyboard() if has_person() else None
     asking = keyboard if settings.approve_by == "prompt" else None
-    view = view_of(output, asking)
+    view = view_of(app, state, output, asking)
     sitting = Sitting(app, state, view, asking)
     with keyboard.escaping(sitting.stop_once) if keyboard is not None else nullcontext():
         rest = await sitting.work()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.cli.terminal import Line, Span, counted, local, one_line, took
-from holdfast.core.state import State
+from holdfast.core.state import Call, State
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -41,10 +41,11 @@ _TELLING = ("command", "path", "pattern", "question", "url", "query")
 class Happenings:
     """Tells records in their order; remembers which calls were asked for, since later records only name them."""
 
-    def __init__(self, *, is_asked_here: bool = False) -> None:
-        """`is_asked_here`: the person who watches is asked, so that asking need not be told."""
+    def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
+        """`state`: how the session stands before the first record to tell, with the calls that are open then;
+        `is_asked_here`: the person who watches is asked, so that asking need not be told."""
         self._is_asked_here = is_asked_here
-        self._calls: dict[str, ToolCall] = {}
+        self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.calls}
 
     def lines(self, event: Event, width: int) -> Iterator[Line]:
         """The lines of one record; most have none."""

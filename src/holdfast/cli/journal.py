@@ -94,11 +94,11 @@ async def read_journal(store: Store, name: str) -> Journal:
     session = await find_session(store, name)
     row = await store.session(session)
     stored = await store.read(session)
-    records = [record for record in map(_readable, stored) if record is not None]
+    records = [record for record in map(readable_here, stored) if record is not None]
     return Journal(row or SessionRow(session), stored, records)
 
 
-def _readable(stored: StoredRecord) -> Record | None:
+def readable_here(stored: StoredRecord) -> Record | None:
     """The record; None when a newer version wrote it.
 
     Raises:

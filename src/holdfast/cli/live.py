@@ -14,6 +14,7 @@ import time
 from typing import Any, Protocol
 
 from holdfast.cli.happenings import Happenings, spent
+from holdfast.cli.plain import PlainEvents
 from holdfast.cli.terminal import (
     PIPE_COLUMNS,
     Line,
@@ -27,10 +28,9 @@ from holdfast.cli.terminal import (
     took,
 )
 from holdfast.core.state import State, phase, started_calls
-from holdfast.protocol.codec import to_builtins
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
 from holdfast.protocol.messages import calls_of, text_of
-from holdfast.protocol.ports import Delta
+from holdfast.protocol.ports import Delta, Store
 
 _TICK_S = 0.1
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -41,7 +41,7 @@ _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cy
 class View(Protocol):
     """Somebody who watches a session."""
 
-    def show(self, item: Record | Delta, state: State) -> None:
+    async def show(self, item: Record | Delta, state: State) -> None:
         """Something happened; `state` is the fold with all records so far."""
         ...
 
@@ -61,13 +61,16 @@ class View(Protocol):
 class JsonView:
     """Every record and delta as one object a line on stdout."""
 
-    def show(self, item: Record | Delta, state: State) -> None:
+    def __init__(self, store: Store, session: str) -> None:
+        self._plain = PlainEvents(store, session)
+
+    async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
         if isinstance(item, Delta):
             row: dict[str, Any] = {"delta": item.text, "kind": item.kind, "key": item.key}
         else:
             head = {"seq": item.seq, "at": iso(item.at_ms), "type": type(item.event).__name__}
-            row = {**head, **to_builtins(item.event)}
+            row = {**head, **await self._plain.data(item)}
         try:
             say_json(row)
             sys.stdout.flush()
@@ -87,10 +90,11 @@ class JsonView:
 class LineView:
     """One plain line for each thing that matters on stderr, words of the model included."""
 
-    def __init__(self) -> None:
-        self._happenings = Happenings()
+    def __init__(self, state: State) -> None:
+        """`state`: how the session stands."""
+        self._happenings = Happenings(state)
 
-    def show(self, item: Record | Delta, state: State) -> None:
+    async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
         if isinstance(item, Delta):
             return
@@ -114,11 +118,11 @@ class LineView:
 class LiveView:
     """A terminal: the model's words as they come, a line for each call, and a last line that tells what runs."""
 
-    def __init__(self, *, is_asked_here: bool = False) -> None:
-        """`is_asked_here`: the person who watches is also asked about approvals."""
+    def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
+        """`state`: how the session stands; `is_asked_here`: the person who watches is asked about approvals."""
         self.shown_seq = 0
         """The record of the last response whose words all stand on the screen."""
-        self._happenings = Happenings(is_asked_here=is_asked_here)
+        self._happenings = Happenings(state, is_asked_here=is_asked_here)
         self._spinner = itertools.cycle(_SPINNER)
         self._state = State()
         self._since_s = time.monotonic()
@@ -134,7 +138,7 @@ class LiveView:
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
-    def show(self, item: Record | Delta, state: State) -> None:
+    async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
         self._state = state
         if isinstance(item, Delta):

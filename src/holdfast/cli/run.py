@@ -179,7 +179,7 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
     """One sitting at a session that was given something to do, and its report; returns the exit code."""
     tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
     keyboard = person(settings)
-    view = view_of(output, keyboard)
+    view = view_of(app, state, output, keyboard)
     rest = await Sitting(app, state, view, keyboard).work()
     came_to = await what_came_of(app, rest)
     code = show(came_to, rest.state, output, view)
@@ -204,11 +204,13 @@ def person(settings: Settings) -> Keyboard | None:
     return Keyboard() if settings.approve_by == "prompt" and has_person() else None
 
 
-def view_of(output: Output, keyboard: Keyboard | None) -> View:
-    """Who shows what happens; `keyboard`: who is asked."""
+def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -> View:
+    """Who shows what happens from `state` on; `keyboard`: who is asked."""
     if output == "stream":
-        return JsonView()
-    return LiveView(is_asked_here=keyboard is not None) if sys.stderr.isatty() else LineView()
+        return JsonView(app.store, state.session)
+    if sys.stderr.isatty():
+        return LiveView(state, is_asked_here=keyboard is not None)
+    return LineView(state)
 
 
 def show(came_to: Report, state: State, output: Output, view: View | None = None) -> int:

@@ -99,7 +99,7 @@ async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
     if not is_json:
         say(event_lines(journal, columns()))
         return
-    async for row in event_rows(journal, store.blobs):
+    async for row in event_rows(journal, store):
         say_json(row)
 
 

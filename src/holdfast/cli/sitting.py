@@ -148,7 +148,7 @@ class Sitting:
                 await self._is_free.wait()
                 if isinstance(item, Record):
                     self._state = evolve(self._state, item)
-                self._view.show(item, self._state)
+                await self._view.show(item, self._state)
                 if isinstance(item, Record):
                     self._was_shown.set()
                     if isinstance(item.event, ApprovalRequested):

@@ -50,7 +50,12 @@ class Attempt(msgspec.Struct, frozen=True):
     request: ModelCallStarted
     outcome: Outcome | None = None
     ended_ms: int = 0
-    """0: it has not ended."""
+    """0: it has not ended. Of an abandoned one: the last sign of life of the process that made it."""
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it took; None where nobody saw it end."""
+        return None if self.status in ("open", "abandoned") else self.ended_ms - self.at_ms
 
     @property
     def status(self) -> AttemptStatus:
@@ -101,11 +106,14 @@ class Call(msgspec.Struct, frozen=True):
     at_ms: int
     """When it started; until then, when it was asked for."""
     ended_ms: int = 0
+    """0: it has not ended. Of an abandoned one: the last sign of life of the process that ran it."""
     status: CallStatus = "asked"
     attempts: int = 0
+    """How often it was started; 0: never."""
     text: str = ""
     """What the model was told."""
-    duration_ms: int = 0
+    duration_ms: int | None = None
+    """None: it did not run, or nobody saw it end."""
     decision: str = ""
     """What a person said, and who."""
     repeat: int = 1
@@ -139,6 +147,11 @@ def story(records: Sequence[Record]) -> Story:
     numbered = list(zip(runs_of(records), records, strict=True))
     last_ms = records[-1].at_ms if records else 0
     return Story(_runs(numbered), _attempts(numbered), _calls(numbered), last_ms)
+
+
+def starts(calls: Iterable[Call]) -> int:
+    """How often the calls were started: what `tool_calls` counts wherever it is told."""
+    return sum(call.attempts for call in calls)
 
 
 def runs_of(records: Sequence[Record]) -> list[int]:
@@ -181,7 +194,9 @@ def _runs(numbered: Iterable[tuple[int, Record]]) -> tuple[Run, ...]:
 def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
     attempts: list[Attempt] = []
     open_at: dict[str, int] = {}
+    alive_ms: dict[int, int] = {}
     for run, record in numbered:
+        alive_ms[record.epoch] = record.at_ms
         match record.event:
             case ModelCallStarted() as request:
                 open_at[request.key] = len(attempts)
@@ -190,13 +205,18 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
                 outcome.key in open_at
             ):
                 at = open_at.pop(outcome.key)
-                attempts[at] = msgspec.structs.replace(attempts[at], outcome=outcome, ended_ms=record.at_ms)
+                is_lost = isinstance(outcome, ModelCallAbandoned)
+                epoch = attempts[at].request.epoch if is_lost else record.epoch
+                ended_ms = alive_ms.get(epoch, record.at_ms)
+                attempts[at] = msgspec.structs.replace(attempts[at], outcome=outcome, ended_ms=ended_ms)
     return tuple(attempts)
 
 
 def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
     calls: dict[str, Call] = {}
     asked: dict[str, str] = {}
+    alive_ms: dict[int, int] = {}
+    epochs: dict[str, int] = {}
     turn = 0
 
     def change(call_id: str, **changes: object) -> None:
@@ -204,7 +224,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
             calls[call_id] = msgspec.structs.replace(calls[call_id], **changes)
 
     for run, record in numbered:
-        at_ms = record.at_ms
+        at_ms = alive_ms[record.epoch] = record.at_ms
         match record.event:
             case ModelCallStarted(turn=turn):
                 pass
@@ -219,13 +239,15 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 )
                 change(started.call_id, at_ms=at_ms, arguments=arguments)
                 change(started.call_id, status="running", attempts=started.attempt)
+                epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
                 change(call_id, ended_ms=at_ms, status=result.status, text=result.text)
-                change(call_id, duration_ms=result.duration_ms)
+                change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
             case ToolCallRefused(call_id=call_id, failure=failure):
                 change(call_id, ended_ms=at_ms, status="refused", text=failure.message)
             case ToolCallAbandoned(call_id=call_id, text=text):
-                change(call_id, ended_ms=at_ms, status="abandoned", text=text)
+                ended_ms = alive_ms.get(epochs.get(call_id, record.epoch), at_ms)
+                change(call_id, ended_ms=ended_ms, status="abandoned", text=text)
             case ApprovalRequested(approval_id=approval_id, call_id=call_id):
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")

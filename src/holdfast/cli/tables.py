@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.cli.story import Attempt, Call, Run, Story
-from holdfast.cli.terminal import Line, Span, iso, local, neutral, one_line, short, table, took
+from holdfast.cli.story import Attempt, Call, Run, Story, starts
+from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, short, table, took
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
 
@@ -38,6 +38,18 @@ def money(microusd: int | None) -> str:
     return "unknown" if microusd is None else f"${microusd / 1_000_000:.4f}"
 
 
+def length_of(timed: Attempt | Call) -> str:
+    """How long it took, for people; empty where nobody knows."""
+    return "" if timed.duration_ms is None else took(timed.duration_ms)
+
+
+def counted_calls(calls: Iterable[Call]) -> str:
+    """So many tool calls were started, and so many refused: `3 tool calls (1 refused)`."""
+    told = list(calls)
+    refused = sum(call.status == "refused" for call in told)
+    return counted(starts(told), "tool call") + (f" ({refused} refused)" if refused else "")
+
+
 # --- attempts -----------------------------------------------------------------------------------
 
 
@@ -51,7 +63,7 @@ def request_lines(story: Story, width: int) -> list[Line]:
         request, usage = attempt.request, attempt.usage
         rows.append([
             str(attempt.number), str(request.turn), str(request.attempt), local(attempt.at_ms, "%H:%M:%S"),
-            took(attempt.ended_ms - attempt.at_ms) if attempt.ended_ms else "", f"{request.size_bytes:,}",
+            length_of(attempt), f"{request.size_bytes:,}",
             short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
             Span(one_line(outcome_of(attempt), 60), status_span(attempt.status).style),
         ])  # fmt: skip
@@ -144,7 +156,7 @@ def one_line_of_code(line: str, width: int) -> str:
 
 
 def _note(call: Call) -> str:
-    notes = [took(call.duration_ms)] if call.ended_ms and call.attempts else []
+    notes = [length_of(call)] if call.duration_ms is not None else []
     notes += [f"{call.attempts} attempts"] if call.attempts > 1 else []
     notes += [f"the same for the {call.repeat}. time"] if call.repeat > 1 else []
     notes += [neutral(call.decision)] if call.decision else []

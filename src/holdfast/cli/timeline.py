@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from holdfast.cli.story import Call, Run, Story
-from holdfast.cli.tables import STYLES, has_price, money, outcome_of
+from holdfast.cli.tables import STYLES, counted_calls, has_price, length_of, money, outcome_of
 from holdfast.cli.terminal import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
 from holdfast.protocol.limits import usd
 
@@ -33,6 +33,8 @@ class Bar(NamedTuple):
     start_ms: int
     end_ms: int
     status: str
+    length: str
+    """How long it took; empty where nobody knows."""
     note: str
     is_model: bool = False
 
@@ -63,7 +65,7 @@ def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
     facts = [
         counted(len({attempt.request.turn for attempt in own}), "turn"),
         counted(len(own), "model call"),
-        counted(len(calls), "tool call"),
+        counted_calls(calls),
         *([counted(repeats, "repeat")] if repeats else []),
         took(span_ms),
         money(cost),
@@ -88,12 +90,16 @@ def _bars(story: Story, run: Run) -> list[Bar]:
         note = " · ".join(part for part in (again, tokens, cost, told) if part)
         name = "final answer" if request.is_final else "model"
         end_ms = attempt.ended_ms or story.last_ms
-        bars.append(Bar(request.turn, name, attempt.at_ms, end_ms, attempt.status, note, is_model=True))
+        length = length_of(attempt)
+        bars.append(
+            Bar(request.turn, name, attempt.at_ms, end_ms, attempt.status, length, note, is_model=True)
+        )
     for call in (c for c in story.calls if c.run == run.number):
         repeat = f"↻ {call.repeat}" if call.repeat > 1 else ""
         told = "" if call.status == "ok" else call.status
         note = " · ".join(part for part in (repeat, told, one_line(call.arguments, 60)) if part)
-        bars.append(Bar(call.turn, call.name, call.at_ms, call.ended_ms or story.last_ms, call.status, note))
+        end_ms = call.ended_ms or story.last_ms
+        bars.append(Bar(call.turn, call.name, call.at_ms, end_ms, call.status, length_of(call), note))
     return sorted(bars, key=lambda bar: (bar.turn, not bar.is_model, bar.start_ms))
 
 
@@ -123,7 +129,7 @@ def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
                 Span(label, "bold"),
                 Span(name + " ", style),
                 Span(drawn, style or ("blue" if bar.is_model else "green")),
-                Span(padded(took(bar.end_ms - bar.start_ms), _TOOK_CELLS, is_right=True) + "  ", "dim"),
+                Span(padded(bar.length, _TOOK_CELLS, is_right=True) + "  ", "dim"),
                 Span(clipped(one_line(bar.note, width), note_cells + 2), style or "dim"),
             ]
 
@@ -178,8 +184,7 @@ def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
                 "at": iso(tried[0].at_ms),
                 "duration_ms": max(max(ends) - tried[0].at_ms, 0),
                 "model_calls": [
-                    {"number": a.number, "status": a.status, "duration_ms": max(a.ended_ms - a.at_ms, 0)}
-                    for a in tried
+                    {"number": a.number, "status": a.status, "duration_ms": a.duration_ms} for a in tried
                 ],
                 "tool_calls": [
                     {

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.cli.journal import Journal
 from holdfast.cli.story import Call, Run, Story, runs_of, story
-from holdfast.cli.tables import STYLES, has_price, money, result_lines, status_span
+from holdfast.cli.tables import STYLES, counted_calls, has_price, length_of, money, result_lines, status_span
 from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.config.values import spoken
 from holdfast.protocol.events import (
@@ -138,7 +138,7 @@ def _spent(row: SessionRow, told: Story) -> str:
     turns = len({(attempt.run, attempt.request.turn) for attempt in told.attempts})
     return (
         f"{counted(turns, 'turn')}, {counted(len(told.attempts), 'model call')},"
-        f" {counted(len(told.calls), 'tool call')},"
+        f" {counted_calls(told.calls)},"
         f" {sum(u.input_tokens for u in usages):,} tokens in, {sum(u.output_tokens for u in usages):,} out,"
         f" {money(cost)}{f' and {money(held)} held' if held and is_priced else ''}"
     )
@@ -192,7 +192,7 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
     if call is None:
         yield line
         return
-    length = f" {took(call.duration_ms)}" if call.ended_ms and call.attempts else ""
+    length = f" {length_of(call)}".rstrip()
     repeat = f" ↻ {call.repeat}" if call.repeat > 1 else ""
     yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}", "dim")]
     yield from result_lines(call.text, width, f"{_INDENT}  ")
