@@ -252,6 +252,47 @@ def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int]
         assert short.reason == reason
 
 
+@pytest.mark.requirement("B2", "L2-07")
+@pytest.mark.parametrize(
+    ("limit", "is_final", "told"),
+    [
+        (
+            {"cost_microusd": 5_100},
+            False,
+            "With $0.0001 left of the budget of $0.0051, another call and a last answer after it could cost more"
+            " than that.",
+        ),
+        (
+            {"cost_microusd": 5_100},
+            True,
+            "With $0.0001 left of the budget of $0.0051, a last answer could cost more than that.",
+        ),
+        ({"cost_microusd": 5_000}, True, "The budget of $0.005 is used up."),
+        (
+            {"tokens": 7_200},
+            False,
+            "With 1,200 left of the limit of 7,200 tokens, another call and a last answer after it could take more"
+            " than that.",
+        ),
+        (
+            {"tokens": 7_200},
+            True,
+            "With 1,200 left of the limit of 7,200 tokens, a last answer could take more than that.",
+        ),
+        ({"tokens": 6_000}, True, "The limit of 6,000 tokens is used up."),
+    ],
+)
+def test_what_does_not_fit_any_more_is_told_with_what_is_left(
+    limit: dict[str, int], is_final: bool, told: str
+) -> None:
+    story = opened(**limit)
+    story.prepared()
+    story.answered(call(), usage=Usage(5_000, 1_000 if "tokens" in limit else 0))
+    short = budget.afford(story.state, 4_000, is_final=is_final)
+    assert isinstance(short, Short)
+    assert short.message == told
+
+
 # --- estimates ----------------------------------------------------------------------------------
 
 

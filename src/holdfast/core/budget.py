@@ -87,11 +87,11 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
     kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(settings)
     cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
     if cap < least:
-        return Short("tokens", f"The token limit of {limits.tokens:,} is reached.")
+        return Short("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
     if facts.price == "known":
         cap = min(cap, _affordable_output(run, settings, worst, is_final))
         if cap < least:
-            return Short("cost", f"The budget of ${usd(limits.cost_microusd)} is reached.")
+            return Short("cost", _short_of_money(cost_left(run, limits), limits, is_final))
     return Grant(expected, cap, worst + cap, _price(facts, worst, cap))
 
 
@@ -116,6 +116,26 @@ def warnings(run: Run, settings: Settings) -> list[tuple[str, str]]:
     if limits.tokens - tokens_left(run, limits) >= WARN_SHARE * limits.tokens:
         found.append(("tokens", f"80 % of the limit of {limits.tokens:,} tokens is used."))
     return [(name, text) for name, text in found if name not in run.warned]
+
+
+def _short_of_money(left_microusd: int, limits: Limits, is_final: bool) -> str:
+    if left_microusd <= 0:
+        return f"The budget of ${usd(limits.cost_microusd)} is used up."
+    left, limit = usd(left_microusd), usd(limits.cost_microusd)
+    return (
+        f"With ${left} left of the budget of ${limit}, {_what_is_next(is_final)} could cost more than that."
+    )
+
+
+def _short_of_tokens(left: int, limits: Limits, is_final: bool) -> str:
+    if left <= 0:
+        return f"The limit of {limits.tokens:,} tokens is used up."
+    next_ = _what_is_next(is_final)
+    return f"With {left:,} left of the limit of {limits.tokens:,} tokens, {next_} could take more than that."
+
+
+def _what_is_next(is_final: bool) -> str:
+    return "a last answer" if is_final else "another call and a last answer after it"
 
 
 def _output_cap(settings: Settings) -> int:
