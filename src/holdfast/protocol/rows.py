@@ -61,6 +61,10 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     decided_by: str = ""
     decided_ms: int = 0
     note: str = ""
+    cwd: str = ""
+    """The folder in which it will run; empty where that means nothing."""
+    binary: str = ""
+    """The program that a command will start, every link followed."""
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):

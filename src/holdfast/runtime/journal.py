@@ -183,4 +183,6 @@ def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
         reason=asked.reason,
         question=asked.question,
         options=asked.options,
+        cwd=asked.cwd,
+        binary=asked.binary,
     )
