@@ -21,6 +21,7 @@ from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import Short
 from tests.core.stories import FACTS, Story, a_turn, call, kinds, only, opened, request, settings, words
 
+BOTH = "another call and a last answer after it"
 PRICES = st.integers(0, 200_000_000)
 """Per million tokens: up to 200 dollars."""
 
@@ -259,8 +260,7 @@ def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int]
         (
             {"cost_microusd": 5_100},
             False,
-            "With $0.0001 left of the budget of $0.0051, another call and a last answer after it could cost more"
-            " than that.",
+            f"With $0.0001 left of the budget of $0.0051, {BOTH} could cost more than that.",
         ),
         (
             {"cost_microusd": 5_100},
@@ -271,8 +271,7 @@ def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int]
         (
             {"tokens": 7_200},
             False,
-            "With 1,200 left of the limit of 7,200 tokens, another call and a last answer after it could take more"
-            " than that.",
+            f"With 1,200 left of the limit of 7,200 tokens, {BOTH} could take more than that.",
         ),
         (
             {"tokens": 7_200},

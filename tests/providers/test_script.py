@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.causes import Outcome
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, ModelReply, Text, ToolCall, ToolResult, calls_of, text_of
-from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.messages import (
+    Message,
+    ModelReply,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    calls_of,
+    text_of,
+)
+from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import Delta
 from holdfast.providers.script import ScriptProvider, script_from_file, script_from_lines
 from holdfast.testing.conformance_provider import QUESTION, written_request
+from tests.core.stories import opened
 
 FACTS = ModelFacts("script", "demo.jsonl")
 CALL = Message("assistant", (ToolCall("c", "read", "{}", "t1.c0"),))
@@ -22,12 +33,16 @@ RESULT = Message("tool", (ToolResult("t1.c0", "c", "read", 'found "it"\n],'),))
 
 
 async def ask(
-    provider: ScriptProvider, answered: int, *messages: Message, shown: list[Delta] | None = None
+    provider: ScriptProvider,
+    answered: int,
+    *messages: Message,
+    shown: list[Delta] | None = None,
+    idle_s: float = 1,
 ) -> ModelReply | ModelFailure:
     body = written_request(provider.wire, FACTS, messages or (QUESTION,))
     watch = [] if shown is None else shown
     return await provider.call(
-        FACTS, body, is_streaming=True, idle_s=1, answered=answered, on_delta=watch.append
+        FACTS, body, is_streaming=True, idle_s=idle_s, answered=answered, on_delta=watch.append
     )
 
 
@@ -115,6 +130,29 @@ def test_a_wrong_line_is_told_with_file_line_key_and_value(
         script_from_file(path)
     for word in (str(path), *words):
         assert word in caught.value.message
+
+
+@pytest.mark.requirement("C21")
+async def test_a_line_is_used_up_by_a_recorded_outcome_and_by_nothing_else() -> None:
+    script = script_from_lines(
+        [{"error": {"status": 503}}, {"text": "late", "delay_s": 30}, {"text": "one", "repeat": True}]
+    )
+    story = opened(wall_s=60)
+    for said in ("error", "silence"):
+        story.prepared()
+        failed = await ask(script, story.state.answered, idle_s=0.001)
+        assert isinstance(failed, ModelFailure)
+        assert ("silent" in failed.failure.message) is (said == "silence")
+        story.when(Outcome(story.model_call.key, failed))
+        story.due("retry")
+    assert story.state.answered == 2
+    story.prepared()
+    story.attach()  # the process was killed while the line answered
+    assert story.state.answered == 2
+    story.prepared()
+    story.due("wall")
+    story.when(Outcome(story.model_call.key, ModelCut("I was", Usage(100, 3))))
+    assert story.state.answered == 2
 
 
 @pytest.mark.requirement("L9")

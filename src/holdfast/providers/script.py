@@ -1,7 +1,10 @@
 """A scripted model: answers from a file of JSON Lines, one response a line, for demonstrations and tests.
 
-The line is chosen by the attempts that the session's journal holds as answered, responses and recorded
-failures alike, and never by a pointer here: a session that resumes in another process goes on where it was.
+The line is chosen by the attempts that the session's journal holds as answered, and never by a pointer here: a
+session that resumes in another process goes on where it was. A line is used up when its outcome is recorded: a
+response, an error that it asked for, or the failure of a silence longer than the idle limit (asked again, the same
+line would be as silent again). An attempt that was cut short by the wall limit or a stop, or whose process was
+killed, has no outcome: the same line answers the next one.
 """
 
 from __future__ import annotations
