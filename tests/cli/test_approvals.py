@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.answer import clipped_call
+from tests.cli.conftest import Filled, Holdfast
 from tests.cli.processes import Cli, calls, says
 
 COMMAND = "echo ran >> ran.txt"
@@ -48,6 +49,35 @@ def test_without_a_terminal_it_rests_and_another_process_approves_and_resume_goe
     assert (runs(cli), open_approvals(cli)) == (0, [])
     assert cli("resume", "last").out == "Went on.\n"
     assert runs(cli) == 1
+
+
+@pytest.mark.requirement("H5")
+def test_who_decides_sees_all_of_the_call_where_it_runs_and_which_program_it_begins_with(cli: Cli) -> None:
+    program = cli.workspace / "bin" / "greet-1.0"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ntouch ran.txt\n")
+    program.chmod(0o755)
+    (cli.workspace / "greet").symlink_to(program)
+    command = "./greet --loudly" + " and" * 60 + " twice"
+    cli("run", "x", "-m", a_model(cli, command))
+    (approval,) = open_approvals(cli)
+    assert (approval["cwd"], approval["binary"]) == (str(cli.workspace), str(program))
+    with cli.terminal("resume", "last", "--approve-by", "prompt") as screen:
+        screen.until("Allow it?")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.end() == 130
+    for told in (cli("approvals").out, screen.screen, cli("approve", approval["id"]).out):
+        lines = [" ".join(line.split()) for line in told.splitlines()]
+        for shown in (f"│ command: {command}", f"in {cli.workspace}", f"begins with {program}"):
+            assert shown in lines
+
+
+def test_an_approval_of_before_has_no_folder_to_tell_of(holdfast: Holdfast, home: Filled) -> None:
+    in_home = ("--home", str(home.folder))
+    (row,) = holdfast("approvals", "--json", *in_home).rows
+    assert (row["cwd"], row["binary"]) == (None, None)
+    told = holdfast("approvals", *in_home).out
+    assert "│ command: rm -rf build\n\n" in told
 
 
 @pytest.mark.requirement("H5")

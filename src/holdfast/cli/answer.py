@@ -14,7 +14,6 @@ from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import tell, write
 from holdfast.cli.terminal import Line, Span, counted, neutral
 from holdfast.protocol.commands import Resolve
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
 
@@ -28,16 +27,13 @@ class Unanswered(Exception):
     """The person ended the input: nobody is there to ask any more."""
 
 
-async def ask(
-    store: Store, keyboard: Keyboard, row: ApprovalRow, settings: Settings | None
-) -> Resolve | None:
+async def ask(store: Store, keyboard: Keyboard, row: ApprovalRow) -> Resolve | None:
     """What the person says about an open approval; None when it was settled elsewhere meanwhile.
 
     Raises:
         Unanswered: the input ended.
     """
-    workspace = settings.workspace if settings else ""
-    asked = _question(keyboard, row) if row.question else _approval(keyboard, row, workspace)
+    asked = _question(keyboard, row) if row.question else _approval(keyboard, row)
     asking = asyncio.create_task(asked)
     settling = asyncio.create_task(settled(store, row.id))
     tasks = (asking, settling)
@@ -66,14 +62,13 @@ async def settled(store: Store, approval_id: str) -> None:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-async def _approval(keyboard: Keyboard, row: ApprovalRow, cwd: str) -> Resolve:
+async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
     """Yes or no. Enter alone is no answer, and no yes is taken while a part of the call is hidden."""
-    shown, hidden = clipped_call(row.arguments)
+    _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(f"{row.tool} needs a decision", "bold yellow"), Span(f"  {row.reason}", "dim")])
-    for line in _framed(shown):
+    for line in call_lines(row):
         tell(line)
-    tell([Span(f"  in {cwd}", "dim")])
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
         answer = await _line(keyboard, f"Allow it? y, n, or n and why{more}: ")
@@ -89,6 +84,15 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow, cwd: str) -> Resolve:
                 return Resolve(row.id, "approve", why)
             case "n" | "no":
                 return Resolve(row.id, "deny", why)
+
+
+def call_lines(row: ApprovalRow) -> Iterator[Line]:
+    """What a person decides about: the call, where it runs, and the program that its first word means."""
+    shown, _ = clipped_call(row.arguments)
+    yield from _framed(shown)
+    for name, value in (("in", row.cwd), ("begins with", row.binary)):
+        if value:
+            yield [Span(f"  {name:<12}", "dim"), neutral(value)]
 
 
 def clipped_call(arguments: str) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from holdfast.app import App, open_app
+from holdfast.cli.answer import call_lines
 from holdfast.cli.journal import find_session, reading
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.sitting import sender
@@ -127,6 +128,8 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
             records = await app.store.read(row.session)
             if any(record.cause == command_id and record.type == "ApprovalResolved" for record in records):
                 say([f"{_DECIDED[row.decision]}: {row.tool} in session {row.session}."])
+                if not row.question:
+                    say(call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
                     say(["Nobody drives it now; it goes on with: ", f"  holdfast resume {row.session}"])
                 return 0

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from holdfast.cli.answer import call_lines, clipped_call
 from holdfast.cli.journal import reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.tables import money
@@ -124,6 +125,8 @@ def approval_row(row: ApprovalRow) -> dict[str, Any]:
         "arguments": _arguments(row.arguments),
         "asked_at": iso(row.asked_ms),
         "deadline": iso(row.deadline_ms) if row.deadline_ms else None,
+        "cwd": row.cwd or None,
+        "binary": row.binary or None,
     }
 
 
@@ -138,10 +141,13 @@ def _approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
     for row in rows:
         until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
         yield [Span(row.id, "bold"), Span(f"  asked {local(row.asked_ms)}{until}", "dim")]
-        yield [Span(f"    {one_line(row.tool, 40)} ", "bold"), one_line(row.arguments, max(width - 24, 20))]
-        if row.question or row.reason:
-            yield [Span(f"    {one_line(row.question or row.reason, width - 4)}", "yellow")]
+        asked = row.question or f"{row.tool}: {row.reason}"
+        yield [Span(f"  {one_line(asked, width - 2)}", "yellow")]
         if row.options:
-            yield [f"    one of: {one_line(', '.join(row.options), width - 12)}"]
-    yield [""]
+            yield [f"  one of: {one_line(', '.join(row.options), width - 10)}"]
+        if not row.question:
+            yield from call_lines(row)
+        yield [""]
     yield [Span("holdfast approve ID", "bold"), "  or  ", Span('holdfast deny ID --note "..."', "bold")]
+    if any(clipped_call(row.arguments)[1] for row in rows):
+        yield ["What is hidden stands in ", Span("holdfast approvals --json", "bold"), "."]

@@ -174,7 +174,7 @@ class Sitting:
         self._is_free.clear()
         self._view.pause()
         try:
-            answer = await ask(store, keyboard, row, self._state.settings)
+            answer = await ask(store, keyboard, row)
             if answer is not None:
                 await self._app.controller.submit(self._session, sender(), answer)
         except Unanswered:

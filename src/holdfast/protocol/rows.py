@@ -64,7 +64,7 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     cwd: str = ""
     """The folder in which it will run; empty where that means nothing."""
     binary: str = ""
-    """The program that a command will start, every link followed."""
+    """The program that a command begins with, every link followed."""
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
