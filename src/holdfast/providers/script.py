@@ -186,7 +186,8 @@ def script_from_file(path: str | Path) -> ScriptProvider:
         content = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise UsageError(f"The script {path} cannot be read: {reason}.") from None
+        hint = "Name a file with one JSON response a line: -m script:FILE, from the current folder on."
+        raise UsageError(f"The script {path} cannot be read: {reason}.", hint=hint) from None
     lines: list[NumberedLine] = []
     for number, text in enumerate(content.split("\n"), start=1):
         if text.strip():
