@@ -181,6 +181,32 @@ def test_what_cannot_be_done_as_asked_ends_with_2_and_accepts_nothing(
     assert cli("sessions", "--json").out == ""
 
 
+@pytest.mark.requirement("A5")
+@pytest.mark.parametrize(
+    "name", ["docs", "cli:", ":docs", "cli:my docs", "cli:a:b", "cli:\u00e9", "x:" + "y" * 65]
+)
+@pytest.mark.parametrize("command", [("run", "x"), ("chat",)])
+def test_a_name_that_is_none_is_refused_with_the_rule_and_an_example(
+    cli: Cli, command: tuple[str, ...], name: str
+) -> None:
+    ended = cli(*command, "-m", cli.model(says("never")), "-s", name)
+    assert (ended.code, ended.out) == (2, "")
+    assert repr(name) in ended.err
+    assert "named CHANNEL:CHAT, as in `-s cli:docs`: two labels, each of 1 to 64 letters" in ended.err
+
+
+@pytest.mark.requirement("A5")
+def test_a_script_that_cannot_be_read_is_told_with_its_whole_path_and_what_to_name(cli: Cli) -> None:
+    (cli.workspace / "binary.jsonl").write_bytes(b"\xff\xfe")
+    for name, why in ((".", "Is a directory"), ("gone.jsonl", "No such file"), ("binary.jsonl", "UTF-8")):
+        ended = cli("run", "x", "-m", f"script:{name}", "--json")
+        assert ended.code == 2
+        error = ended.json["error"]
+        assert str(cli.workspace / name) in error["message"].replace("/.", "")
+        assert why in error["message"]
+        assert "-m script:FILE" in error["hint"]
+
+
 def test_with_json_a_usage_error_is_an_object_on_stdout(cli: Cli) -> None:
     ended = cli("run", "x", "--json")
     assert ended.code == 2

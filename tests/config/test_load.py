@@ -74,7 +74,12 @@ BAD_LINES = [
     ('[limits]\ncost_usd = "free"', 2, "limits.cost_usd = 'free'", "dollars from"),
     ("[limits]\ncost_usd = inf", 2, "limits.cost_usd = inf", "dollars from"),
     ("[limits]\nmax_turns = 5", 2, "limits.max_turns", "did you mean limits.turns?"),
-    ("[limts]\nturns = 5", 2, "limts.turns", "did you mean limits.turns?"),
+    ("[limts]\nturns = 5", 2, "limts.turns", "there is no section [limts]; did you mean [limits]?"),
+    ("[limit]", 1, "limit", "there is no section [limit]; did you mean [limits]?"),
+    ("[postures.mine.limit]\nturns = 5", 2, "turns", "did you mean [postures.mine.limits]?"),
+    ("[weather]\nwind = 5", 2, "weather.wind", "there is no section [weather]; there are catalog, limits,"),
+    ("[model]\nname = 'a:b'", 2, "model.name", "model is a value, not a section"),
+    ("[limits.daily]\nturns = 5", 2, "limits.daily.turns", "there is no section [limits.daily]"),
     ("limits = 5", 1, "limits", "is a section"),
     ("allowed_paths = []", 1, "allowed_paths", "the workspace and nothing else"),
     ('allowed_paths = ["/"]', 1, "allowed_paths", "the workspace and nothing else"),
@@ -102,6 +107,16 @@ def test_a_bad_value_is_named_by_file_line_key_and_range(
     file.write_text(content)
     found = [problem for problem in problems(home) if problem.startswith(f"{file}:{line}: ")]
     assert any(key in problem and told in problem for problem in found), found
+
+
+@pytest.mark.requirement("L9")
+def test_an_unknown_section_is_told_once_and_not_for_each_of_its_keys(home: Path) -> None:
+    (home / "config.toml").write_text("[limit]\nturns = 0\nwall = 0\n[limits]\nidle = 0\n")
+    section, key = problems(home)
+    assert (
+        section == f"{home}/config.toml:2: limit.turns: there is no section [limit]; did you mean [limits]?"
+    )
+    assert key.startswith(f"{home}/config.toml:5: limits.idle = 0")
 
 
 @pytest.mark.requirement("L9")

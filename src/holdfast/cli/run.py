@@ -25,7 +25,7 @@ from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
 from holdfast.config.paths import Home
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
-from holdfast.errors import UsageError
+from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.limits import Settings
@@ -33,6 +33,11 @@ from holdfast.runtime.journal import readable
 from holdfast.runtime.report import Report, report
 
 Output = Literal["text", "json", "stream"]
+
+_HOW_TO_NAME = (
+    "A new one is named CHANNEL:CHAT, as in `-s cli:docs`: two labels, each of 1 to 64 letters, digits, dots,"
+    " dashes and underscores. One that is there also goes by its id, the beginning of its id, or `last`."
+)
 
 KeyFlag = Annotated[
     str,
@@ -136,7 +141,10 @@ async def past_of(home: Home, name: str) -> State | None:
         UsageError: the name is neither CHANNEL:CHAT nor a session's.
     """
     if not is_session_key(name):
-        return await existing(home, name)
+        try:
+            return await existing(home, name)
+        except NoSuchSession as error:
+            raise NoSuchSession(f"-s: {error.message}", hint=_HOW_TO_NAME) from None
     async with reading(home) as store:
         found = await store.find(name)
     return await existing(home, found[0]) if found else None

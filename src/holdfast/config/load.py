@@ -126,11 +126,17 @@ def _read_flags(flags: Mapping[str, object], problems: list[str]) -> tuple[_Give
 
 
 def _check(entries: Iterable[Entry], source: str, problems: list[str]) -> Iterable[_Given]:
+    told: set[Dotted] = set()
     for entry in entries:
         where = f"{source}:{entry.line}" if entry.line else source
         key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
+        section = _unknown_section(entry)
         if key:
             yield from _value(key, entry.key, entry.value, where, problems)
+        elif section:
+            if section not in told:  # once for all of its keys
+                problems.append(f"{where}: {written(entry.key)}: {_no_section(section)}")
+            told.add(section)
         elif not (entry.value == {} and _is_section(entry.key)):
             problems.append(f"{where}: {written(entry.key)}: {_why_not(entry)}")
 
@@ -159,10 +165,34 @@ def _is_section(parts: Dotted) -> bool:
     )
 
 
+def _unknown_section(entry: Entry) -> Dotted:
+    """The outermost section around the entry, or the empty section that it is, that there is none of."""
+    if _refusal(entry.key):
+        return ()
+    depth = len(entry.key) + (entry.value == {})
+    return next((entry.key[:n] for n in range(1, depth) if not _is_section(entry.key[:n])), ())
+
+
+def _no_section(section: Dotted) -> str:
+    if any(_fits(key.path, section) for key in KEYS):
+        return f"{written(section)} is a value, not a section"
+    above, name = section[:-1], section[-1]
+    known = sorted({each[-1] for each in _SECTIONS if _is_section((*above, each[-1])) and each[-1] != "*"})
+    near = get_close_matches(name, known, n=1, cutoff=_NEAR)
+    told = (
+        f"did you mean [{written((*above, near[0]))}]?" if near else f"there are {', '.join(known) or 'none'}"
+    )
+    return f"there is no section [{written(section)}]; {told}"
+
+
+def _refusal(parts: Dotted) -> str:
+    return next((reason for path, reason in REFUSED.items() if _fits(path, parts)), "")
+
+
 def _why_not(entry: Entry) -> str:
-    for path, reason in REFUSED.items():
-        if _fits(path, entry.key):
-            return reason
+    refusal = _refusal(entry.key)
+    if refusal:
+        return refusal
     if _is_section(entry.key):
         return f"is a section, not a value; write [{written(entry.key)}]"
     near = _nearest(entry.key)
