@@ -110,8 +110,11 @@ class Runtime:
             is read; keys and addresses come from the providers' variables.
         tools: Functions made tools by `@tool`, or other `ports.Tool`s. Agents may bring more.
 
+    Closed it stays closed: what is asked of it then is a `UsageError`.
+
     Raises:
         ConfigError: the configuration is wrong; all problems are told at once.
+        UsageError: two tools have one name.
     """
 
     def __init__(
@@ -124,10 +127,11 @@ class Runtime:
         self._source = Path(config).expanduser() if isinstance(config, str | Path) else config or {}
         self._config = load_only(self._source)
         self._home = None if home is None else find_home(str(home), {})
-        self._tools = list(tools)
+        self._tools = _distinct(tools)
         self._rooms = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._app: App | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Runtime:
         await self.app()
@@ -138,12 +142,21 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Close all rooms. What is recorded in a home stays; sessions in memory are gone."""
-        self._app = None
-        await self._rooms.aclose()
+        async with self._opening:  # what is opening just now is closed too
+            self._is_closed = True
+            self._app = None
+            await self._rooms.aclose()
 
     async def app(self) -> App:
-        """The rooms, opened when they are first asked for."""
+        """The rooms, opened when they are first asked for.
+
+        Raises:
+            UsageError: the runtime is closed.
+        """
         async with self._opening:
+            if self._is_closed:
+                hint = "Make another Runtime; with the same home it goes on with the same sessions."
+                raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
                 opening = open_app(self._config, self._home, extra_tools=self._tools, environ=os.environ)
                 self._app = await self._rooms.enter_async_context(opening)
@@ -157,13 +170,14 @@ class Runtime:
 class Agent:
     """Someone who works: a model, tools and instructions, in as many sessions at once as wanted.
 
-    Opened by its first use; close it with `aclose`, or use it with `async with`. Of one cancelled in mid-work
-    the session stays as it is recorded, and `resume` goes on with it, here or in another process.
+    Opened by its first use; close it with `aclose`, or use it with `async with`. Closed it stays closed: what is
+    asked of it then is a `UsageError`. Of one cancelled in mid-work the session stays as it is recorded, and
+    `resume` goes on with it, here or in another process.
 
     Args:
         model: PROVIDER:MODEL; else the configuration's.
         tools: What it may use, and nothing else: functions made tools by `@tool`, and names of built-in tools,
-            as globs: `["read_*", "grep", "shell"]`.
+            as globs: `["read_*", "grep", "shell"]`. The same tool twice counts once.
         instructions: What stands in the system prompt beside Holdfast's own words.
         home: A folder that keeps the sessions; None: they are in memory and end with the agent.
         limits: Of each run; over the configuration's.
@@ -178,7 +192,7 @@ class Agent:
 
     Raises:
         ConfigError: limits or the configuration are wrong; all problems are told at once.
-        UsageError: arguments contradict each other, or there is no such built-in tool.
+        UsageError: arguments contradict each other, two tools have one name, or there is no such built-in tool.
     """
 
     def __init__(  # noqa: PLR0913 - the one face of the library: each of them is a thing to say
@@ -196,7 +210,7 @@ class Agent:
         if runtime is not None and (home is not None or config is not None):
             raise UsageError("home and config are the shared runtime's: give them to Runtime(...).")
         given = list(tools)
-        self._tools = [each for each in given if not isinstance(each, str)]
+        self._tools = _distinct(each for each in given if not isinstance(each, str))
         self._offered = (
             *_built_in_names([each for each in given if isinstance(each, str)]),
             *(each.spec.name for each in self._tools),
@@ -209,6 +223,7 @@ class Agent:
         self._instructions = instructions
         self._workspace = None if workspace is None else Path(workspace)
         self._told: set[str] = set()
+        self._is_closed = False
 
     @classmethod
     def from_config(cls, path: str | Path) -> Agent:
@@ -224,6 +239,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """Let go of everything; a shared runtime stays open for the others."""
+        self._is_closed = True
         if self._is_own:
             await self._runtime.aclose()
 
@@ -238,7 +254,8 @@ class Agent:
             session: CHANNEL:CHAT, which is made when it is new, or the id of a session; empty: a new session.
 
         Raises:
-            UsageError: there is no model, no key, or no such provider; or the session's name is none.
+            UsageError: there is no model, no key, or no such provider; or the session's name is none; or the
+                agent is closed.
             NoSuchSession: there is no session with that id.
             Overloaded: too many commands wait for the session; nothing was accepted.
             StorageError: the home cannot be used.
@@ -333,6 +350,9 @@ class Agent:
         return self._runtime.configured(said)
 
     async def _open(self) -> App:
+        if self._is_closed:
+            hint = "Make another Agent; with the same home or runtime it goes on with the same sessions."
+            raise UsageError("This agent is closed.", hint=hint)
         app = await self._runtime.app()
         for each in self._tools:
             app.tools.add(each)
@@ -343,7 +363,7 @@ class Agent:
             return await app.controller.open(name)
         if is_session_id(name):
             return await _found(app, name)
-        hint = "Name it CHANNEL:CHAT, of letters, digits, dot, dash and underscore."
+        hint = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
         raise UsageError(f"{name!r} is no name for a session.", hint=hint)
 
     async def _settings(self, app: App, session: str) -> Settings:
@@ -370,6 +390,24 @@ class Agent:
 
 def _given(limits: Limits) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+
+
+def _distinct(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools, each once.
+
+    Raises:
+        UsageError: two of them have one name, or one has a built-in tool's.
+    """
+    known: dict[str, Tool] = {}
+    built_in = {spec.name for spec in built_in_specs()}
+    for each in tools:
+        name = each.spec.name
+        if known.setdefault(name, each) is not each:
+            raise UsageError(f"two tools are called {name!r}", hint="Give one of them another name.")
+        if name in built_in:
+            hint = f"Give yours another name; the built-in one is meant by tools=[{name!r}]."
+            raise UsageError(f"two tools are called {name!r}: one of them is built in", hint=hint)
+    return list(known.values())
 
 
 def _built_in_names(globs: Iterable[str]) -> tuple[str, ...]:

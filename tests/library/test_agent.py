@@ -208,6 +208,57 @@ async def test_many_agents_share_one_runtime_and_keep_their_own_tools_and_limits
 
 
 @pytest.mark.requirement("S1")
+async def test_a_closed_agent_says_so_and_does_not_open_again(tmp_path: Path) -> None:
+    model, home = script(tmp_path, [{"text": "Hello.", "repeat": True}]), tmp_path / "home"
+    agent = Agent(model=model, home=home)
+    result = await agent.run("hi", session="cli:demo")
+    await agent.aclose()
+    await agent.aclose()
+    never_opened = Agent(model=model)
+    await never_opened.aclose()
+    async with Runtime(home=home) as shared:
+        guest = Agent(model=model, runtime=shared)
+        await guest.aclose()
+        for closed in (agent, never_opened, guest):
+            stream = closed.stream("hi")
+            for asked in (
+                closed.run("hi"), anext(aiter(stream)), closed.resume("cli:demo"), closed.result("cli:demo"),
+                closed.approvals(), closed.approve("x"), closed.__aenter__(),
+            ):  # fmt: skip
+                with pytest.raises(UsageError, match="agent is closed") as told:
+                    await asked
+                assert "Make another Agent" in told.value.hint
+    late = Agent(model=model, runtime=shared)
+    with pytest.raises(UsageError, match="runtime is closed"):
+        await late.run("hi")
+    async with Agent(model=model, home=home) as another:
+        assert await another.result("cli:demo") == result
+
+
+@pytest.mark.requirement("S1")
+async def test_the_same_tool_twice_counts_once_and_two_of_one_name_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    @tool(effect="read", name="add")
+    def other(a: int) -> int:
+        """Something else."""
+        return a
+
+    @tool(effect="read", name="grep")
+    def built_in(a: int) -> int:
+        """Something else."""
+        return a
+
+    async with Agent(model=script(tmp_path, ADDING), tools=[add, add]) as agent:
+        assert (await agent.run("What is 17 + 25?")).text == "It is 42."
+    for make in (Agent, Runtime):
+        with pytest.raises(UsageError, match="two tools are called 'add'"):
+            make(tools=[add, deploy, other])
+        with pytest.raises(UsageError, match="two tools are called 'grep': one of them is built in"):
+            make(tools=[built_in])
+
+
+@pytest.mark.requirement("S1")
 async def test_two_tools_of_one_name_on_a_shared_runtime_are_refused(tmp_path: Path) -> None:
     @tool(effect="read", name="add")
     def other(a: int) -> int:
