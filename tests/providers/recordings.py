@@ -24,6 +24,7 @@ _HOSTS = {
     "api.groq.com": "groq",
     "api.z.ai": "zai",
     "api.cerebras.ai": "cerebras",
+    "generativelanguage.googleapis.com": "google",
 }
 
 

@@ -23,8 +23,10 @@ from holdfast.providers.sse import Event, EventParser, EventTooLarge
 class Reader(Protocol):
     """Gathers one response, from a stream's events or from one whole body; any step may raise `BadAnswer`."""
 
-    usage: Usage
-    """What the provider reported so far."""
+    @property
+    def usage(self) -> Usage:
+        """What the provider reported so far."""
+        ...
 
     def take(self, event: Event) -> bool:
         """Add one event; True when nothing that matters comes after it."""

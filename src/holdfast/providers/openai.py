@@ -5,6 +5,7 @@ Messages are encoded one by one, so that a request grows by what is new. Reading
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.http import HttpPool
 from holdfast.providers.native import NativeProvider
 from holdfast.providers.openai_reply import ChatReader
+from holdfast.providers.signed_calls import SignedReader, extras
 
 _encode = msgspec.json.Encoder().encode
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -31,8 +33,11 @@ class Dialect(msgspec.Struct, frozen=True):
     """Compatible servers know only the older name; OpenAI's newer models only the newer one."""
     has_stream_options: bool = True
     """Without it the server reports the usage of a stream unasked, and refuses to be asked."""
-    reasoning_field: Literal["", "reasoning_content", "reasoning_details"] = ""
-    """Where the model's own reasoning is given back with its tool calls, for servers that need it."""
+    reasoning_field: Literal["", "reasoning_content", "reasoning_details", "extra_content"] = ""
+    """Where the model's own reasoning is given back with its tool calls, for servers that need it:
+    `extra_content` beside each call (`signed_calls`), the others beside the list of calls."""
+    call_id_chars: int = 0
+    """Exactly so many letters and digits make an id of a call; 0: any text does."""
 
 
 class OpenAIWire:
@@ -63,7 +68,7 @@ class OpenAIWire:
             case "assistant":
                 return [_encode(self._assistant(message))]
             case "tool":
-                ids = call_ids(message)
+                ids = self._ids(message)
                 return [
                     _encode({"role": "tool", "tool_call_id": ids[part.call_id], "content": part.text})
                     for part in message.parts
@@ -83,19 +88,30 @@ class OpenAIWire:
             written["content"] = text
         if calls:
             written |= self._reasoning(message)
-            ids = call_ids(message)
+            ids, signed = self._ids(message), self._extras(message)
             written["tool_calls"] = [
                 {
                     "id": ids[call.call_id],
                     "type": "function",
                     "function": {"name": valid_name(call.name), "arguments": call.arguments or "{}"},
                 }
+                | ({"extra_content": signed.pop(call.ref)} if call.ref in signed else {})
                 for call in calls
             ]
         return written
 
+    def _ids(self, message: Message) -> dict[str, str]:
+        ids, chars = call_ids(message), self._dialect.call_id_chars
+        return {own: fitted_id(given, chars) for own, given in ids.items()} if chars else ids
+
+    def _thoughts(self, message: Message) -> list[Reasoning]:
+        return [p for p in message.parts if isinstance(p, Reasoning) and p.provider == self._provider]
+
+    def _extras(self, message: Message) -> dict[str, Any]:
+        return extras(self._thoughts(message)) if self._dialect.reasoning_field == "extra_content" else {}
+
     def _reasoning(self, message: Message) -> dict[str, Any]:
-        own = [p for p in message.parts if isinstance(p, Reasoning) and p.provider == self._provider]
+        own = self._thoughts(message)
         field = self._dialect.reasoning_field
         if field == "reasoning_content" and own:
             return {field: "".join(part.text for part in own)}
@@ -117,6 +133,13 @@ def call_ids(message: Message) -> dict[str, str]:
     return {call.call_id: call.ref if call.ref and times[call.ref] == 1 else call.call_id for call in calls}
 
 
+def fitted_id(given: str, chars: int) -> str:
+    """The id itself where it is that many letters and digits, else as many that derive from it."""
+    if len(given) == chars and given.isascii() and given.isalnum():
+        return given
+    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
+
+
 def valid_name(name: str) -> str:
     """A tool's name as servers accept it: a name that a model made up must not spoil every later request."""
     return _NOT_IN_NAMES.sub("_", name)[:_NAME_CHARS] or "unnamed"
@@ -130,7 +153,7 @@ def openai_provider(
         OpenAIWire(provider, dialect),
         f"{base_url.rstrip('/')}/chat/completions",
         http,
-        ChatReader,
+        SignedReader if dialect.reasoning_field == "extra_content" else ChatReader,
         headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
         secret=api_key,
     )

@@ -101,7 +101,15 @@ _ENTRIES = (
         base_url_env="MISTRAL_BASE_URL",
         key_env=("MISTRAL_API_KEY",),
         price_list="mistral",
-        dialect=Dialect(has_stream_options=False),
+        dialect=Dialect(has_stream_options=False, call_id_chars=9),
+    ),
+    Entry(
+        "google",
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        base_url_env="GOOGLE_OPENAI_BASE_URL",
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        price_list="google",
+        dialect=Dialect(reasoning_field="extra_content"),
     ),
     Entry(
         "together",

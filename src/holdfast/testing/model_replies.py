@@ -29,6 +29,8 @@ class ReplyCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] | str = {}
     id: str = "call"
     """The calls of one reply are numbered behind it."""
+    extra_content: dict[str, Any] = {}
+    """What stands beside the call on the wire of Chat Completions."""
 
     @property
     def text(self) -> str:
@@ -128,7 +130,14 @@ def _openai_usage(usage: Usage) -> dict[str, Any]:
 
 def _openai_call(call: ReplyCall, number: int, index: int, arguments: str) -> dict[str, Any]:
     function = {"name": call.name, "arguments": arguments}
-    return {"index": index, "id": _call_id(call, number, index), "type": "function", "function": function}
+    extra = {"extra_content": call.extra_content} if call.extra_content else {}
+    return {
+        "index": index,
+        "id": _call_id(call, number, index),
+        "type": "function",
+        "function": function,
+        **extra,
+    }
 
 
 def _openai_whole(reply: Reply, number: int) -> dict[str, Any]:

@@ -1,0 +1,107 @@
+"""Calls that their server signed: what stands beside a call as `extra_content` is kept and given back unchanged.
+
+Gemini's newer models refuse a conversation whose calls come back without their thought signature
+(https://ai.google.dev/gemini-api/docs/thought-signatures). What is inside is opaque to us, and only the provider
+that wrote it ever gets it. Everything else about a response is read by `openai_reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.messages import ModelReply, Reasoning, Usage
+from holdfast.protocol.ports import OnDelta
+from holdfast.providers.openai_reply import ChatReader
+from holdfast.providers.sse import Event
+
+
+class _Call(msgspec.Struct):
+    id: str | None = None
+    extra_content: Any = None
+
+
+class _Said(msgspec.Struct):
+    tool_calls: tuple[_Call, ...] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Said | None = None
+    message: _Said | None = None
+
+
+class _Answer(msgspec.Struct):
+    """A whole body or a chunk of a stream, as far as it counts here."""
+
+    choices: tuple[_Choice, ...] | None = None
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+class SignedReader:
+    """`native.Reader` that reads as `ChatReader` does, and keeps what stands beside each call."""
+
+    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
+        self._chat = ChatReader(model, sent_bytes, on_delta)
+        self._provider = model.partition(":")[0]
+        self._extras: dict[str, Any] = {}
+        """By the server's id of the call; the first call without an id has the empty one."""
+        self._ref = ""
+        """Of the call that the last piece belonged to."""
+
+    @property
+    def usage(self) -> Usage:
+        """See `native.Reader`."""
+        return self._chat.usage
+
+    @property
+    def is_whole(self) -> bool:
+        """See `native.Reader`."""
+        return self._chat.is_whole
+
+    def take(self, event: Event) -> bool:
+        """See `native.Reader`."""
+        is_done = self._chat.take(event)
+        self._keep(event.data)
+        return is_done
+
+    def take_body(self, body: bytes) -> None:
+        """See `native.Reader`."""
+        self._chat.take_body(body)
+        self._keep(body)
+
+    def reply(self, request_ref: str) -> ModelReply:
+        """See `native.Reader`."""
+        reply = self._chat.reply(request_ref)
+        if not self._extras:
+            return reply
+        kept = Reasoning(self._provider, payload=msgspec.json.encode(self._extras).decode())
+        return msgspec.structs.replace(reply, parts=(kept, *reply.parts))
+
+    def _keep(self, answer: str | bytes) -> None:
+        try:
+            choices = _decode(answer).choices or ()
+        except (msgspec.DecodeError, UnicodeDecodeError):  # `[DONE]`, or a shape that `ChatReader` could use
+            return
+        for choice in choices:
+            for call in _calls(choice):
+                self._ref = call.id or self._ref
+                if call.extra_content is not None:
+                    self._extras.setdefault(self._ref, call.extra_content)
+
+
+def extras(thoughts: Iterable[Reasoning]) -> dict[str, Any]:
+    """What stood beside the calls of a response, by the server's ids of the calls."""
+    kept: dict[str, Any] = {}
+    for thought in thoughts:
+        if thought.payload:
+            kept |= msgspec.json.decode(thought.payload)
+    return kept
+
+
+def _calls(choice: _Choice) -> tuple[_Call, ...]:
+    said = choice.delta or choice.message
+    return (said.tool_calls if said else None) or ()
