@@ -78,7 +78,16 @@ class App:
     @cached_property
     def controller(self) -> SessionController:
         """The door of the runtime on these rooms; `open_app` has opened it."""
-        return make_controller(self)
+        parts = factory(_PARTS)(
+            store=self.store,
+            clock=self.clock,
+            resolve=self.resolve,
+            tools=self.tools,
+            redact=self.redact,
+            run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
+        )
+        controller: SessionController = factory(_CONTROLLER)(parts)
+        return controller
 
     async def resolve(self, name: str) -> Provider:
         """The provider of PROVIDER:MODEL, or by its own name alone; made once. It is a `ports.Resolver`.
@@ -87,19 +96,20 @@ class App:
             UsageError: there is no such provider, its key is missing, or its address or script is wrong.
         """
         provider, _, model = name.partition(":")
-        entry = factory(_PROVIDER_ENTRY)(provider)
-        # A missing key is told by the variable that the configuration names.
-        entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
         key = name if provider == _SCRIPT else provider
-        if key not in self._providers:
-            self._providers[key] = factory(_PROVIDER)(
+        made = self._providers.get(key)
+        if made is None:
+            entry = factory(_PROVIDER_ENTRY)(provider)
+            # A missing key is told by the variable that the configuration names.
+            entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
+            made = self._providers[key] = factory(_PROVIDER)(
                 entry,
                 model=model,
                 base_url=base_url_of(entry, self.config, self.environ),
                 api_key=api_key_of(entry, self.config, self.environ),
                 http=self.http,
             )
-        return self._providers[key]
+        return made
 
     def facts(self, model: str) -> ModelFacts:
         """Price and window of PROVIDER:MODEL at its configured address, the user's own entries on top.
@@ -213,20 +223,6 @@ def system_clock() -> Clock:
     """The clock of this machine."""
     clock: Clock = factory(_CLOCK)()
     return clock
-
-
-def make_controller(app: App) -> SessionController:
-    """A door of the runtime on the rooms of an app, to be opened with `async with`; most want `app.controller`."""
-    parts = factory(_PARTS)(
-        store=app.store,
-        clock=app.clock,
-        resolve=app.resolve,
-        tools=app.tools,
-        redact=app.redact,
-        run_folder=app.home.folder / _RUN_FOLDER if app.home else None,
-    )
-    controller: SessionController = factory(_CONTROLLER)(parts)
-    return controller
 
 
 def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:

@@ -58,7 +58,7 @@ class Talk:
         edit = self.conversation.render(self.wire, self.base, fits)
         tail = self.wire.tail(FACTS, 100, is_streaming=False, is_final=False)
         edit.hasher.update(tail)
-        body = edit.body + tail
+        body = edit.body(tail)
         self._turn += 1
         self.note(
             e.ModelCallStarted(

@@ -102,7 +102,7 @@ def test_what_a_conversation_renders_is_what_is_read_back() -> None:
     record(MessageReceived(f"mend it: {ODD * 4}"))
     for turn in range(1, 13):
         edit = conversation.render(wire, base, lambda size: size < 4_000)
-        rendered.append(edit.body + TAIL.encode())
+        rendered.append(edit.body(TAIL.encode()))
         record(
             started(rendered[-1], keep=edit.keep, again=edit.again, add=edit.add, marks=edit.marks, turn=turn)
         )

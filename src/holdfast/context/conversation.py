@@ -62,10 +62,16 @@ class Edit(msgspec.Struct, frozen=True):
     again: tuple[tuple[int, int], ...]
     add: tuple[e.Piece, ...]
     marks: str
-    body: bytes
-    """Base and fragments, without the tail."""
+    parts: tuple[bytes | bytearray, ...]
+    """Base and fragments: the session's own buffer among them, which the next record changes."""
+    size_bytes: int
+    """Of the parts."""
     hasher: Any
-    """Of `body`: update it with the tail."""
+    """Of the parts: update it with the tail."""
+
+    def body(self, tail: bytes) -> bytes:
+        """The whole body, in one copy."""
+        return b"".join((*self.parts, tail))
 
 
 class Conversation:
@@ -139,18 +145,20 @@ class Conversation:
         keep = _common(self._fragments, view)
         if keep == len(self._fragments):
             hasher = self._running_hash(base)
-            hasher.update(b"," + fresh if view and new else fresh)
-            body = b"".join((base, self._buffer, b"," if view and new else b"", fresh))
+            added = b"," + fresh if view and new else fresh
+            hasher.update(added)
+            parts: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
         else:
             kept = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
-            body = base + b",".join([*kept, fresh] if new else kept)
-            hasher = hashlib.sha256(body)
+            parts = (base, b",".join([*kept, fresh] if new else kept))
+            hasher = hashlib.sha256(b"".join(parts))
         return Edit(
             keep=keep,
             again=_ranges(view[keep:]),
             add=tuple(_piece(each.element, each.quotes) for each in new),
             marks="".join(each.mark for each in new),
-            body=body,
+            parts=parts,
+            size_bytes=sum(map(len, parts)),
             hasher=hasher,
         )
 

@@ -182,13 +182,14 @@ def phase(state: State) -> Phase:
         return "stopping"
     if state.model_call is not None:
         return "calling"
-    if any(call.status == "started" for call in state.calls):
+    standing = {call.status for call in state.calls}
+    if "started" in standing:
         return "acting"
     if run.is_paused:
         return "paused"
-    if any(True for _ in admissible(state)):
+    if "proposed" in standing and any(True for _ in admissible(state)):
         return "admitting"
-    if any(call.status != "done" for call in state.calls):
+    if standing - {"done"}:
         return "waiting"
     return "backing_off" if state.retry_at_ms else "preparing"
 

@@ -21,22 +21,21 @@ def status(state: State) -> SessionStatus:
     return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
 
 
-def due_ms(state: State) -> int:
-    """When a session at rest goes on by itself: another attempt, or a deadline of an approval; 0: never."""
-    at_rest = phase(state) in ("waiting", "backing_off")
-    return min((a.at_ms for a in wanted(state) if isinstance(a, Wait)), default=0) if at_rest else 0
+def _due_ms(state: State) -> int:
+    """When a session that waits goes on by itself: another attempt, or a deadline of an approval; 0: never."""
+    return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
 
 
 def summary(state: State) -> SessionRow:
     """The row of the session."""
-    used = totals(state)
+    used, now = totals(state), status(state)
     run, settings = state.run, state.settings
     return SessionRow(
         session=state.session,
         key=state.key,
-        status=status(state),
+        status=now,
         reason=run.reason if run is not None else "",
-        due_ms=due_ms(state),
+        due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
         title=state.title,
         model=settings.facts.name if settings is not None else "",
         workspace=settings.workspace if settings is not None else "",

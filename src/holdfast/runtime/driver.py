@@ -14,7 +14,7 @@ from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepare
 from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.summary import summary
-from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, RunTool, Wait, wanted
+from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
@@ -217,7 +217,7 @@ class Driver:
 
     async def _sync(self) -> None:
         """Start and cancel until what runs is what the state wants."""
-        attempts = {action.key: action for action in self._wanted if isinstance(action, CallModel | RunTool)}
+        attempts = {action.key: action for action in self._wanted if isinstance(action, Attempt)}
         unwanted = [task for key, task in self._running.items() if key not in attempts]
         if unwanted:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from holdfast.context.conversation import REQUESTED, Conversation, rewritten
+from holdfast.context.transcript import SPOKEN
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
@@ -140,10 +141,11 @@ class Journal:
 
     def _follow(self, record: Record) -> None:
         """All that derives from a record beside the state."""
-        self.conversation.add(record)
         event = record.event
-        if isinstance(event, ModelCallStarted):
-            self.wire = event.wire
+        if type(event) in SPOKEN:
+            self.conversation.add(record)
+            if isinstance(event, ModelCallStarted):
+                self.wire = event.wire
         elif isinstance(event, ApprovalRequested):
             self._approvals[event.approval_id] = _asked(record, event)
         elif isinstance(event, ApprovalResolved) and event.approval_id in self._approvals:

@@ -50,7 +50,7 @@ class Planner:
         edit = conversation.render(
             wire, self._base, lambda size: budget.expected_tokens(state, size) <= window
         )
-        grant = budget.afford(state, len(edit.body), is_final=action.is_final)
+        grant = budget.afford(state, edit.size_bytes, is_final=action.is_final)
         if isinstance(grant, Short):
             return grant
         tail = wire.tail(
@@ -60,7 +60,7 @@ class Planner:
             is_final=action.is_final and has_tools,
         )
         edit.hasher.update(tail)
-        self._body = edit.body + tail
+        self._body = edit.body(tail)
         return Request(
             wire=wire.name,
             base=self._base_sha256,

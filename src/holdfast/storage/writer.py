@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -44,8 +45,10 @@ class Writer:
         self._connection = connection
         self._path = path
         self._capacity = capacity
-        self._changed = threading.Condition()
-        self._jobs: list[_Job] = []
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        """None is the end: nothing comes after it."""
+        self._lock = threading.Lock()
+        """Of what follows, and of putting a job: so that none comes after the end, nor above the capacity."""
         self._waiting: deque[asyncio.Future[Any]] = deque()
         """Senders that found the queue full."""
         self._is_closed = False
@@ -54,7 +57,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many operations are queued; never more than the capacity."""
-        return len(self._jobs)
+        return self._jobs.qsize()
 
     async def do(self, operation: Operation[T]) -> T:
         """The operation's result, once it is on disk. Cancelling the call does not undo the operation.
@@ -68,30 +71,29 @@ class Writer:
         return await future
 
     def _enqueued(self, job: _Job) -> bool:
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 raise StorageError(f"{self._path} is closed")
-            if len(self._jobs) >= self._capacity:
+            if self._jobs.qsize() >= self._capacity:
                 return False
-            self._jobs.append(job)
+            self._jobs.put(job)
             if self._thread.ident is None:
                 self._thread.start()
-            self._changed.notify()
             return True
 
     async def _room(self) -> None:
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self._changed:
-            if len(self._jobs) < self._capacity:
+        with self._lock:
+            if self._jobs.qsize() < self._capacity:
                 return
             self._waiting.append(room)
         await room
 
     async def aclose(self) -> None:
         """Write what is waiting, then end; the last one to close a database folds its log into it."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
-            self._changed.notify()
+            self._jobs.put(None)
         if self._thread.ident is None:
             self._connection.close()
         else:
@@ -100,23 +102,37 @@ class Writer:
     def _run(self) -> None:
         jobs: list[_Job] = []
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._jobs or self._is_closed)
-                    jobs, self._jobs = self._jobs, []
-                    admitted = [_Answer(room, None) for room in self._waiting]
-                    self._waiting.clear()
-                _tell(admitted)
-                if not jobs:
-                    return
-                _tell(self._carry_out(jobs))
-                jobs = []
+            is_open = True
+            while is_open:
+                jobs, is_open = self._next()
+                if self._waiting:
+                    self._admit()
+                if jobs:
+                    _tell(self._carry_out(jobs))
         finally:  # also when an operation had a bug: nobody waits for a thread that is gone
-            with self._changed:
+            with self._lock:
                 self._is_closed = True
-                lost = [job.future for job in jobs + self._jobs] + list(self._waiting)
+                self._jobs.put(None)
+                lost = [job.future for job in jobs + self._next()[0]] + list(self._waiting)
             _tell([_Answer(future, None, StorageError("the writer ended by an error")) for future in lost])
             self._connection.close()
+
+    def _next(self) -> tuple[list[_Job], bool]:
+        """Wait for a job and take all that there are; whether more may come."""
+        jobs: list[_Job] = []
+        while not jobs or not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                return jobs, False
+            jobs.append(job)
+        return jobs, True
+
+    def _admit(self) -> None:
+        """There is room again."""
+        with self._lock:
+            admitted = [_Answer(room, None) for room in self._waiting]
+            self._waiting.clear()
+        _tell(admitted)
 
     def _carry_out(self, jobs: list[_Job]) -> list[_Answer]:
         """One transaction of all jobs: their answers, or for all the failure that kept it from being made."""
