@@ -21,6 +21,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Recovered,
     SessionRow,
     Standing,
 )
@@ -95,8 +96,9 @@ class Store(Protocol):
         """Give the lease back; nothing happens when another epoch has begun."""
         ...
 
-    async def commit(self, commit: Commit) -> None:
-        """Write all of it or nothing.
+    async def commit(self, commit: Commit) -> bool:
+        """Write all of it or nothing. Returns whether the lease was given back with it: asked for, and no command
+        waits.
 
         Raises:
             Fenced: the epoch is not the lease's, or `expected_seq` is not the last seq.
@@ -111,8 +113,8 @@ class Store(Protocol):
         """
         ...
 
-    async def snapshot(self, session: str) -> bytes:
-        """What the last commit with a snapshot left; empty for none, and for a branch until its own first."""
+    async def recover(self, session: str) -> Recovered:
+        """All that a driver goes on from; raises as `read` does. A branch has no snapshot until its own first."""
         ...
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:

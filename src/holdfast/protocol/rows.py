@@ -111,6 +111,17 @@ class InboxEntry(msgspec.Struct, frozen=True):
     """The encoded `commands.Command`."""
 
 
+class Recovered(msgspec.Struct, frozen=True):
+    """What a driver finds of a session, as one question answers it."""
+
+    snapshot: bytes
+    """What the last commit with a snapshot left; empty for none."""
+    records: tuple[StoredRecord, ...]
+    """Those after the snapshot, in order, with their hash chain checked."""
+    waiting: tuple[InboxEntry, ...]
+    """The commands that no commit has acknowledged, oldest first."""
+
+
 class Commit(msgspec.Struct, frozen=True):
     """All that changes with one cause, in one transaction."""
 
@@ -125,6 +136,7 @@ class Commit(msgspec.Struct, frozen=True):
     """Command ids whose consequences these are."""
     approvals: tuple[ApprovalRow, ...] = ()
     releases_lease: bool = False
+    """Unless a command waits."""
     snapshot: bytes = b""
     """Derived from all records up to these; takes the place of the session's last one, unless it is empty."""
     forked_from: str = ""

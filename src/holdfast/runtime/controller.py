@@ -90,10 +90,11 @@ class SessionController:
         """
         command_id = await self.submit(session, sender, body)
         while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
-            async with self._holding(await self._standing(session)) as hold:
+            standing = await self._standing(session)
+            async with self._holding(standing) as hold:
                 if hold is not None:
                     with contextlib.suppress(Fenced):  # who took the session settles it
-                        await self._visit(hold)
+                        await self._visit(hold, standing.row.key)
             if hold is None:
                 await asyncio.sleep(LOOK_S)
         return command_id
@@ -115,7 +116,7 @@ class SessionController:
                 state = await self._drive(hold, standing.row.key) if hold is not None else None
             if hold is None:
                 await asyncio.sleep(WATCH_S)
-            elif state is not None and not await self._parts.store.inbox(session):
+            elif state is not None and (hold.is_over or not await self._parts.store.inbox(session)):
                 return state
 
     def _is_at_rest(self, standing: Standing) -> bool:
@@ -126,28 +127,30 @@ class SessionController:
         return not standing.waiting and is_free(standing.lease, now_ms)
 
     async def _drive(self, hold: Hold, key: str) -> State | None:
-        """Drive under the lease; None when another driver took the session."""
+        """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
         session = hold.lease.session
         driver = Driver(self._parts, self._bus, hold, key)
         self._drivers[session] = driver
         try:
-            return await driver.drive()
+            state = await driver.drive()
+            return None if driver.is_rung else state
         except Fenced:
             return None
         finally:
             del self._drivers[session]
 
-    async def _visit(self, hold: Hold) -> None:
+    async def _visit(self, hold: Hold, key: str) -> None:
         """Settle the commands that wait, under an epoch of our own, without attaching."""
         store, now_ms, epoch = self._parts.store, self._parts.clock.now_ms(), hold.lease.epoch
         session = hold.lease.session
-        journal = await self.journal(session)
-        for entry in await store.inbox(session):
+        journal = Journal(session, key)
+        waiting = await journal.open(store)
+        for entry in waiting:
             command = decode_command(entry.body)
             before = journal.state.seq
             batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]
             batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms), command.id)
-            await store.commit(
+            hold.is_over = await store.commit(
                 Commit(
                     session=session,
                     epoch=epoch,
@@ -157,6 +160,7 @@ class SessionController:
                     now_ms=now_ms,
                     acknowledged=(command.id,),
                     approvals=journal.changed_approvals(batch),
+                    releases_lease=entry is waiting[-1],
                 )
             )
             self._bus.publish(session, batch)

@@ -65,6 +65,11 @@ class Driver:
         """Something may lie in the inbox."""
         self._causes.put_nowait(None)
 
+    @property
+    def is_rung(self) -> bool:
+        """Whether somebody rang when nothing was looked at any more."""
+        return not self._causes.empty()
+
     async def drive(self) -> State:
         """Attach, and go on until the session rests; nothing is in flight any more when this ends.
 
@@ -75,8 +80,7 @@ class Driver:
         keeper = asyncio.create_task(self._keep_lease())
         keeper.add_done_callback(self._note_failure)
         try:
-            await self._journal.open(self._parts.store)
-            await self._attach()
+            await self._attach(await self._journal.open(self._parts.store))
             while not self._hold.is_over:
                 if not self._is_at_rest():
                     await self._step()
@@ -88,14 +92,13 @@ class Driver:
 
     # --- taking over ----------------------------------------------------------------------------
 
-    async def _attach(self) -> None:
-        """End what a dead driver left running, then say that this one has begun."""
+    async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
+        """End what a dead driver left running, then say that this one has begun, and take what waits."""
         orphans = [f"{self._session}:{call.call_id}" for call in started_calls(self.state)]
         if orphans:
             await self._parts.tools.end_orphans(orphans)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        waiting = await self._parts.store.inbox(self._session)
         await self._settle((attach, "attach"), *self._commanded(waiting), opening=self._journal.opening())
 
     async def _keep_lease(self) -> None:
@@ -195,8 +198,8 @@ class Driver:
         self, expected_seq: int, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int
     ) -> None:
         """Write the batch; only then is it true, and told. The last commit before a rest gives the lease back."""
-        journal, is_last = self._journal, self._is_at_rest()
-        await self._parts.store.commit(
+        journal = self._journal
+        self._hold.is_over = await self._parts.store.commit(
             Commit(
                 session=self._session,
                 epoch=self._epoch,
@@ -207,10 +210,9 @@ class Driver:
                 acknowledged=acknowledged,
                 approvals=journal.changed_approvals(batch),
                 snapshot=journal.snapshot(batch),
-                releases_lease=is_last,
+                releases_lease=self._is_at_rest(),
             )
         )
-        self._hold.is_over = is_last
         self._bus.publish(self._session, batch)
 
     # --- what is in flight ----------------------------------------------------------------------

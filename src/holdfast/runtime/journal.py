@@ -25,7 +25,7 @@ from holdfast.protocol.events import (
     SessionOpened,
 )
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import ApprovalRow, InboxEntry
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 
@@ -42,17 +42,19 @@ class Journal:
         self._link = FIRST_LINK
         self._approvals: dict[str, ApprovalRow] = {}
 
-    async def open(self, store: Store) -> None:
-        """Fold what is stored: all of it, or what follows the last snapshot where that still holds.
+    async def open(self, store: Store) -> Sequence[InboxEntry]:
+        """Fold what is stored: all of it, or what follows the last snapshot where that still holds. Returns the
+        commands that wait.
 
         Raises:
             StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
         """
-        stored = await store.snapshot(self.session)
-        snapshot = unpacked(stored) if stored else None
-        if snapshot is not None:
-            await self._restore(store, snapshot)
-        self.load(await store.read(self.session, self.state.seq))
+        found = await store.recover(self.session)
+        if not found.snapshot or await self._restore(store, found.snapshot):
+            self.load(found.records)
+        else:
+            self.load(await store.read(self.session))
+        return found.waiting
 
     def load(self, stored: Sequence[StoredRecord]) -> None:
         """Fold records as they follow; raises as `open` does."""
@@ -61,29 +63,32 @@ class Journal:
         if stored:
             self._link = stored[-1].link
 
-    async def _restore(self, store: Store, snapshot: Snapshot) -> None:
-        """Begin at the snapshot, when the conversation that goes with it is the request that was sent there.
+    async def _restore(self, store: Store, stored: bytes) -> bool:
+        """Begin at the snapshot, if the conversation that goes with it is the request that was sent there.
 
         The records before it are not read but for what requests quote, so that their hash chain is not checked.
         The request's own hash proves the words; whatever does not hold leaves this journal as it was.
         """
-        seq = snapshot.state.seq
+        snapshot = unpacked(stored)
+        if snapshot is None:
+            return False
         try:
             requested = [
                 (each.seq, decode_event(each.type, each.v, each.body))
-                for each in await store.select(self.session, REQUESTED, seq)
+                for each in await store.select(self.session, REQUESTED, snapshot.state.seq)
             ]
-            last, sent = requested[-1]
-            if last != seq or not isinstance(sent, ModelCallStarted):
-                return
+            sent = requested[-1][1]
+            if not isinstance(sent, ModelCallStarted):
+                return False
             conversation = Conversation.restored(requested)
-            is_sent = conversation.is_last_request(await store.blobs.get(sent.base), sent)
+            if not conversation.is_last_request(await store.blobs.get(sent.base), sent):
+                return False
         except (UnreadableEvent, StorageCorrupt, LookupError, ValueError):  # the long way tells what is wrong
-            return
-        if is_sent:
-            self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
-            self._link = snapshot.link
-            self._approvals = {row.id: row for row in snapshot.approvals}
+            return False
+        self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
+        self._link = snapshot.link
+        self._approvals = {row.id: row for row in snapshot.approvals}
+        return True
 
     def snapshot(self, batch: Sequence[Record]) -> bytes:
         """What the commit of a batch is to leave for the next `open`; empty for most."""

@@ -70,6 +70,7 @@ CREATE INDEX approvals_open ON approvals (asked_ms) WHERE decision = '';
 _SNAPSHOTS = """
 CREATE TABLE snapshots (
     session INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
     body BLOB NOT NULL
 ) STRICT;
 """

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
-from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, SessionRow, Standing
+from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, Recovered, SessionRow, Standing
 from holdfast.storage.chain import checked
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -106,12 +106,15 @@ def select(
     return records
 
 
-def snapshot(connection: sqlite3.Connection, session: str) -> bytes:
-    """As `Store.snapshot`."""
+def recover(connection: sqlite3.Connection, session: str) -> Recovered:
+    """As `Store.recover`."""
     found = connection.execute(
-        "SELECT body FROM snapshots WHERE session = (SELECT number FROM sessions WHERE id = ?)", (session,)
+        "SELECT seq, body FROM snapshots WHERE session = (SELECT number FROM sessions WHERE id = ?)",
+        (session,),
     ).fetchone()
-    return bytes(found[0]) if found is not None else b""
+    seq, snapshot = found or (0, b"")
+    records = read(connection, session, seq, None)
+    return Recovered(snapshot, tuple(records), tuple(inbox(connection, session)))
 
 
 def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -> bytes | None:

@@ -24,6 +24,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Recovered,
     SessionRow,
     Standing,
 )
@@ -93,15 +94,15 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         await self._writer.do(lambda connection: writes.release(connection, lease))
 
-    async def commit(self, commit: Commit) -> None:
+    async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
-        await self._writer.do(lambda connection: writes.commit(connection, commit))
+        return await self._writer.do(lambda connection: writes.commit(connection, commit))
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         return await self._ask(lambda connection: reads.read(connection, session, after_seq, upto_seq))
 
-    async def snapshot(self, session: str) -> bytes:
-        return await self._ask(lambda connection: reads.snapshot(connection, session))
+    async def recover(self, session: str) -> Recovered:
+        return await self._ask(lambda connection: reads.recover(connection, session))
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
         return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq))

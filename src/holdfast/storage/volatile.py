@@ -24,6 +24,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Recovered,
     SessionRow,
     Standing,
 )
@@ -60,7 +61,8 @@ class _Journal:
     head_seq: int = 0
     epoch: int = 0
     lease: Lease | None = None
-    snapshot: bytes = b""
+    snapshot: tuple[int, bytes] = (0, b"")
+    """What was derived, and up to which record."""
     parent: str = ""
     at_seq: int = 0
 
@@ -125,7 +127,7 @@ class VolatileStore:
         if journal is not None and journal.lease is not None and journal.lease.epoch == lease.epoch:
             journal.lease = None
 
-    async def commit(self, commit: Commit) -> None:
+    async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
         journal = self._journals.get(commit.session)
         if journal is None or journal.lease is None or journal.lease.epoch != commit.epoch:
@@ -138,7 +140,8 @@ class VolatileStore:
         journal.records += commit.records
         journal.head_seq = commit.expected_seq + len(commit.records)
         journal.row = commit.row
-        journal.snapshot = commit.snapshot or journal.snapshot
+        if commit.snapshot:
+            journal.snapshot = (journal.head_seq, commit.snapshot)
         self._commands.update(commit.acknowledged)
         for command_id in commit.acknowledged:
             journal.inbox.pop(command_id, None)
@@ -146,8 +149,10 @@ class VolatileStore:
             standing = self._approvals.get(approval.id)
             if standing is None or not standing.decision:
                 self._approvals[approval.id] = approval
-        if commit.releases_lease:
+        is_released = commit.releases_lease and not journal.inbox
+        if is_released:
             journal.lease = None
+        return is_released
 
     def _branch_point(self, journal: _Journal, commit: Commit) -> int:
         parent = self._journal(commit.forked_from)
@@ -165,9 +170,10 @@ class VolatileStore:
         link = self._link_at(session, after_seq) or FIRST_LINK
         return checked(session, self._named(session, after_seq, upto), after_seq, link, upto)
 
-    async def snapshot(self, session: str) -> bytes:
-        journal = self._journals.get(session)
-        return journal.snapshot if journal is not None else b""
+    async def recover(self, session: str) -> Recovered:
+        seq, snapshot = self._journals[session].snapshot if session in self._journals else (0, b"")
+        records, waiting = await self.read(session, seq), await self.inbox(session)
+        return Recovered(snapshot, tuple(records), tuple(waiting))
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
         if session not in self._journals:

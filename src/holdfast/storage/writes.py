@@ -96,7 +96,7 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
     )
 
 
-def commit(connection: sqlite3.Connection, commit: Commit) -> None:
+def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
     """As `Store.commit`: the fence and the session's row are one statement, so most commits are two."""
     if commit.forked_from:
         _branch_off(connection, commit)
@@ -131,6 +131,7 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> None:
         ],
     )  # fmt: skip
     _settle(connection, number, commit)
+    return commit.releases_lease and _released(connection, number)
 
 
 def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
@@ -145,7 +146,7 @@ def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
 
 
 def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
-    """What changes beside the journal: the inbox, the approvals, the snapshot, the lease."""
+    """What changes beside the journal: the inbox, the approvals, the snapshot."""
     if commit.acknowledged:
         connection.executemany(
             "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"
@@ -163,9 +164,21 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
             ],
         )
     if commit.snapshot:
-        connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", (number, commit.snapshot))
-    if commit.releases_lease:
-        connection.execute("UPDATE leases SET holder = NULL WHERE session = ?", (number,))
+        connection.execute(
+            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)",
+            (number, commit.expected_seq + len(commit.records), commit.snapshot),
+        )
+
+
+def _released(connection: sqlite3.Connection, number: int) -> bool:
+    """Give the lease back, unless a command waits; whether it was given back."""
+    return bool(
+        connection.execute(
+            "UPDATE leases SET holder = NULL WHERE session = ?1 AND NOT EXISTS ("
+            "SELECT 1 FROM inbox WHERE session = ?1 AND body IS NOT NULL) RETURNING 1",
+            (number,),
+        ).fetchall()
+    )
 
 
 def _number(connection: sqlite3.Connection, session: str) -> int:

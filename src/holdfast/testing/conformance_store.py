@@ -38,6 +38,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Recovered,
     SessionRow,
     SessionStatus,
     Standing,
@@ -264,19 +265,30 @@ class StoreConformance:
         assert await store.select(driving.session, ("SessionForked",), 9) == []
         assert await store.select(an_id(9), ("MessageReceived",), 9) == []
 
-    async def test_the_last_snapshot_is_kept_and_a_branch_has_none(self, store: Store) -> None:
+    async def test_what_a_driver_goes_on_from_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)
-        assert await store.snapshot(driving.session) == b""
+        assert await store.recover(driving.session) == Recovered(b"", (), ())
         await driving.commit(MessageReceived("one"), snapshot=b"first")
-        await driving.commit(MessageReceived("two"), snapshot=b"second")
-        await driving.commit(MessageReceived("three"))
-        assert await store.snapshot(driving.session) == b"second"
-        stale = driving.make(MessageReceived("four"), snapshot=b"third", epoch=driving.lease.epoch - 1)
+        await driving.commit(MessageReceived("two"), MessageReceived("three"), snapshot=b"second")
+        await driving.commit(MessageReceived("four"))
+        entry = an_entry(driving.session, "c1")
+        await store.post(entry, 10)
+        last = await store.read(driving.session, 3)
+        assert await store.recover(driving.session) == Recovered(b"second", tuple(last), (entry,))
+        stale = driving.make(MessageReceived("five"), snapshot=b"third", epoch=driving.lease.epoch - 1)
         await refused(Fenced, store.commit(stale))
-        assert await store.snapshot(driving.session) == b"second"
+        assert (await store.recover(driving.session)).snapshot == b"second"
+
+    async def test_a_branch_has_no_snapshot_until_its_own_first(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"), MessageReceived("two"), snapshot=b"first")
         child = await branch(driving, 2, 2)
-        assert await store.snapshot(child.session) == b""
-        assert await store.snapshot(an_id(9)) == b""
+        whole = await store.read(child.session)
+        assert await store.recover(child.session) == Recovered(b"", tuple(whole), ())
+        await child.commit(MessageReceived("three"), snapshot=b"own")
+        assert await store.recover(child.session) == Recovered(b"own", (), ())
+        assert (await store.recover(driving.session)).snapshot == b"first"
+        assert await store.recover(an_id(9)) == Recovered(b"", (), ())
 
     # --- leases
 
@@ -323,11 +335,18 @@ class StoreConformance:
         new = await store.lease(old.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
         assert new.epoch > old.epoch
 
-    async def test_a_commit_may_release_the_lease(self, store: Store) -> None:
+    async def test_a_commit_gives_the_lease_back_unless_a_command_waits(self, store: Store) -> None:
         driving = await drive(store)
-        await driving.commit(MessageReceived("one"), releases_lease=True)
+        await store.post(an_entry(driving.session, "c1"), 10)
+        first = driving.make(MessageReceived("one"), releases_lease=True)
+        assert not await store.commit(first)
+        assert await lease_of(store, driving.session) == driving.lease
+        driving.seq, driving.link = first.records[-1].seq, first.records[-1].link
+        plain = driving.make(MessageReceived("two"), acknowledged=("c1",))
+        assert not await store.commit(plain)
+        driving.seq, driving.link = plain.records[-1].seq, plain.records[-1].link
+        assert await store.commit(driving.make(MessageReceived("three"), releases_lease=True))
         assert await lease_of(store, driving.session) is None
-        assert texts(await store.read(driving.session)) == ["one"]
 
     async def test_how_a_session_stands_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)
@@ -335,8 +354,9 @@ class StoreConformance:
         for name in ("c1", "c2"):
             await store.post(an_entry(driving.session, name), 10)
         assert await store.standing(driving.session) == Standing(commit.row, driving.lease, waiting=2)
-        commit = await driving.commit(MessageReceived("two"), acknowledged=("c1",), releases_lease=True)
-        assert await store.standing(driving.session) == Standing(commit.row, None, waiting=1)
+        done = ("c1", "c2")
+        commit = await driving.commit(MessageReceived("two"), acknowledged=done, releases_lease=True)
+        assert await store.standing(driving.session) == Standing(commit.row, None, waiting=0)
 
     # --- sessions by key, inboxes
 

@@ -21,6 +21,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Recovered,
     SessionRow,
     Standing,
 )
@@ -60,16 +61,17 @@ class FaultyStore:
         self.is_crashed = False
         self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
 
-    async def commit(self, commit: Commit) -> None:
+    async def commit(self, commit: Commit) -> bool:
         self._check_alive()
         self.commits += 1
         number = self.commits
         if number == self._faults.crash_before_commit:
             self.crash()
         self.check_space()
-        await self.pass_on(lambda: self._inner.commit(commit))
+        is_released = await self.pass_on(lambda: self._inner.commit(commit))
         if number == self._faults.crash_after_commit:
             self.crash()
+        return is_released
 
     def crash(self) -> None:
         """Die now: raises `Crash`, here and from every later call."""
@@ -107,8 +109,8 @@ class FaultyStore:
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         return await self.pass_on(lambda: self._inner.read(session, after_seq, upto_seq))
 
-    async def snapshot(self, session: str) -> bytes:
-        return await self.pass_on(lambda: self._inner.snapshot(session))
+    async def recover(self, session: str) -> Recovered:
+        return await self.pass_on(lambda: self._inner.recover(session))
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
         return await self.pass_on(lambda: self._inner.select(session, types, upto_seq))
