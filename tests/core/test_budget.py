@@ -16,7 +16,7 @@ from holdfast.core.causes import Outcome, Prepared
 from holdfast.core.state import open_run
 from holdfast.core.summary import summary
 from holdfast.protocol import events as e
-from holdfast.protocol.limits import ModelFacts, cost_microusd
+from holdfast.protocol.limits import ModelFacts, Tier, cost_microusd
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import Short
 from tests.core.stories import FACTS, Story, a_turn, call, kinds, only, opened, request, settings, words
@@ -24,6 +24,14 @@ from tests.core.stories import FACTS, Story, a_turn, call, kinds, only, opened, 
 BOTH = "another call and a last answer after it"
 PRICES = st.integers(0, 200_000_000)
 """Per million tokens: up to 200 dollars."""
+
+
+TIERS = st.lists(
+    st.builds(Tier, st.sampled_from([500, 4_000, 20_000, 100_000]), PRICES, PRICES, PRICES, PRICES),
+    max_size=2,
+    unique_by=lambda tier: tier.above_tokens,
+)
+"""Any prices for larger calls, also lower ones."""
 
 
 @st.composite
@@ -38,6 +46,7 @@ def facts(draw: st.DrawFn) -> ModelFacts:
         cache_read_microusd_per_mtok=draw(PRICES),
         cache_write_microusd_per_mtok=draw(PRICES),
         price="known",
+        tiers=tuple(sorted(draw(TIERS), key=lambda tier: tier.above_tokens)),
     )
 
 
@@ -213,6 +222,41 @@ def test_a_model_without_a_known_price_is_bound_by_tokens_and_its_cost_is_unknow
     assert summary(story.state).cost_microusd is None
     story.answered(words(), usage=Usage(1_000, 1_000))
     assert summary(story.state).cost_microusd is None
+
+
+LONG = replace(
+    FACTS,
+    context_tokens=1_000_000,
+    max_output_tokens=1_000,
+    tiers=(Tier(10_000, 2_000_000, 6_000_000, 2_000_000, 2_000_000),),
+)
+"""A model whose price doubles for a call that reads more than 10,000 tokens."""
+
+
+@pytest.mark.requirement("H3", "L2-07")
+def test_a_call_is_settled_at_the_price_of_its_size() -> None:
+    assert cost_microusd(LONG, Usage(10_000, 1_000)) == 14_000
+    assert cost_microusd(LONG, Usage(10_001, 1_000, cache_read_tokens=9_000)) == 26_002
+
+
+@pytest.mark.requirement("H3", "L2-07")
+def test_the_dearer_price_is_reserved_when_a_call_may_grow_into_it() -> None:
+    small, large = (budget.afford(opened(facts=LONG).state, size, is_final=True) for size in (19_000, 21_000))
+    assert isinstance(small, Grant)
+    assert isinstance(large, Grant)
+    assert small.expected_tokens < 10_000
+    assert large.expected_tokens < 10_000, "at two bytes a token it is more"
+    assert small.reserved_microusd == 9_564 + 1_000 * 4
+    assert large.reserved_microusd == 10_564 * 2 + 1_000 * 6
+
+
+@pytest.mark.requirement("H3", "L2-07")
+def test_a_last_pass_is_cut_to_the_cheaper_size_where_the_dearer_one_cannot_be_paid() -> None:
+    story = opened(facts=LONG, cost_microusd=15_000)
+    fits = budget.window_tokens(story.state, story.settings, is_final=True)
+    assert fits == int(10_000 / budget.WORST_SHARE) - budget.OVERHEAD_TOKENS
+    story = opened(facts=LONG, cost_microusd=40_000)
+    assert budget.window_tokens(story.state, story.settings, is_final=True) > 10_000
 
 
 def test_a_free_model_costs_nothing_and_that_is_known() -> None:

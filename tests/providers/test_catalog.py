@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
+from genai_prices import Usage as ListedUsage
 from genai_prices import __version__ as prices_version
+from genai_prices import calc_price
 
 from holdfast.errors import UsageError
-from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, cost_microusd
+from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, cost_microusd, microusd
 from holdfast.protocol.messages import Usage
 from holdfast.providers.catalog import Override, facts, known_models
 
@@ -29,13 +32,56 @@ def test_a_known_model_has_its_price_its_window_and_the_source_of_both() -> None
 
 
 @pytest.mark.requirement("L2-07", "H3")
-def test_of_a_price_in_tiers_the_highest_counts_and_of_dated_ones_the_one_in_force() -> None:
+def test_a_price_in_tiers_is_known_for_every_size_of_a_call() -> None:
+    tiered = facts("openai:gpt-5.5", now_ms=NOW_MS)
+    for size in (200_000, 272_000, 272_001, 500_000):
+        usage = Usage(size, 10_000, cache_read_tokens=100_000)
+        assert cost_microusd(tiered, usage) == listed_microusd("openai", "gpt-5.5", usage), size
+    assert tiered.tiers[0].above_tokens == 272_000
+
+
+def listed_microusd(provider: str, model: str, usage: Usage) -> int:
+    listed = calc_price(
+        ListedUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+        ),
+        model,
+        provider_id=provider,
+        genai_request_timestamp=datetime.fromtimestamp(NOW_MS / 1000, UTC),
+    )
+    return microusd(listed.total_price)
+
+
+@pytest.mark.requirement("L2-07", "H3")
+def test_of_dated_prices_the_one_in_force_counts() -> None:
     then, now = (
         facts("anthropic:claude-sonnet-4-6", now_ms=1_772_000_000_000),
         facts("anthropic:claude-sonnet-4-6", now_ms=NOW_MS),
     )
-    assert (then.input_microusd_per_mtok, then.output_microusd_per_mtok) == (6_000_000, 22_500_000)
-    assert (now.input_microusd_per_mtok, now.output_microusd_per_mtok) == (3_000_000, 15_000_000)
+    assert (then.input_microusd_per_mtok, then.output_microusd_per_mtok) == (3_000_000, 15_000_000)
+    (dearer,) = then.tiers
+    assert (dearer.above_tokens, dearer.input_microusd_per_mtok, dearer.output_microusd_per_mtok) == (
+        200_000,
+        6_000_000,
+        22_500_000,
+    )
+    assert (now.input_microusd_per_mtok, now.output_microusd_per_mtok, now.tiers) == (
+        3_000_000,
+        15_000_000,
+        (),
+    )
+
+
+@pytest.mark.requirement("L2-07")
+def test_a_price_that_the_user_says_holds_for_every_size() -> None:
+    whole = {"*": Override(input_usd_per_mtok=7, output_usd_per_mtok=8)}
+    assert facts("openai:gpt-5.5", overrides=whole, now_ms=NOW_MS).tiers == ()
+    half = facts("openai:gpt-5.5", overrides={"*": Override(output_usd_per_mtok=8)}, now_ms=NOW_MS)
+    (dearer,) = half.tiers
+    assert dearer.output_microusd_per_mtok == half.output_microusd_per_mtok == 8_000_000
+    assert dearer.input_microusd_per_mtok > half.input_microusd_per_mtok
 
 
 @pytest.mark.requirement("L2-07")

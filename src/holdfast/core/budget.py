@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from holdfast.core.state import Run, State
-from holdfast.protocol.limits import Limits, ModelFacts, Settings, usd
+from holdfast.protocol.limits import Limits, ModelFacts, Settings, Tier, usd
 from holdfast.protocol.outcomes import Short
 
 BYTES_PER_TOKEN = 3.5
@@ -89,7 +89,7 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
     if cap < least:
         return Short("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
     if facts.price == "known":
-        cap = min(cap, _affordable_output(run, settings, worst, is_final))
+        cap = min(cap, _affordable_output(run, settings, worst, cap, is_final))
         if cap < least:
             return Short("cost", _short_of_money(cost_left(run, limits), limits, is_final))
     return Grant(expected, cap, worst + cap, _price(facts, worst, cap))
@@ -143,15 +143,31 @@ def _output_cap(settings: Settings) -> int:
     return min(settings.max_output_tokens, own) if own else settings.max_output_tokens
 
 
-def _worst_input_price(facts: ModelFacts) -> int:
-    """Per million tokens: writing the cache can cost more than reading plainly, and in a catalog anything may."""
+def _reachable(facts: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
+    """The prices of all sizes up to this one: fewer tokens than expected are not always cheaper in a catalog."""
+    return [facts, *(tier for tier in facts.tiers if input_tokens > tier.above_tokens)]
+
+
+def _worst_input_price(facts: ModelFacts, input_tokens: int) -> int:
+    """Per million tokens, of up to so many: writing the cache can cost more than reading plainly, and in a
+    catalog anything may."""
     return max(
-        facts.input_microusd_per_mtok, facts.cache_write_microusd_per_mtok, facts.cache_read_microusd_per_mtok
+        max(
+            prices.input_microusd_per_mtok,
+            prices.cache_write_microusd_per_mtok,
+            prices.cache_read_microusd_per_mtok,
+        )
+        for prices in _reachable(facts, input_tokens)
     )
 
 
+def _worst_output_price(facts: ModelFacts, input_tokens: int) -> int:
+    return max(prices.output_microusd_per_mtok for prices in _reachable(facts, input_tokens))
+
+
 def _price(facts: ModelFacts, input_tokens: int, output_tokens: int) -> int:
-    total = input_tokens * _worst_input_price(facts) + output_tokens * facts.output_microusd_per_mtok
+    total = input_tokens * _worst_input_price(facts, input_tokens)
+    total += output_tokens * _worst_output_price(facts, input_tokens)
     return -(-total // 1_000_000)
 
 
@@ -162,21 +178,26 @@ def _last_pass_input(worst: int) -> int:
 
 def _last_pass_output(settings: Settings) -> int:
     """The output that is kept back for a last pass: never more than a tenth of a small budget."""
-    price = settings.facts.output_microusd_per_mtok if settings.facts.price == "known" else 0
+    facts = settings.facts
+    price = _worst_output_price(facts, facts.context_tokens) if facts.price == "known" else 0
     share = settings.limits.cost_microusd * 100_000 // price if price else LAST_PASS_OUTPUT_TOKENS
     tenth = settings.limits.tokens // 10
     return max(min(LAST_PASS_OUTPUT_TOKENS, share, tenth), LEAST_LAST_OUTPUT_TOKENS)
 
 
-def _affordable_output(run: Run, settings: Settings, worst: int, is_final: bool) -> int:
-    """The output tokens that the budget affords after this input; an ordinary call's output is paid again
-    as input of the last pass, which has to stay affordable too."""
+def _affordable_output(run: Run, settings: Settings, worst: int, cap: int, is_final: bool) -> int:
+    """The output tokens, of up to `cap`, that the budget affords after this input; an ordinary call's output is
+    paid again as input of the last pass, which has to stay affordable too."""
     facts = settings.facts
     left = cost_left(run, settings.limits) - _price(facts, worst, 0)
-    per_token = facts.output_microusd_per_mtok
+    per_token = _worst_output_price(facts, worst)
     if not is_final:
-        left -= _price(facts, _last_pass_input(worst), _last_pass_output(settings))
-        per_token += _worst_input_price(facts)
+        # The output may carry the last pass into a dearer size: all of its tokens then cost that.
+        last = _last_pass_input(worst)
+        per_input = _worst_input_price(facts, last + cap)
+        output = _last_pass_output(settings) * _worst_output_price(facts, last + cap)
+        left -= -(-(last * per_input + output) // 1_000_000)
+        per_token += per_input
     if left < 0:
         return -1
     return left * 1_000_000 // per_token if per_token else 1 << 62
@@ -186,8 +207,16 @@ def _affordable_input(run: Run, settings: Settings) -> int:
     """The input tokens of a last pass that leave room for the least answer."""
     facts, limits = settings.facts, settings.limits
     tokens = tokens_left(run, limits) - LEAST_LAST_OUTPUT_TOKENS
-    price = _worst_input_price(facts)
-    if facts.price == "known" and price:
-        answer = _price(facts, 0, LEAST_LAST_OUTPUT_TOKENS)
-        tokens = min(tokens, max(cost_left(run, limits) - answer, 0) * 1_000_000 // price)
+    if facts.price == "known":
+        ends = [*(tier.above_tokens for tier in facts.tiers), tokens]
+        tokens = min(tokens, max(_affordable_up_to(end, run, settings) for end in ends))
     return int(tokens / WORST_SHARE) - OVERHEAD_TOKENS
+
+
+def _affordable_up_to(end: int, run: Run, settings: Settings) -> int:
+    """The input tokens, of up to `end`, that a last pass can pay at the prices of so large a call."""
+    facts = settings.facts
+    price = _worst_input_price(facts, end)
+    answer = -(-LEAST_LAST_OUTPUT_TOKENS * _worst_output_price(facts, end) // 1_000_000)
+    left = max(cost_left(run, settings.limits) - answer, 0)
+    return min(end, left * 1_000_000 // price) if price else end

@@ -34,6 +34,16 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The longest silence of a model or tool in one attempt."""
 
 
+class Tier(msgspec.Struct, frozen=True, gc=False):
+    """What every token of a call costs whose input is larger than this."""
+
+    above_tokens: int
+    input_microusd_per_mtok: int
+    output_microusd_per_mtok: int
+    cache_read_microusd_per_mtok: int
+    cache_write_microusd_per_mtok: int
+
+
 class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What is known about a model when a run starts; recorded, so that the past never changes its price."""
 
@@ -50,6 +60,8 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     price_source: str = ""
     """Where the price comes from: `catalog`, `genai-prices 0.2.3`, `loopback` ..."""
     is_window_known: bool = True
+    tiers: tuple[Tier, ...] = ()
+    """Prices of larger calls, the smallest size first; the prices above hold below the first."""
 
     @property
     def name(self) -> str:
@@ -78,13 +90,17 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
-    """The price of a usage, rounded up to whole micro-dollars; 0 for a free or unpriced model."""
+    """The price of one call's usage, rounded up to whole micro-dollars; 0 for a free or unpriced model."""
+    prices: ModelFacts | Tier = facts
+    for tier in facts.tiers:
+        if usage.input_tokens > tier.above_tokens:
+            prices = tier
     plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
     total = (
-        plain * facts.input_microusd_per_mtok
-        + usage.cache_read_tokens * facts.cache_read_microusd_per_mtok
-        + usage.cache_write_tokens * facts.cache_write_microusd_per_mtok
-        + usage.output_tokens * facts.output_microusd_per_mtok
+        plain * prices.input_microusd_per_mtok
+        + usage.cache_read_tokens * prices.cache_read_microusd_per_mtok
+        + usage.cache_write_tokens * prices.cache_write_microusd_per_mtok
+        + usage.output_tokens * prices.output_microusd_per_mtok
     )
     return -(-total // 1_000_000)
 

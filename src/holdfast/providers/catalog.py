@@ -1,8 +1,8 @@
 """What is known about a model: its price and its window, and from where.
 
 Prices come from the data inside the genai-prices package (loaded when first asked for, never fetched), and a
-user's own entries stand above it. Where a price depends on the size of a request or the hour, the highest
-counts: a reservation must never turn out too small.
+user's own entries stand above it. Where a price depends on the hour, the highest counts: a reservation must never
+turn out too small. Where it depends on the size of a call, every size has its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, microusd
+from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, Tier, microusd
 from holdfast.providers.http import is_loopback
 from holdfast.providers.registry import Entry, address_of, entry_of
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
+_KEYS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 _OUTPUT_CAPS = (
     ("anthropic:claude-3-5-*", 8_192),
     ("anthropic:claude-3-7-*", 64_000),
@@ -48,15 +49,23 @@ class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: int | None = None
 
 
-class _Price(msgspec.Struct, frozen=True):
-    """Micro-dollars per million tokens, and where they come from."""
+class _Rates(msgspec.Struct, frozen=True):
+    """Micro-dollars per million tokens."""
 
-    kind: Literal["known", "free", "unknown"]
-    source: str = ""
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+
+
+class _Price(msgspec.Struct, frozen=True):
+    """What a model costs, and from where that is known."""
+
+    kind: Literal["known", "free", "unknown"]
+    source: str = ""
+    rates: _Rates = _Rates()
+    larger: tuple[tuple[int, _Rates], ...] = ()
+    """What holds instead for a call with more input tokens than that, the smallest size first."""
 
 
 def facts(
@@ -74,7 +83,7 @@ def facts(
         raise UsageError(f"{name!r} names no model.", hint=hint)
     entry = entry_of(provider)
     said = _most_specific(name, overrides or {})
-    known = _known_model(entry, model)
+    known = _known_model(entry.price_list, model)
     price = _said_price(said, _price(entry, base_url, known, now_ms))
     window = said.context_tokens or (known.context_window if known else None)
     if entry.wire == "script" and window is None:
@@ -84,13 +93,17 @@ def facts(
         model=model,
         context_tokens=window or UNKNOWN_WINDOW_TOKENS,
         max_output_tokens=said.max_output_tokens or _output_cap(name),
-        input_microusd_per_mtok=price.input,
-        output_microusd_per_mtok=price.output,
-        cache_read_microusd_per_mtok=price.cache_read,
-        cache_write_microusd_per_mtok=price.cache_write,
+        input_microusd_per_mtok=price.rates.input,
+        output_microusd_per_mtok=price.rates.output,
+        cache_read_microusd_per_mtok=price.rates.cache_read,
+        cache_write_microusd_per_mtok=price.rates.cache_write,
         price=price.kind,
         price_source=price.source,
         is_window_known=window is not None,
+        tiers=tuple(
+            Tier(above, rates.input, rates.output, rates.cache_read, rates.cache_write)
+            for above, rates in price.larger
+        ),
     )
 
 
@@ -110,38 +123,33 @@ def known_models(provider: str, *, now_ms: int) -> list[ModelFacts]:
         for listed in get_snapshot().providers
         if listed.id == entry.price_list
         for model in listed.models
-        if not model.deprecated and _standing_prices(model, now_ms)[1] is not None
+        if not model.deprecated and _rates(_standing(model, now_ms), 0) is not None
     )
     return [facts(name, now_ms=now_ms) for name in names]
 
 
-def _known_model(entry: Entry, model: str) -> ModelInfo | None:
-    if not entry.price_list:
+@functools.lru_cache(maxsize=256)
+def _known_model(price_list: str, model: str) -> ModelInfo | None:
+    """The entry of the price data, which is looked through once a model."""
+    if not price_list:
         return None
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        return get_snapshot().find_provider_model(model, None, entry.price_list, None)[1]
+        return get_snapshot().find_provider_model(model, None, price_list, None)[1]
     except LookupError:
         return None
 
 
 def _price(entry: Entry, base_url: str, known: ModelInfo | None, now_ms: int) -> _Price:
     if known is not None:
-        paid, written, read, stored = _standing_prices(known, now_ms)
-        if paid is not None and written is not None:
+        standing = _standing(known, now_ms)
+        if (rates := _rates(standing, 0)) is not None:
             from genai_prices import __version__
 
-            kind: Literal["known", "free"] = "known" if paid or written else "free"
-            plain = microusd(paid)
-            return _Price(
-                kind,
-                f"genai-prices {__version__}",
-                plain,
-                microusd(written),
-                plain if read is None else microusd(read),
-                plain if stored is None else microusd(stored),
-            )
+            kind: Literal["known", "free"] = "known" if rates.input or rates.output else "free"
+            larger = [(above, _rates(standing, above + 1) or rates) for above in _sizes(standing)]
+            return _Price(kind, f"genai-prices {__version__}", rates, tuple(larger))
     if entry.name == "ollama" or entry.wire == "script":
         return _Price("free", entry.name)
     if is_loopback(address_of(entry, base_url)):
@@ -157,17 +165,21 @@ def _said_price(said: Override, otherwise: _Price) -> _Price:
     has_both = said.input_usd_per_mtok is not None and said.output_usd_per_mtok is not None
     if otherwise.kind == "unknown" and not has_both:
         return otherwise
+    rates = _said_rates(said, otherwise.rates)
+    larger = [(above, _said_rates(said, listed)) for above, listed in otherwise.larger]
+    differing = tuple((above, listed) for above, listed in larger if listed != rates)
+    return _Price("known" if rates.input or rates.output else "free", "catalog", rates, differing)
+
+
+def _said_rates(said: Override, otherwise: _Rates) -> _Rates:
     plain = _over(said.input_usd_per_mtok, otherwise.input)
     is_new = said.input_usd_per_mtok is not None
-    price = _Price(
-        "known",
-        "catalog",
+    return _Rates(
         plain,
         _over(said.output_usd_per_mtok, otherwise.output),
         _over(said.cache_read_usd_per_mtok, plain if is_new else otherwise.cache_read),
         _over(said.cache_write_usd_per_mtok, plain if is_new else otherwise.cache_write),
     )
-    return price if price.input or price.output else msgspec.structs.replace(price, kind="free")
 
 
 def _over(said_usd: float | None, otherwise_microusd: int) -> int:
@@ -186,35 +198,56 @@ def _output_cap(name: str) -> int:
     return next((cap for glob, cap in _OUTPUT_CAPS if fnmatchcase(name, glob)), 0)
 
 
-def _standing_prices(model: ModelInfo, now_ms: int) -> tuple[Decimal | None, ...]:
-    """Input, output, cache read and cache write in dollars per million tokens; None: not listed.
-
-    The newest list that has begun counts, together with those that hold at some hours of the day.
-    """
+def _standing(model: ModelInfo, now_ms: int) -> list[ModelPrice]:
+    """The newest list of prices that has begun, and those that hold at some hours of the day."""
     from genai_prices.types import StartDateConstraint
 
+    if not isinstance(model.prices, list):
+        return [model.prices]
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     standing: list[ModelPrice] = []
-    if isinstance(model.prices, list):
-        for listed in model.prices:
-            rule = listed.constraint
-            if rule is None or (isinstance(rule, StartDateConstraint) and rule.active(now)):
-                standing = [listed.prices]
-            elif not isinstance(rule, StartDateConstraint):
-                standing.append(listed.prices)
-    else:
-        standing = [model.prices]
-    keys = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
-    return tuple(
+    for listed in model.prices:
+        rule = listed.constraint
+        if rule is None or (isinstance(rule, StartDateConstraint) and rule.active(now)):
+            standing = [listed.prices]
+        elif not isinstance(rule, StartDateConstraint):
+            standing.append(listed.prices)
+    return standing
+
+
+def _sizes(standing: list[ModelPrice]) -> list[int]:
+    """The numbers of input tokens above which other prices hold."""
+    listed = [getattr(prices, key, None) for prices in standing for key in _KEYS]
+    return sorted({tier.start for price in listed for tier in getattr(price, "tiers", ())})
+
+
+def _rates(standing: list[ModelPrice], input_tokens: int) -> _Rates | None:
+    """What a call costs that reads so many tokens; None: the input's or the output's price is not listed."""
+    plain, written, read, stored = (
         max(
-            (_highest(value) for prices in standing if (value := getattr(prices, key, None)) is not None),
+            (
+                _at(price, input_tokens)
+                for prices in standing
+                if (price := getattr(prices, key, None)) is not None
+            ),
             default=None,
         )
-        for key in keys
+        for key in _KEYS
+    )
+    if plain is None or written is None:
+        return None
+    return _Rates(
+        microusd(plain),
+        microusd(written),
+        microusd(plain if read is None else read),
+        microusd(plain if stored is None else stored),
     )
 
 
-def _highest(price: Decimal | TieredPrices) -> Decimal:
+def _at(price: Decimal | TieredPrices, input_tokens: int) -> Decimal:
     if isinstance(price, Decimal):
         return price
-    return max(price.base, *(tier.price for tier in price.tiers))
+    return next(
+        (tier.price for tier in reversed(price.tiers) if input_tokens > tier.start),
+        price.base,
+    )
