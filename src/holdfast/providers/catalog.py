@@ -7,6 +7,7 @@ turn out too small. Where it depends on the size of a call, every size has its o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
