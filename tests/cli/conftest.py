@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.cli.main import run
+from holdfast.cli.root import run
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import an_id
 from tests.cli.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write

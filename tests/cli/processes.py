@@ -80,19 +80,21 @@ class Cli:
 
     @contextmanager
     def terminal(self, *arguments: str) -> Iterator[Terminal]:
-        """A command at a terminal."""
+        """A command at a terminal of its own, whose keys send it signals."""
         outside, inside = pty.openpty()
         process = subprocess.Popen(
             self._command(arguments), stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
             env=self._environ() | {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"},
+            preexec_fn=lambda: os.login_tty(0),
         )  # fmt: skip
         os.close(inside)
+        screen = Terminal(process, outside)
         with process:
             try:
-                yield Terminal(process, outside)
+                yield screen
             finally:
                 process.kill()
-                os.close(outside)
+                screen.close()
 
     def _command(self, arguments: Any) -> list[str]:
         return [sys.executable, "-m", "holdfast", *arguments]
@@ -159,6 +161,17 @@ class Terminal:
         while self._read():
             pass
         return self.process.wait(TIMEOUT_S)
+
+    def hang_up(self) -> int:
+        """Take the terminal away, as a closed window does; the exit code."""
+        self.close()
+        return self.process.wait(TIMEOUT_S)
+
+    def close(self) -> None:
+        """Let go of it; the second time nothing happens."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _read(self) -> bool:
         if not select.select([self._fd], [], [], TIMEOUT_S)[0]:

@@ -21,7 +21,7 @@ HELP_CPU_S = 0.3
 NOBODY = 65_534
 CALLED_AS = """
 import os, sys
-from holdfast.cli.main import run
+from holdfast.cli.root import run
 user, home, *command = sys.argv[1:]
 run([*command, "--home", home])
 os.chmod(home, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cli.main import run as run_command
+from holdfast.cli.root import run as run_command
 from holdfast.protocol.events import Record, Responded, RunStopped, ToolCallStarted
 from holdfast.runtime.replay import replay
 from holdfast.storage.volatile import VolatileStore

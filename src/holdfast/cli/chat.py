@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
@@ -33,7 +33,8 @@ from holdfast.cli.run import (
     view_of,
     what_came_of,
 )
-from holdfast.cli.sitting import Sitting, interruptible, sender
+from holdfast.cli.signals import heeded, interruptible, leave_terminal
+from holdfast.cli.sitting import Sitting, sender
 from holdfast.cli.terminal import Span
 from holdfast.config.paths import Home
 from holdfast.core.state import State
@@ -43,7 +44,7 @@ from holdfast.protocol.limits import Settings
 _PROMPT = "> "
 _EDITOR = "prompt_toolkit"
 
-ReadLine = Callable[[], Awaitable[str | None]]
+ReadLine = Callable[[], Coroutine[Any, Any, str | None]]
 """The next message; None when there is none any more."""
 
 
@@ -62,7 +63,6 @@ def chat(
     holdfast chat -s cli:docs
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
-    interruptible()
     return asyncio.run(_chat(home_of(home), session, flags, output))
 
 
@@ -75,7 +75,7 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
         if has_person():
             tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
             tell([Span("Esc or Ctrl-C stops a turn, Ctrl-D leaves.", "dim")])
-        while (message := await read()) is not None:
+        while (message := await _heard(read)) is not None:
             if not message.strip():
                 continue
             state, code, stopped_by = await _turn(app, state, message, settings, output)
@@ -107,6 +107,37 @@ async def _turn(app: App, state: State, message: str, settings: Settings, output
     return _Turn(rest.state, code, rest.signal)
 
 
+async def _heard(read: ReadLine) -> str | None:
+    """The next message. Ctrl-C only drops what was typed; the signals that nobody types end the command.
+
+    Raises:
+        KeyboardInterrupt: one of them came.
+    """
+    loop = asyncio.get_running_loop()
+    numbers = [number for number in heeded() if number != signal.SIGINT]
+    reading = asyncio.create_task(read())
+    came: list[int] = []
+
+    def on_signal(number: int) -> None:
+        came.append(number)
+        if number == signal.SIGHUP:
+            leave_terminal()
+        reading.cancel()
+
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await asyncio.wait([reading])
+    finally:
+        reading.cancel()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        interruptible()
+    if came:
+        raise KeyboardInterrupt
+    return reading.result()
+
+
 def _reader() -> ReadLine:
     """How messages are read: with an editor for the line where it is installed, else plainly."""
     if has_person() and find_spec(_EDITOR) is not None:
@@ -119,8 +150,11 @@ def _reader() -> ReadLine:
         write(_PROMPT)
         reading = asyncio.create_task(keyboard.line())
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, reading.cancel)
-        await asyncio.wait([reading])
-        interruptible()
+        try:
+            await asyncio.wait([reading])
+        finally:
+            reading.cancel()
+            interruptible()
         write("\n" if reading.cancelled() else "")
         return "" if reading.cancelled() else reading.result()
 

@@ -6,6 +6,7 @@ Never a thread: a thread that reads cannot be stopped. What is asked and what an
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import termios
@@ -35,11 +36,11 @@ class Keyboard:
         try:
             while b"\n" not in self._buffer and not self._is_at_end:
                 await self._readable()
-                chunk = os.read(self._fd, _CHUNK_BYTES)
+                chunk = self._read()
                 self._buffer += chunk
                 if not chunk:
                     # Ctrl-D ends one reading of a terminal, and all readings of anything else.
-                    self._is_at_end = not self.is_terminal
+                    self._is_at_end = not os.isatty(self._fd)
                     break
         finally:
             self._watch()
@@ -67,7 +68,7 @@ class Keyboard:
 
     def _watch(self) -> None:
         """Look for Esc while no line is read."""
-        if self._on_escape is not None:
+        if self._on_escape is not None and os.isatty(self._fd):
             tty.setcbreak(self._fd, termios.TCSANOW)
             asyncio.get_running_loop().add_reader(self._fd, self._on_key)
 
@@ -77,8 +78,20 @@ class Keyboard:
             restore_terminal()
 
     def _on_key(self) -> None:
-        if os.read(self._fd, _CHUNK_BYTES) == _ESCAPE and self._on_escape is not None:
+        pressed = self._read()
+        if pressed == _ESCAPE and self._on_escape is not None:
             self._on_escape()
+        if not pressed:
+            self._unwatch()
+
+    def _read(self) -> bytes:
+        """What is there to read; empty at an end, also of a terminal that vanished."""
+        try:
+            return os.read(self._fd, _CHUNK_BYTES)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()

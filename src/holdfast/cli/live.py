@@ -20,6 +20,7 @@ from holdfast.cli.terminal import (
     Line,
     Span,
     clipped,
+    is_unread,
     iso,
     mute,
     neutral,
@@ -74,8 +75,10 @@ class JsonView:
         try:
             say_json(row)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader left; the work goes on
-            mute(sys.stdout)
+        except OSError as error:
+            if not is_unread(error):
+                raise
+            mute(sys.stdout)  # the work goes on
 
     def pause(self) -> None:
         """Nothing to do: stdout is nobody else's."""
@@ -263,5 +266,7 @@ def write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except BrokenPipeError:  # nobody watches any more; the work goes on
-        mute(sys.stderr)
+    except OSError as error:
+        if not is_unread(error):
+            raise
+        mute(sys.stderr)  # the work goes on

@@ -1,104 +1,39 @@
-"""The way in: `holdfast ...` runs one command, and the one edge where whatever it raises becomes a sentence.
+"""The way in: heeds signals before anything else is loaded, then `root` runs the command.
 
-Which commands there are stands in `commands`; what is said about an error, in `edge`.
+Nothing heavy is imported here: until the handlers stand, a signal ends the process as the system does it.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+from contextlib import suppress
+from importlib import import_module
 
-import typer
-
-from holdfast import __version__
-from holdfast.cli.commands import LazyGroup
-from holdfast.cli.edge import tell_bug, tell_error, tell_usage
-from holdfast.cli.terminal import mute
-from holdfast.errors import HoldfastError, StorageFull
+from holdfast.cli.signals import deadly, interruptible
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
-"""As a shell tells of a program that SIGPIPE ended."""
-
-app = typer.Typer(
-    name="holdfast", cls=LazyGroup, add_completion=False, rich_markup_mode=None, invoke_without_command=True
-)
-
-
-@app.callback()
-def root(
-    context: typer.Context,
-    is_version_asked: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    home: Annotated[
-        str | None, typer.Option("--home", metavar="DIR", help="The home of all commands.")
-    ] = None,
-) -> None:
-    """An agent runtime for work that lasts.
-
-    \b
-    holdfast init                         pick a model
-    holdfast run "mend the failing test"  give it work
-    holdfast show last                    see what happened
-    """
-    if is_version_asked:
-        print(f"holdfast {__version__}")
-        raise typer.Exit()
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+_ROOT = "holdfast.cli.root"
 
 
 def main() -> None:
     """The entry point of the installed script."""
+    try:
+        interruptible()
+        _mend_streams()
+        code = import_module(_ROOT).run(sys.argv[1:])
+    except KeyboardInterrupt:
+        deadly()
+        with suppress(OSError):  # the terminal may be gone
+            sys.stderr.write("holdfast: interrupted\n")
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _mend_streams() -> None:
+    """Make both streams writable, with any text."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # started with the descriptor closed, as some daemons do
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code. Nothing but the end of the process itself is ever raised."""
-    try:
-        return _run(arguments)
-    except BrokenPipeError:
-        mute(sys.stdout)
-        return BROKEN_PIPE
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        code = _invoke(list(arguments))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        raise
-    except HoldfastError as error:
-        return tell_error(arguments, error)
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        return tell_usage(arguments, error.format_message(), context.command_path if context else "holdfast")
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-    # A bug: the user gets a sentence and a trace id, the log gets the rest.
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            mute(sys.stdout)
-            return tell_error(
-                arguments, StorageFull("The answer could not be written: no space is left for it.")
-            )
-        return tell_bug(arguments, error)
-
-
-def _invoke(arguments: list[str]) -> int:
-    group = typer.main.get_command(app)
-    try:
-        with group.make_context("holdfast", arguments) as context:
-            code = group.invoke(context)
-    except typer.Exit as error:
-        return error.exit_code
-    return code if isinstance(code, int) else 0

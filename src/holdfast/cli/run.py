@@ -20,7 +20,7 @@ from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left, next_steps
-from holdfast.cli.sitting import Rest, Sitting, interruptible, sender
+from holdfast.cli.sitting import Rest, Sitting, sender
 from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
 from holdfast.config.paths import Home
 from holdfast.core.evolve import fold
@@ -71,7 +71,6 @@ def run(
     if not text.strip():
         raise UsageError("The task is empty.", hint='Say what to do: holdfast run "TASK".')
     output = output_of(is_json=is_json, is_stream=is_stream)
-    interruptible()
     return asyncio.run(_run(home_of(home), session, text, flags, output))
 
 
@@ -93,7 +92,6 @@ def resume(
     holdfast resume cli:docs "yes, both files" --budget 1.00
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
-    interruptible()
     return asyncio.run(_resume(home_of(home), session, text, flags, output))
 
 

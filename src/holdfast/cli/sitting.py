@@ -19,13 +19,12 @@ from holdfast.cli.answer import Unanswered, ask, settled
 from holdfast.cli.keyboard import Keyboard, restore_terminal
 from holdfast.cli.live import View, write
 from holdfast.cli.outcome import INTERRUPTED
-from holdfast.cli.terminal import mute
+from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Stop
 from holdfast.protocol.events import ApprovalRequested, Record
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_REASON = "interrupted"
 
 
@@ -190,30 +189,17 @@ class Sitting:
 
     @contextmanager
     def _heeding_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        loop, numbers = asyncio.get_running_loop(), heeded()
+        for number in numbers:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
             interruptible()
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
-            _mute()
+            leave_terminal()
         self.stop(number)
-
-
-def interruptible() -> None:
-    """Let every signal that ends a command end it as Ctrl-C does, outside of a sitting."""
-    for number in _SIGNALS:
-        signal.signal(number, signal.default_int_handler)
-
-
-def _mute() -> None:
-    """The terminal is gone: what is still written must not fail."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream.isatty():
-            mute(stream)

@@ -6,6 +6,7 @@ must not move the cursor, change a title or hide what follows it. What is shown 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -117,6 +118,11 @@ def say(lines: Iterable[Line | str]) -> None:
         spans = [line] if isinstance(line, str) else line
         parts = [(s, "") if isinstance(s, str) else (s.text, s.style) for s in spans]
         console.print(Text.assemble(*parts), no_wrap=True, overflow="ignore", crop=False)
+
+
+def is_unread(error: OSError) -> bool:
+    """Whether writing failed since the reader is gone: a closed pipe, or a terminal that vanished."""
+    return error.errno in (errno.EPIPE, errno.EIO)
 
 
 def mute(stream: TextIO) -> None:

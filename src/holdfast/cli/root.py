@@ -1,0 +1,95 @@
+"""The root of all commands, and the one edge where whatever a command raises becomes a sentence.
+
+Which commands there are stands in `commands`; what is said about an error, in `edge`; signals, in `main`.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli.commands import LazyGroup
+from holdfast.cli.edge import tell_bug, tell_error, tell_usage
+from holdfast.cli.terminal import mute
+from holdfast.errors import HoldfastError, StorageFull
+
+BROKEN_PIPE = 141
+"""As a shell tells of a program that SIGPIPE ended."""
+
+app = typer.Typer(
+    name="holdfast", cls=LazyGroup, add_completion=False, rich_markup_mode=None, invoke_without_command=True
+)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    is_version_asked: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    home: Annotated[
+        str | None, typer.Option("--home", metavar="DIR", help="The home of all commands.")
+    ] = None,
+) -> None:
+    """An agent runtime for work that lasts.
+
+    \b
+    holdfast init                         pick a model
+    holdfast run "mend the failing test"  give it work
+    holdfast show last                    see what happened
+    """
+    if is_version_asked:
+        print(f"holdfast {__version__}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code.
+
+    Raises:
+        KeyboardInterrupt: a signal ended it. Nothing else, but for the end of the process itself.
+    """
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        mute(sys.stdout)
+        return BROKEN_PIPE
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        code = _invoke(list(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        raise
+    except HoldfastError as error:
+        return tell_error(arguments, error)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        return tell_usage(arguments, error.format_message(), context.command_path if context else "holdfast")
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    # A bug: the user gets a sentence and a trace id, the log gets the rest.
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            mute(sys.stdout)
+            return tell_error(
+                arguments, StorageFull("The answer could not be written: no space is left for it.")
+            )
+        return tell_bug(arguments, error)
+
+
+def _invoke(arguments: list[str]) -> int:
+    group = typer.main.get_command(app)
+    try:
+        with group.make_context("holdfast", arguments) as context:
+            code = group.invoke(context)
+    except typer.Exit as error:
+        return error.exit_code
+    return code if isinstance(code, int) else 0

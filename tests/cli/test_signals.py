@@ -1,0 +1,201 @@
+"""Signals from the first moment to the last: what they end, with which code, and what is left to go on with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.processes import TIMEOUT_S, Cli, calls, is_running, says
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+STARTED_WITH = """
+import os, sys
+from holdfast.cli.main import main
+
+module, number, *sys.argv[1:] = sys.argv[1:]
+
+class Signalled:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), int(number))
+
+sys.meta_path.insert(0, Signalled())
+main()
+"""
+"""A command that gets a signal just when a module of its start-up is about to be loaded."""
+SLOW = says("one two three four five six", chunks=6, delay_s=3)
+DEAF = "trap '' TERM; echo deaf; sleep 65.5 & wait; wait"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def sessions(cli: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("sessions", "--json").out.splitlines()]
+
+
+def types(cli: Cli, session: str) -> list[str]:
+    rows = cli("show", session, "--events", "--json").out.splitlines()
+    return [json.loads(line)["type"] for line in rows]
+
+
+def hide_the_editor(cli: Cli) -> None:
+    """Let the commands find no line editor, installed or not."""
+    folder = cli.folder / "hidden"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text('import sys; sys.modules["prompt_toolkit"] = None')
+    cli.environ["PYTHONPATH"] = str(folder)
+
+
+# --- while it starts ----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2-06")
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "module", ["holdfast.cli.root", "typer", "holdfast.cli.run", "holdfast.storage.sqlite"]
+)
+def test_a_signal_while_the_command_loads_ends_it_with_130_and_nothing_was_accepted(
+    cli: Cli, module: str, number: int
+) -> None:
+    command = [sys.executable, "-c", STARTED_WITH, module, str(int(number))]
+    done = subprocess.run(
+        [*command, "run", "x", "-m", cli.model(says("never"))],
+        cwd=cli.workspace, env=cli._environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.endswith("holdfast: interrupted\n")
+    assert "Traceback" not in done.stderr
+    assert sessions(cli) == []
+
+
+@pytest.mark.requirement("L2-06", "H1")
+def test_whenever_a_start_is_ended_all_that_was_accepted_can_go_on(cli: Cli) -> None:
+    model = cli.model(says("Done.", delay_s=60), name="slow")
+    quick = cli.model(says("Done."), name="quick")
+    for number in range(12):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "run", "x", "-s", f"start:{number}", "-m", model],
+            cwd=cli.workspace, env=cli._environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        time.sleep(number * 0.03)  # the moment is what is tried out
+        process.terminate()
+        _, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode in (130, -signal.SIGTERM), err
+        assert "Traceback" not in err
+    for row in sessions(cli):
+        if row["runs"]:
+            assert row["status"] == "interrupted"
+        if row["seq"]:
+            assert cli("resume", row["key"], "-m", quick).code == 0
+    assert cli("fsck").code == 0
+
+
+# --- twice --------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2-06", "L1")
+def test_the_second_ctrl_c_leaves_at_once_and_the_session_goes_on_from_its_journal(cli: Cli) -> None:
+    model = cli.model(calls("shell", command=DEAF), says("Went on."))
+    with cli.terminal("run", "x", "-s", "a:b", "-m", model, "--autonomy", "full") as screen:
+        screen.until("│ deaf")  # it runs, and hears nothing but SIGKILL
+        screen.type("\x03")
+        screen.until("stopping")
+        screen.type("\x03")
+        screen.until("Left at once. Go on with: holdfast resume ")
+        assert screen.end() == 130
+    assert "RunStopped" not in types(cli, "a:b"), "it did not wait for an end"
+    assert cli("resume", "a:b").out == "Went on.\n"
+    assert not is_running("sleep 65.5")
+    assert types(cli, "a:b").count("RunStopped") == 2, "the stop had been accepted"
+
+
+# --- without a terminal any more ----------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2-06", "H1")
+def test_a_vanished_terminal_stops_a_run_cleanly_and_keeps_its_words(cli: Cli) -> None:
+    with cli.terminal("run", "count", "-s", "a:b", "-m", cli.model(SLOW)) as screen:
+        screen.until("one ")
+        assert screen.hang_up() == 130
+    (row,) = sessions(cli)
+    assert (row["status"], types(cli, "a:b")[-2:]) == ("interrupted", ["ModelCallCut", "RunStopped"])
+    assert cli("resume", "a:b").out == "one two three four five six\n"
+
+
+@pytest.mark.requirement("L2-06", "L1")
+def test_a_vanished_terminal_ends_the_tool_too(cli: Cli) -> None:
+    model = cli.model(calls("shell", command="echo begun; sleep 66.5"), says("Went on."))
+    with cli.terminal("run", "x", "-s", "a:b", "-m", model, "--autonomy", "full") as screen:
+        screen.until("│ begun")
+        assert screen.hang_up() == 130
+    assert not is_running("sleep 66.5")
+    assert "ToolCallFinished" in types(cli, "a:b")
+    assert cli("resume", "a:b").out == "Went on.\n"
+
+
+@pytest.mark.requirement("H5")
+def test_a_terminal_that_vanishes_at_a_question_leaves_it_open(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-s", "a:b", "-m", cli.model(calls("shell", command="true"))) as screen:
+        screen.until("Allow it?")
+        assert screen.hang_up() == 130
+    assert [row["status"] for row in sessions(cli)] == ["waiting"]
+    assert len(cli("approvals", "--json").out.splitlines()) == 1
+
+
+@pytest.mark.requirement("L2-06")
+def test_a_vanished_terminal_ends_a_chat_in_the_middle_of_a_turn(cli: Cli) -> None:
+    with cli.terminal("chat", "-s", "a:b", "-m", cli.model(SLOW)) as screen:
+        screen.until(">")
+        screen.type("count\n")
+        screen.until("one ")
+        assert screen.hang_up() == 130
+    assert [row["status"] for row in sessions(cli)] == ["interrupted"]
+    assert cli("resume", "a:b").out == "one two three four five six\n"
+
+
+@pytest.mark.requirement("L2-06")
+@pytest.mark.parametrize("line_editor", [True, False], ids=["edited", "plain"])
+@pytest.mark.parametrize("is_terminal_gone", [True, False], ids=["hang-up", "SIGTERM"])
+def test_a_chat_that_waits_for_words_ends_with_its_terminal_and_on_sigterm(
+    cli: Cli, line_editor: bool, is_terminal_gone: bool
+) -> None:
+    if not line_editor:
+        hide_the_editor(cli)
+    with cli.terminal("chat", "-s", "a:b", "-m", cli.model(says("Hello."), says("Again."))) as screen:
+        screen.until(">")
+        screen.type("hi\n")
+        screen.until("Hello.")
+        screen.until(">")
+        if is_terminal_gone:
+            assert screen.hang_up() == 130
+        else:
+            screen.process.terminate()
+            screen.until("holdfast: interrupted")
+            assert screen.end() == 130
+    assert [row["status"] for row in sessions(cli)] == ["done"]
+    assert cli("run", "more", "-s", "a:b").out == "Again.\n"
+
+
+@pytest.mark.requirement("L2-06", "H1")
+def test_who_is_deaf_to_hang_ups_as_under_nohup_works_on(cli: Cli) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "run", "count", "-m", cli.model(SLOW), "--stream-json"],
+        cwd=cli.workspace, env=cli._environ(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert any('"delta"' in line for line in process.stdout)
+        process.send_signal(signal.SIGHUP)
+        rows = [json.loads(line) for line in process.stdout]
+        assert process.wait(TIMEOUT_S) == 0
+    assert rows[-1]["status"] == "done"
