@@ -152,3 +152,22 @@ def test_neither_prices_nor_http_are_loaded_before_they_are_needed() -> None:
     code = f"import sys, holdfast.providers.catalog; sys.exit(repr({heavy} & set(sys.modules) or ''))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == "''"
+
+
+@pytest.mark.requirement("L2-07")
+@pytest.mark.parametrize(
+    ("name", "cap"),
+    [
+        ("anthropic:claude-3-7-sonnet-20250219", 64_000),
+        ("anthropic:claude-opus-4-20250514", 32_000),
+        ("anthropic:claude-opus-4-1", 32_000),
+        ("anthropic:claude-opus-4-5", 0),
+        ("openai:gpt-4o-2024-05-13", 4_096),
+        ("openai:gpt-4o-mini", 16_384),
+        ("openai:gpt-4", 0),
+    ],
+)
+def test_the_output_cap_of_a_model_is_known_where_somebody_said_it(name: str, cap: int) -> None:
+    assert facts(name, now_ms=NOW_MS).max_output_tokens == cap
+    said = {"*": Override(max_output_tokens=77)}
+    assert facts(name, overrides=said, now_ms=NOW_MS).max_output_tokens == 77

@@ -28,15 +28,18 @@ _KEYS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 _OUTPUT_CAPS = (
     ("anthropic:claude-3-5-*", 8_192),
     ("anthropic:claude-3-7-*", 64_000),
-    ("anthropic:claude-3-*", 4_096),
     ("anthropic:claude-opus-4-[01]*", 32_000),
-    ("openai:gpt-3.5*", 4_096),
+    ("anthropic:claude-opus-4-20*", 32_000),
+    ("openai:gpt-3.5-turbo*", 4_096),
     ("openai:gpt-4-turbo*", 4_096),
+    ("openai:gpt-4o-2024-05-13", 4_096),
     ("openai:gpt-4o*", 16_384),
-    ("openai:gpt-4", 8_192),
 )
-"""The first that matches counts. Servers refuse a cap above the model's own, and the price data names none;
-what is not listed takes more than is asked for by default."""
+"""The first that matches counts. Servers refuse a cap above the model's own, and the price data names none. Only
+what a provider's documentation or the refusal of its server says, as public reports quote them:
+docs.claude.com/en/docs/about-claude/models/overview (3.5 and opus 4), BerriAI/litellm#8984 (3.7),
+openai/openai-python#687 (3.5-turbo, 4-turbo), developers.openai.com/api/docs/models/gpt-4o. Others of up to 16,384,
+what is asked for by default, are not known; `max_output_tokens` in a catalog entry says one."""
 
 
 class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
