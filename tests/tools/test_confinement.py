@@ -175,7 +175,12 @@ async def test_a_hard_link_is_not_written_and_a_secret_by_another_name_not_read(
     os.link(tmp_path / "home" / ".ssh" / "work", bench.workspace / "innocent.txt")
     (tmp_path / "plain").write_text("plain")
     os.link(tmp_path / "plain", bench.workspace / "plain.txt")
-    assert "another name of a secret" in (await bench.run("read_file", path="innocent.txt")).text
+    (bench.workspace / ".env").write_text("private TOKEN")
+    os.link(bench.workspace / ".env", bench.workspace / "settings.txt")
+    for path in ("innocent.txt", "settings.txt"):
+        assert "another name of a secret" in (await bench.run("read_file", path=path)).text
+        assert "private" not in (await bench.run("grep", pattern="private", path=path)).text
+    assert (await bench.run("grep", pattern="private|plain")).text == "plain.txt:1: plain\n"
     assert (await bench.run("read_file", path="plain.txt")).text == "plain"
     refused = await bench.run("write_file", path="plain.txt", content="x")
     assert refused.status == "error"

@@ -1,7 +1,8 @@
 """The matching half of grep, a program that can be killed: `python -I -S grep_child.py FOLDER_FD < request`.
 
 It opens the files that it is told, below the folder that it is handed, follows no link, and prints the lines
-that match. Which files are searched is decided by `search`. Standard library only.
+that match. Which files are searched is decided by `search`; a secret file by another name is passed over here,
+where it is open. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ def main() -> None:
     """Print `path:line: text` for every matching line, until there are too many."""
     request = json.load(sys.stdin)
     pattern, left = re.compile(request["pattern"]), request["max_lines"]
+    secret = {tuple(identity) for identity in request["secret"]}
     for path in request["files"]:
         try:
             with _opened(int(sys.argv[1]), path) as fd:
-                if os.fstat(fd).st_size > MAX_FILE_BYTES:
+                facts = os.fstat(fd)
+                if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in secret:
+                    continue
+                if facts.st_size > MAX_FILE_BYTES:
                     print(f"[{_shown(path)} is larger than {MAX_FILE_BYTES >> 20} MiB: not searched]")
                     continue
                 for number, line in _matches(fd, pattern):

@@ -26,7 +26,15 @@ from holdfast.protocol.tools import FileChange, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.tools.blocking import answer, attempt
 from holdfast.tools.schema import arguments_object
-from holdfast.tools.workspace import PathRefused, kind_of, look, open_folder, place, refuse_protected
+from holdfast.tools.workspace import (
+    PathRefused,
+    kind_of,
+    look,
+    open_folder,
+    place,
+    refuse_protected,
+    secret_identities,
+)
 
 MAX_ENTRIES = 500
 """Names or lines in one answer."""
@@ -132,6 +140,7 @@ class Grep:
         request = {
             "pattern": pattern,
             "files": searched.files,
+            "secret": searched.secret,
             "prefix": searched.prefix,
             "max_lines": MAX_ENTRIES,
         }
@@ -168,21 +177,24 @@ class _Searched(NamedTuple):
     """The folder, relative to the workspace, with a slash at its end; empty for the workspace itself."""
     note: str
     """Tells what was not looked at."""
+    secret: list[tuple[int, int]]
+    """Device and inode of files that are passed over whatever they are called."""
 
 
 def _searchable(workspace: str, path: str, glob: str) -> _Searched:
+    secret = sorted(secret_identities(workspace))
     with place(workspace, path) as found:
         refuse_protected(path, found)
         facts = look(found)
         if facts is not None and kind_of(facts.st_mode) == "file":
             folder = found.path.rpartition("/")[0]
-            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "")
+            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "", secret)
     with open_folder(workspace, path) as (fd, found):
         prefix = "" if found.path == "." else f"{found.path}/"
         pattern = glob if "/" in glob or not glob else f"**/{glob}"
         files, note = _files(fd, lambda name: not pattern or matches(name, pattern))
         files = [file for file in files if not secret_rule(prefix + file)]
-        return _Searched(os.dup(fd), files, prefix, note)
+        return _Searched(os.dup(fd), files, prefix, note, secret)
 
 
 def _list(workspace: str, path: str) -> str:

@@ -6,7 +6,9 @@ changes meanwhile; a name that changes under the walk is refused. Which paths ar
 `policy.paths`; what is done with an open file belongs to `files` and `search`.
 
 Hard links: a file with other names is never written (one may lie outside the workspace, and replacing the
-file would cut them apart unseen); it is read unless it is a secret file of the machine by another name.
+file would cut them apart unseen); it is read and searched unless it is a known secret file by another name: one
+of the machine's, or one at the top of the workspace. Which other files are secret by their name cannot be found
+out without looking through the whole disk.
 """
 
 # Pathlib cannot open relative to a descriptor, which is what keeps the walk inside.
@@ -127,7 +129,7 @@ def open_regular(found: Place, given: str) -> Iterator[int]:
     try:
         facts = os.fstat(fd)
         refuse_other_kinds(given, facts.st_mode)
-        if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in _secret_identities():
+        if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in secret_identities(found.root):
             raise PathRefused(f"{given} is another name of a secret file; work without its content.")
         yield fd
     finally:
@@ -187,9 +189,12 @@ def refuse_other_kinds(given: str, mode: int) -> None:
         raise PathRefused(f"{given} is not a regular file (a device, pipe, socket or link): refused.")
 
 
-def _secret_identities() -> set[tuple[int, int]]:
-    """Device and inode of the machine's well-known secret files, to know them by any other name."""
+def secret_identities(root: str) -> set[tuple[int, int]]:
+    """Device and inode of the well-known secret files of the machine and of those at the top of a workspace, to
+    know them by any other name."""
     names = [*_ACCOUNT_FILES, *(os.path.expanduser(name) for name in _KEY_FILES)]
+    with suppress(OSError):
+        names += [os.path.join(root, name) for name in os.listdir(root) if secret_rule(name)]
     for folder in map(os.path.expanduser, _KEY_FOLDERS):
         with suppress(OSError):
             names += [os.path.join(folder, name) for name in os.listdir(folder)]
