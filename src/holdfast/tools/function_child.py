@@ -40,8 +40,7 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
         return {"status": "ok", "text": text_of(value)}
-    # The edge of this process: whatever the function raises becomes its answer.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # the edge of this process: whatever the function raises becomes its answer
         detail = traceback.format_exc()[-4000:]
         return {"status": "error", "text": f"{type(error).__name__}: {error}"[:600], "detail": detail}
 

@@ -47,8 +47,7 @@ class Threads:
                 value = function()
             except SystemExit as stop:
                 error = RuntimeError(f"the function called sys.exit({stop.code!r})")
-            # Nothing is swallowed: it is raised where `run` is awaited.
-            except Exception as raised:  # noqa: BLE001
+            except Exception as raised:  # of any kind, and none is swallowed: it is raised where `run` is awaited
                 error = raised
             finally:
                 self._free.release()
