@@ -47,7 +47,7 @@ class Threads:
                 value = function()
             except SystemExit as stop:
                 error = RuntimeError(f"the function called sys.exit({stop.code!r})")
-            except Exception as raised:  # of any kind, and none is swallowed: it is raised where `run` is awaited
+            except Exception as raised:  # none is swallowed: it is raised where `run` is awaited
                 error = raised
             finally:
                 self._free.release()
