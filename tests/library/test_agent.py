@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast.errors import ConfigError, NoSuchSession, UsageError
+from holdfast.runtime import runner
 
 
 @tool(effect="read")
@@ -66,6 +67,36 @@ async def test_a_stream_yields_every_record_in_order_and_the_words_as_they_arriv
     assert events[-1].type == "RunStopped"
     assert events[-1].at.utcoffset() is not None
     assert "".join(item.text for item in items if isinstance(item, Delta)) == "I add.It is forty-two."
+
+
+@pytest.mark.requirement("S15")
+async def test_what_arrives_is_neither_masked_nor_told_while_nobody_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    class Counted(runner.StreamRedactor):
+        def feed(self, text: str) -> str:
+            made.append("masked")
+            return super().feed(text)
+
+    def counted(*fields: Any) -> Delta:
+        made.append("told")
+        return Delta(*fields)
+
+    monkeypatch.setattr(runner, "StreamRedactor", Counted)
+    monkeypatch.setattr(runner, "Delta", counted)
+    lines = [{"text": "word " * 50, "chunks": 50, "repeat": True}]
+    async with Agent(model=script(tmp_path, lines)) as agent:
+        await agent.run("talk", session="cli:alone")
+        assert made == []
+        told = [item async for item in agent.stream("talk", session="cli:heard") if isinstance(item, Delta)]
+        assert len(told) == made.count("told")
+        assert made.count("masked") == 50
+        made.clear()
+        await agent.run("talk", session="cli:alone")
+        await agent.run("talk", session="cli:heard")
+        assert made == [], "who listened has left"
 
 
 @pytest.mark.requirement("S15")
