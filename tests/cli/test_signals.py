@@ -27,6 +27,8 @@ class Signalled:
     def find_spec(self, name, path=None, target=None):
         if name == module:
             os.kill(os.getpid(), int(number))
+        elif (name, module) == ("holdfast.cli.run", "made.by.exec"):  # as a dataclass is made
+            exec("os.kill(os.getpid(), int(number)); [None for _ in range(1000)]")
 
 sys.meta_path.insert(0, Signalled())
 main()

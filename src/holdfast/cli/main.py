@@ -9,6 +9,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
 from holdfast.cli.signals import deadly, interruptible
 
@@ -24,10 +25,17 @@ def main() -> None:
         code = import_module(_ROOT).run(sys.argv[1:])
     except KeyboardInterrupt:
         deadly()
-        with suppress(OSError):  # the terminal may be gone
-            sys.stderr.write("holdfast: interrupted\n")
-        code = INTERRUPTED
+        _leave_interrupted()
     sys.exit(code)
+
+
+def _leave_interrupted() -> NoReturn:
+    with suppress(OSError):  # the terminal may be gone
+        sys.stderr.write("holdfast: interrupted\n")
+        sys.stdout.flush()
+    # Not by SystemExit: after an interrupt within an `exec`, as in a module that makes a dataclass, the
+    # interpreter would end by SIGINT whatever code it is given.
+    os._exit(INTERRUPTED)
 
 
 def _mend_streams() -> None:
