@@ -17,23 +17,19 @@ import pytest
 from tests.cli.processes import TIMEOUT_S, Cli, calls, is_running, says
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-STARTED_WITH = """
+SIGNALLED = """
 import os, sys
-from holdfast.cli.main import main
-
-module, number, *sys.argv[1:] = sys.argv[1:]
 
 class Signalled:
     def find_spec(self, name, path=None, target=None):
-        if name == module:
-            os.kill(os.getpid(), int(number))
-        elif (name, module) == ("holdfast.cli.run", "made.by.exec"):  # as a dataclass is made
-            exec("os.kill(os.getpid(), int(number)); [None for _ in range(1000)]")
+        if name == {module!r}:
+            os.kill(os.getpid(), {number})
+        elif (name, {module!r}) == ("typer", "made.by.exec"):  # as a dataclass is made
+            exec("os.kill(os.getpid(), {number})")
 
 sys.meta_path.insert(0, Signalled())
-main()
 """
-"""A command that gets a signal just when a module of its start-up is about to be loaded."""
+"""What sends a command a signal just when a module of its start-up is about to be loaded."""
 SLOW = says("one two three four five six", chunks=6, delay_s=3)
 
 
@@ -51,11 +47,11 @@ def types(cli: Cli, session: str) -> list[str]:
     return [json.loads(line)["type"] for line in rows]
 
 
-def hide_the_editor(cli: Cli) -> None:
-    """Let the commands find no line editor, installed or not."""
-    folder = cli.folder / "hidden"
+def customize(cli: Cli, code: str) -> None:
+    """Let every command execute this before anything of its own."""
+    folder = cli.folder / "customized"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text('import sys; sys.modules["prompt_toolkit"] = None')
+    (folder / "sitecustomize.py").write_text(code)
     cli.environ["PYTHONPATH"] = str(folder)
 
 
@@ -64,21 +60,16 @@ def hide_the_editor(cli: Cli) -> None:
 
 @pytest.mark.requirement("L2-06")
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize(
-    "module", ["holdfast.cli.root", "typer", "holdfast.cli.run", "holdfast.storage.sqlite"]
-)
+@pytest.mark.parametrize("module", ["holdfast.cli.root", "typer", "made.by.exec", "holdfast.storage.sqlite"])
 def test_a_signal_while_the_command_loads_ends_it_with_130_and_nothing_was_accepted(
     cli: Cli, module: str, number: int
 ) -> None:
-    command = [sys.executable, "-c", STARTED_WITH, module, str(int(number))]
-    done = subprocess.run(
-        [*command, "run", "x", "-m", cli.model(says("never"))],
-        cwd=cli.workspace, env=cli._environ(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.endswith("holdfast: interrupted\n")
-    assert "Traceback" not in done.stderr
-    assert sessions(cli) == []
+    customize(cli, SIGNALLED.format(module=module, number=int(number)))
+    ended = cli("run", "x", "-m", cli.model(says("never")))
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.endswith("holdfast: interrupted\n")
+    cli.environ.clear()
+    assert [row for row in sessions(cli) if row["seq"]] == []
 
 
 @pytest.mark.requirement("L2-06", "H1")
@@ -177,7 +168,7 @@ def test_a_chat_that_waits_for_words_ends_with_its_terminal_and_on_sigterm(
     cli: Cli, line_editor: bool, is_terminal_gone: bool
 ) -> None:
     if not line_editor:
-        hide_the_editor(cli)
+        customize(cli, 'import sys; sys.modules["prompt_toolkit"] = None')
     with cli.terminal("chat", "-s", "a:b", "-m", cli.model(says("Hello."), says("Again."))) as screen:
         screen.until(">")
         screen.type("hi\n")

@@ -23,12 +23,11 @@ def heeded() -> tuple[signal.Signals, ...]:
 def interruptible() -> None:
     """Let every signal that ends a command raise KeyboardInterrupt."""
     for number in heeded():
-        signal.signal(number, _interrupt)
+        signal.signal(number, _hang_up if number == signal.SIGHUP else signal.default_int_handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    if number == signal.SIGHUP:
-        leave_terminal()
+def _hang_up(number: int, frame: FrameType | None) -> None:
+    leave_terminal()
     signal.default_int_handler(number, frame)
 
 
