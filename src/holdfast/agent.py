@@ -290,7 +290,7 @@ class Agent:
         """
         app = await self._open()
         name = await _found(app, session)
-        state = (await app.controller.journal(name)).state
+        state = await app.controller.state(name)
         if text is None and state.run is not None and state.run.status == "done":
             return await _result(app, state)
         settings = await self._settings(app, name)
@@ -306,7 +306,7 @@ class Agent:
             UsageError: nothing ever ran in it.
         """
         app = await self._open()
-        return await _result(app, (await app.controller.journal(await _found(app, session))).state)
+        return await _result(app, await app.controller.state(await _found(app, session)))
 
     # --- approvals ------------------------------------------------------------------------------
 

@@ -171,11 +171,15 @@ class Stubborn:
 
 
 @pytest.mark.requirement("L1")
+@pytest.mark.parametrize("keeps_time", [True, False])
 async def test_a_tool_that_ignores_its_time_is_cancelled_by_the_backstop(
-    bench_of: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    bench_of: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, keeps_time: bool
 ) -> None:
-    monkeypatch.setattr("holdfast.tools.dispatcher.GRACE_S", 0.1)
-    bench = bench_of(Stubborn())
+    """One that said it would keep it, a grace later; any other has none."""
+    monkeypatch.setattr("holdfast.tools.dispatcher.GRACE_S", 0.1 if keeps_time else 60.0)
+    stubborn = Stubborn()
+    stubborn.spec = msgspec.structs.replace(stubborn.spec, keeps_time=keeps_time)
+    bench = bench_of(stubborn)
     assert (await bench.admit("stubborn")).verdict == "allow"
     ended = await bench.tools.run("stubborn", "{}", bench.context(timeout_s=0.1))
     assert ended.status == "timeout"

@@ -23,13 +23,12 @@ from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, l
 from holdfast.cli.sitting import Rest, Sitting, sender
 from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
 from holdfast.config.paths import Home
-from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.limits import Settings
-from holdfast.runtime.journal import readable
+from holdfast.runtime.journal import state_of
 from holdfast.runtime.report import Report, report
 
 Output = Literal["text", "json", "stream"]
@@ -158,8 +157,7 @@ async def existing(home: Home, name: str) -> State:
     async with reading(home) as store:
         session = await find_session(store, name)
         row = await store.session(session)
-        begun = State(session=session, key=row.key if row else "")
-        return fold([readable(each) for each in await store.read(session)], begun)
+        return await state_of(store, session, row.key if row else "")
 
 
 # --- work ---------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     effect: Effect = "exec"
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
+    keeps_time: bool = False
+    """It ends by itself at its limits and says what it did until then; any other is cancelled there."""
     max_output_chars: int = 24_000
     """What the model sees of one result; the whole is kept as a blob."""
     source: str = "builtin"

@@ -25,7 +25,7 @@ from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
-from holdfast.runtime.journal import Journal, readable
+from holdfast.runtime.journal import Journal, readable, state_of
 from holdfast.runtime.parts import Parts
 
 INBOX_CAPACITY = 100
@@ -111,7 +111,7 @@ class SessionController:
         while True:
             standing = await self._standing(session)
             if self._is_at_rest(standing):
-                return (await self.journal(session)).state
+                return await state_of(self._parts.store, session, standing.row.key)
             async with self._holding(standing) as hold:
                 state = await self._drive(hold, standing.row.key) if hold is not None else None
             if hold is None:
@@ -194,11 +194,13 @@ class SessionController:
         finally:
             self._bus.unsubscribe(session, queue)
 
-    async def journal(self, session: str) -> Journal:
-        """The session's fold as it stands in the store."""
-        journal = Journal(session, (await self._standing(session)).row.key)
-        await journal.open(self._parts.store)
-        return journal
+    async def state(self, session: str) -> State:
+        """The session as it stands in the store.
+
+        Raises:
+            NoSuchSession: there is no such session.
+        """
+        return await state_of(self._parts.store, session, (await self._standing(session)).row.key)
 
     async def _next(self, queue: asyncio.Queue[Item]) -> Item | None:
         """The next thing told in this process; None when it is time to look whether another one wrote."""

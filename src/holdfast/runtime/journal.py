@@ -163,6 +163,17 @@ class Journal:
             )
 
 
+async def state_of(store: Store, session: str, key: str = "") -> State:
+    """The fold of a journal without its conversation; raises as `Journal.open` does."""
+    found = await store.recover(session)
+    snapshot = unpacked(found.snapshot) if found.snapshot else None
+    state = snapshot.state if snapshot is not None else State(session=session, key=key)
+    is_void = bool(found.snapshot) and snapshot is None
+    for each in await store.read(session) if is_void else found.records:
+        state = evolve(state, readable(each))
+    return state
+
+
 def readable(stored: StoredRecord) -> Record:
     """The record as this version understands it.
 

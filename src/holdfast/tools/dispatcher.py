@@ -29,7 +29,7 @@ from holdfast.tools.workspace import PathRefused, resolve
 from holdfast.tools.writing import probe
 
 GRACE_S = 2.0
-"""A tool keeps its own time and says what it did until then; this much later it is cancelled."""
+"""So much later a tool that keeps its own time is cancelled after all."""
 _MESSAGE_CHARS = 600
 _DETAIL_CHARS = 4_000
 
@@ -98,10 +98,10 @@ class Dispatcher:
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
         """Run an admitted call with its canonical arguments; exceptions come out as results."""
-        tool = self._registry.tool(name)
-        if tool is None:
+        tool, spec = self._registry.tool(name), self._registry.spec(name)
+        if tool is None or spec is None:
             return RawResult("error", f"The tool {name} is not there any more.")
-        limit, inner = limited(context, GRACE_S)
+        limit, inner = limited(context, GRACE_S if spec.keeps_time else 0.0)
         try:
             async with limit:
                 return await tool.run(msgspec.json.decode(arguments), inner)
@@ -195,6 +195,8 @@ async def _admission(proposal: Proposal, session: str) -> Admission:
 
 
 async def _plan(proposal: Proposal, session: str) -> FileChange | None:
+    if proposal.spec.on_interrupt != "probe":
+        return None
     settings, call_id = proposal.settings, proposal.call.call_id
     context = CallContext(
         session=session,

@@ -76,6 +76,7 @@ def tool(
             effect=effect,
             on_interrupt=rule,
             timeout_s=timeout_s,
+            keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
             source="function",
         )
         target = _target(function) if isolation == "process" else None
@@ -105,10 +106,10 @@ class FunctionTool(Generic[P, R]):
         """Call it with arguments that passed its schema; what it raises, this raises."""
         if self._target is not None:
             return await self._run_apart(self._target, arguments, context)
-        limit, inner = limited(context)
-        if inspect.iscoroutinefunction(self.function):
-            return await self._run_async(arguments, context, limit, inner)
-        return await self._run_sync(arguments, context, limit, inner)
+        if not self.spec.keeps_time:
+            call: Callable[..., Any] = self.function
+            return RawResult("ok", text_of(await call(**self.bound(arguments, context))))
+        return await self._run_sync(arguments, context)
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """What the function's own plan says; None without one."""
@@ -122,21 +123,8 @@ class FunctionTool(Generic[P, R]):
             keywords[self._signature.context_name] = context
         return keywords
 
-    async def _run_async(
-        self, arguments: dict[str, Any], context: CallContext, limit: asyncio.Timeout, inner: CallContext
-    ) -> RawResult:
-        call: Callable[..., Any] = self.function
-        try:
-            async with limit:
-                return RawResult("ok", text_of(await call(**self.bound(arguments, inner))))
-        except TimeoutError:
-            if not limit.expired():  # the function's own
-                raise
-            return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
-
-    async def _run_sync(
-        self, arguments: dict[str, Any], context: CallContext, limit: asyncio.Timeout, inner: CallContext
-    ) -> RawResult:
+    async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        limit, inner = limited(context)
         call: Callable[..., Any] = self.function
         keywords = self.bound(arguments, _heard_from_a_thread(inner))
         is_started = False

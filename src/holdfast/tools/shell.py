@@ -41,6 +41,7 @@ class Shell:
             effect="exec",
             on_interrupt="unknown",
             timeout_s=TIMEOUT_S,
+            keeps_time=True,
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
