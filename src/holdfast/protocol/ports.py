@@ -21,6 +21,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Posted,
     Recovered,
     SessionRow,
     Standing,
@@ -67,7 +68,7 @@ class Store(Protocol):
         """
         ...
 
-    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         """Put a command into its session's inbox, durably, unless its id was ever seen or it is full."""
         ...
 

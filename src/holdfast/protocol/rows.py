@@ -111,6 +111,15 @@ class InboxEntry(msgspec.Struct, frozen=True):
     """The encoded `commands.Command`."""
 
 
+class Posted(msgspec.Struct, frozen=True):
+    """What became of a command that was put into an inbox, and who is to be told of it."""
+
+    outcome: Literal["accepted", "duplicate", "full"]
+    """duplicate: its id was seen before. full: nothing was accepted."""
+    lease: Lease | None
+    """The session's, as it stands."""
+
+
 class Recovered(msgspec.Struct, frozen=True):
     """What a driver finds of a session, as one question answers it."""
 

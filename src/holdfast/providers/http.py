@@ -130,6 +130,8 @@ async def _read(
                 patience_s = AFTER_END_S
         else:
             kept.append(chunk)
+        if response.content.at_eof():
+            break
         deadline.reschedule(loop.time() + patience_s)
     return Answer(response.status, headers, b"".join(kept))
 

@@ -75,12 +75,13 @@ class SessionController:
         store, now_ms = self._parts.store, self._parts.clock.now_ms()
         command = Command(command_id or secrets.token_hex(16), session, sender, self._redacted(body))
         entry = InboxEntry(command.id, session, now_ms, encode_json(command))
-        if await store.post(entry, INBOX_CAPACITY) == "full":
+        posted = await store.post(entry, INBOX_CAPACITY)
+        if posted.outcome == "full":
             raise Overloaded(
                 f"Session {session} has {INBOX_CAPACITY} commands waiting; nothing was accepted.",
                 hint="Send it again when the session has worked through them.",
             )
-        await self._wake(session)
+        self._wake(session, posted.lease)
         return command.id
 
     async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:
@@ -258,15 +259,13 @@ class SessionController:
             raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
         return standing
 
-    async def _wake(self, session: str) -> None:
+    def _wake(self, session: str, lease: Lease | None) -> None:
         """Ring at the door of whoever drives the session."""
         driver = self._drivers.get(session)
         if driver is not None:
             driver.ring()
-        elif self._parts.run_folder is not None:
-            lease = (await self._standing(session)).lease
-            if lease is not None:
-                ring(lease.holder.doorbell, session)
+        elif lease is not None:
+            ring(lease.holder.doorbell, session)
 
     def _on_ring(self, session: str) -> None:
         driver = self._drivers.get(session)

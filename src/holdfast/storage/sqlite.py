@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.protocol.codec import StoredRecord
@@ -24,6 +24,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Posted,
     Recovered,
     SessionRow,
     Standing,
@@ -72,7 +73,7 @@ class SqliteStore:
     async def claim(self, session: str, key: str, now_ms: int) -> str:
         return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms))
 
-    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         return await self._writer.do(lambda connection: writes.post(connection, entry, capacity))
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
@@ -24,6 +23,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Posted,
     Recovered,
     SessionRow,
     Standing,
@@ -85,15 +85,15 @@ class VolatileStore:
         self._journals.setdefault(session, _Journal(row))
         return session
 
-    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         journal = self._journal(entry.session)
         if entry.command_id in self._commands:
-            return "duplicate"
+            return Posted("duplicate", journal.lease)
         if len(journal.inbox) >= capacity:
-            return "full"
+            return Posted("full", journal.lease)
         self._commands.add(entry.command_id)
         journal.inbox[entry.command_id] = entry
-        return "accepted"
+        return Posted("accepted", journal.lease)
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         journal = self._journals.get(session)

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import encode_json
-from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, SessionRow
+from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 
 _holder_decoder = msgspec.json.Decoder(Holder)
 
@@ -33,11 +33,15 @@ def claim(connection: sqlite3.Connection, session: str, key: str, now_ms: int) -
     return session
 
 
-def post(
-    connection: sqlite3.Connection, entry: InboxEntry, capacity: int
-) -> Literal["accepted", "duplicate", "full"]:
+def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int) -> Posted:
     """As `Store.post`."""
     number = _number(connection, entry.session)
+    return Posted(_posted(connection, number, entry, capacity), _standing(connection, number, entry.session))
+
+
+def _posted(
+    connection: sqlite3.Connection, number: int, entry: InboxEntry, capacity: int
+) -> Literal["accepted", "duplicate", "full"]:
     if connection.execute("SELECT 1 FROM inbox WHERE command_id = ?", (entry.command_id,)).fetchone():
         return "duplicate"
     waiting = connection.execute(
@@ -50,6 +54,13 @@ def post(
         (entry.command_id, number, entry.posted_ms, entry.body),
     )
     return "accepted"
+
+
+def _standing(connection: sqlite3.Connection, number: int, session: str) -> Lease | None:
+    found = connection.execute(
+        "SELECT epoch, holder, until_ms FROM leases WHERE session = ? AND holder IS NOT NULL", (number,)
+    ).fetchone()
+    return Lease(session, found[0], _holder_decoder.decode(found[1]), found[2]) if found else None
 
 
 def lease(

@@ -38,6 +38,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Posted,
     Recovered,
     SessionRow,
     SessionStatus,
@@ -348,6 +349,13 @@ class StoreConformance:
         assert await store.commit(driving.make(MessageReceived("three"), releases_lease=True))
         assert await lease_of(store, driving.session) is None
 
+    async def test_who_posts_is_told_who_holds_the_session(self, store: Store) -> None:
+        driving = await drive(store)
+        assert await store.post(an_entry(driving.session, "c1"), 1) == Posted("accepted", driving.lease)
+        assert await store.post(an_entry(driving.session, "c2"), 1) == Posted("full", driving.lease)
+        await store.release(driving.lease)
+        assert await store.post(an_entry(driving.session, "c1"), 1) == Posted("duplicate", None)
+
     async def test_how_a_session_stands_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)
         commit = await driving.commit(MessageReceived("one"))
@@ -376,30 +384,30 @@ class StoreConformance:
         session = (await drive(store)).session
         entries = [an_entry(session, name, name.encode()) for name in ("z", "a", "m")]
         for entry in entries:
-            assert await store.post(entry, 10) == "accepted"
+            assert (await store.post(entry, 10)).outcome == "accepted"
         assert list(await store.inbox(session)) == entries
 
     async def test_a_full_inbox_accepts_nothing_until_there_is_room(self, store: Store) -> None:
         driving, other = await drive(store, 1), await drive(store, 2)
         for name in ("c1", "c2"):
-            assert await store.post(an_entry(driving.session, name), 2) == "accepted"
-        assert await store.post(an_entry(driving.session, "c3"), 2) == "full"
-        assert await store.post(an_entry(other.session, "c4"), 2) == "accepted"
+            assert (await store.post(an_entry(driving.session, name), 2)).outcome == "accepted"
+        assert (await store.post(an_entry(driving.session, "c3"), 2)).outcome == "full"
+        assert (await store.post(an_entry(other.session, "c4"), 2)).outcome == "accepted"
         await driving.commit(MessageReceived("one"), acknowledged=("c1",))
-        assert await store.post(an_entry(driving.session, "c3"), 2) == "accepted"
+        assert (await store.post(an_entry(driving.session, "c3"), 2)).outcome == "accepted"
 
     async def test_an_acknowledged_command_leaves_the_inbox_and_stays_known(self, store: Store) -> None:
         driving = await drive(store)
         await store.post(an_entry(driving.session, "c1"), 10)
-        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+        assert (await store.post(an_entry(driving.session, "c1"), 10)).outcome == "duplicate"
         await driving.commit(MessageReceived("one"), acknowledged=("c1",))
         assert list(await store.inbox(driving.session)) == []
-        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+        assert (await store.post(an_entry(driving.session, "c1"), 10)).outcome == "duplicate"
 
     async def test_a_command_that_was_committed_without_an_inbox_is_known_too(self, store: Store) -> None:
         driving = await drive(store)
         await driving.commit(MessageReceived("one"), acknowledged=("c1",))
-        assert await store.post(an_entry(driving.session, "c1"), 10) == "duplicate"
+        assert (await store.post(an_entry(driving.session, "c1"), 10)).outcome == "duplicate"
 
     # --- branches
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Posted,
     Recovered,
     SessionRow,
     Standing,
@@ -82,7 +83,7 @@ class FaultyStore:
         self.check_space()
         return await self.pass_on(lambda: self._inner.claim(session, key, now_ms))
 
-    async def post(self, entry: InboxEntry, capacity: int) -> Literal["accepted", "duplicate", "full"]:
+    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         self.check_space()
         return await self.pass_on(lambda: self._inner.post(entry, capacity))
 
