@@ -288,4 +288,4 @@ def _piece(element: bytes, quotes: tuple[tuple[int, str], ...]) -> e.Piece:
 
 
 def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:
-    return b"".join(json_text(texts[part]) if isinstance(part, int) else part.encode() for part in piece)
+    return b"".join([json_text(texts[part]) if isinstance(part, int) else part.encode() for part in piece])

@@ -43,6 +43,10 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     link: bytes
 
 
+Selected = tuple[int, str, int, bytes]
+"""What `decode_event` takes of a stored record, behind its seq: (seq, type, v, body)."""
+
+
 def encode(record: Record, previous_link: bytes) -> StoredRecord:
     """The stored form of a record that follows the record with `previous_link`."""
     event = record.event

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import Message, ModelReply, ToolCall
 from holdfast.protocol.outcomes import ModelFailure, Probed
@@ -118,7 +118,7 @@ class Store(Protocol):
         """All that a driver goes on from; raises as `read` does. A branch has no snapshot until its own first."""
         ...
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
         """The records of these types, in order, the parent's shared ones included. Their hash chain is not
         checked: the caller has another proof of them."""
         ...

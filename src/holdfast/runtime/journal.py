@@ -74,8 +74,8 @@ class Journal:
             return False
         try:
             requested = [
-                (each.seq, decode_event(each.type, each.v, each.body))
-                for each in await store.select(self.session, REQUESTED, snapshot.state.seq)
+                (seq, decode_event(type_, v, body))
+                for seq, type_, v, body in await store.select(self.session, REQUESTED, snapshot.state.seq)
             ]
             sent = requested[-1][1]
             if not isinstance(sent, ModelCallStarted):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import StorageCorrupt
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
 from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, Recovered, SessionRow, Standing
 from holdfast.storage.chain import checked
@@ -23,8 +23,10 @@ _row_decoder = msgspec.json.Decoder(SessionRow)
 _approval_decoder = msgspec.json.Decoder(ApprovalRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
-_RECORD = "SELECT seq, at_ms, epoch, cause, type, v, body, link"
-_RECORDS = f"{_RECORD} FROM records WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
+_RECORDS = (
+    "SELECT seq, at_ms, epoch, cause, type, v, body, link FROM records"
+    " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
+)
 _NEWEST = "ORDER BY updated_ms DESC, number DESC"
 
 
@@ -92,17 +94,16 @@ def stored(
 
 def select(
     connection: sqlite3.Connection, session: str, types: Sequence[str], upto_seq: int
-) -> list[StoredRecord]:
+) -> list[Selected]:
     """As `Store.select`."""
     places = ", ".join("?" * len(types))
-    records: list[StoredRecord] = []
+    records: list[Selected] = []
     for segment in lineage(connection, session):
-        rows = connection.execute(
-            f"{_RECORD} FROM records WHERE session = ? AND seq > ? AND seq <= ? AND type IN ({places})"
-            " ORDER BY seq",
+        records += connection.execute(
+            "SELECT seq, type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ?"
+            f" AND type IN ({places}) ORDER BY seq",
             (segment.number, segment.after_seq, min(upto_seq, segment.upto_seq), *types),
-        )
-        records += [StoredRecord(session, *row) for row in rows]
+        ).fetchall()
     return records
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.errors import StorageError
-from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs
 from holdfast.protocol.rows import (
     ApprovalRow,
@@ -105,7 +105,7 @@ class SqliteStore:
     async def recover(self, session: str) -> Recovered:
         return await self._ask(lambda connection: reads.recover(connection, session))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
         return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq))
 
     async def last_seq(self, session: str) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
 from holdfast.protocol.ports import Blobs
 from holdfast.protocol.rows import (
@@ -168,24 +168,22 @@ class VolatileStore:
         if upto <= after_seq:
             return []
         link = self._link_at(session, after_seq) or FIRST_LINK
-        return checked(session, self._named(session, after_seq, upto), after_seq, link, upto)
+        records = [
+            record if record.session == session else msgspec.structs.replace(record, session=session)
+            for record in self._slice(session, after_seq, upto)
+        ]
+        return checked(session, records, after_seq, link, upto)
 
     async def recover(self, session: str) -> Recovered:
         seq, snapshot = self._journals[session].snapshot if session in self._journals else (0, b"")
         records, waiting = await self.read(session, seq), await self.inbox(session)
         return Recovered(snapshot, tuple(records), tuple(waiting))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
         if session not in self._journals:
             return []
-        return [record for record in self._named(session, 0, upto_seq) if record.type in types]
-
-    def _named(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
-        """The records, those of a parent under this session's name."""
-        return [
-            record if record.session == session else msgspec.structs.replace(record, session=session)
-            for record in self._slice(session, after_seq, upto_seq)
-        ]
+        records = self._slice(session, 0, upto_seq)
+        return [(each.seq, each.type, each.v, each.body) for each in records if each.type in types]
 
     def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
         journal = self._journals[session]

@@ -259,7 +259,7 @@ class StoreConformance:
         await driving.commit(MessageReceived("one"), said("two"), MessageReceived("three"))
         await driving.commit(MessageReceived("four"))
         child = await branch(driving, 3, 2, MessageReceived("five"))
-        whole = await store.read(child.session)
+        whole = [(each.seq, each.type, each.v, each.body) for each in await store.read(child.session)]
         chosen = await store.select(child.session, ("MessageReceived",), 5)
         assert chosen == [whole[0], whole[2], whole[4]]
         assert await store.select(child.session, ("MessageReceived", "Responded"), 2) == whole[:2]

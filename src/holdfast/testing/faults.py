@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.errors import StorageFull
-from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
     ApprovalRow,
@@ -113,7 +113,7 @@ class FaultyStore:
     async def recover(self, session: str) -> Recovered:
         return await self.pass_on(lambda: self._inner.recover(session))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[StoredRecord]:
+    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
         return await self.pass_on(lambda: self._inner.select(session, types, upto_seq))
 
     async def last_seq(self, session: str) -> int:

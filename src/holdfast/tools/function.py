@@ -22,7 +22,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, FileChange, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.tools.limits import limited, over
-from holdfast.tools.signature import describe
+from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads
 
 MAX_THREADS = 16
@@ -80,7 +80,7 @@ def tool(
             source="function",
         )
         target = _target(function) if isolation == "process" else None
-        return FunctionTool(function, spec, plan, target)
+        return FunctionTool(function, spec, signature, plan, target)
 
     return decorate
 
@@ -89,12 +89,17 @@ class FunctionTool(Generic[P, R]):
     """A function that is also a `ports.Tool`."""
 
     def __init__(
-        self, function: Callable[P, R], spec: ToolSpec, plan: Plan | None, target: dict[str, str] | None
+        self,
+        function: Callable[P, R],
+        spec: ToolSpec,
+        signature: Signature,
+        plan: Plan | None,
+        target: dict[str, str] | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.spec = spec
-        self._signature = describe(function)
+        self._signature = signature
         self._plan = plan
         self._target = target
         self._threads = Threads(MAX_THREADS)
