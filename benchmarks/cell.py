@@ -16,6 +16,9 @@ from pathlib import Path
 
 from benchmarks.floor import Direct, Grouped, result_of, session
 
+WINDOW_TOKENS = 100_000_000
+"""Wide enough for every session here: a request that was cut would be compared with a whole one."""
+
 Work = Callable[[int, str], Awaitable[int]]
 
 
@@ -90,6 +93,7 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
         {
             "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
             "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
+            "catalog": {"openai:bench-*": {"context_tokens": WINDOW_TOKENS}},
         }
     )
     home = Home(folder, folder / "config.toml")

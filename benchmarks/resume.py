@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.cell import cpu_s, floor, holdfast
+from benchmarks.cell import WINDOW_TOKENS, cpu_s, floor, holdfast
 from benchmarks.floor import TOOL, Grouped, result_of
 
 SESSION = "s0"
@@ -42,6 +42,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
         {
             "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
             "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
+            "catalog": {"openai:bench-*": {"context_tokens": WINDOW_TOKENS}},
         }
     )
     home, environ = Home(folder, folder / "config.toml"), {"OPENAI_API_KEY": "x"}
