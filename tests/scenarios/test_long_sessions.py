@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,56 @@ def test_memory_grows_with_what_was_said_and_not_with_its_square(durable: Stage)
     kept = {turns: peak_bytes(durable, turns) for turns in (100, 400)}
     per_turn = (kept[400] - kept[100]) / 300
     assert per_turn < 12 * RESULT_BYTES, kept
+
+
+class Counter:
+    """Counts the function calls of twenty turns from some on: the cost of a step, on any machine the same."""
+
+    TURNS = 20
+
+    def __init__(self, *starts: int) -> None:
+        self.calls = dict.fromkeys(starts, 0)
+        self._counted = 0
+
+    def tools(self, world: World) -> Iterable[Tool]:
+        """The tool of `pages`, which also begins and ends the counting."""
+        plain = next(iter(pages(world)))
+
+        @tool(effect="read", name="page")
+        async def page(number: int) -> str:
+            """A page."""
+            if number in self.calls:
+                self._counted = number
+                sys.setprofile(self._count)
+            elif number == self._counted + self.TURNS:
+                sys.setprofile(None)
+            return str(await plain(number))  # type: ignore[operator]
+
+        return (page,)
+
+    def _count(self, frame: object, event: str, _: object) -> None:
+        self.calls[self._counted] += event in ("call", "c_call")
+
+
+def check_steps(stage: Stage, turns: int) -> None:
+    """The last steps cost what the hundredth did."""
+    counter = Counter(100, turns - 50)
+    scenario = replace(long_scenario(turns), make=counter.tools)
+    stage.run(lambda clock, store, workspace: play(scenario, clock, store, workspace))
+    early, late = counter.calls.values()
+    assert early > 100 * Counter.TURNS
+    assert late < 1.2 * early, counter.calls
+
+
+@pytest.mark.requirement("H6", "C21")
+def test_the_thousandth_step_takes_no_more_than_the_hundredth(volatile: Stage) -> None:
+    check_steps(volatile, 1_000)
+
+
+@pytest.mark.long
+@pytest.mark.requirement("H6", "C21")
+def test_the_five_thousandth_step_takes_no_more_than_the_hundredth(volatile: Stage) -> None:
+    check_steps(volatile, 5_000)
 
 
 def peak_bytes(stage: Stage, turns: int) -> int:
