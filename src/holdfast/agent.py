@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -27,7 +27,7 @@ from holdfast.config.paths import find_home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
-from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send
+from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import is_session_id, is_session_key
@@ -42,6 +42,8 @@ from holdfast.tools.function import tool
 __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 
 _SENDER = "agent"
+_STOP_S = 5.0
+"""How long closing waits for what it stopped."""
 _EXECUTING = frozenset({"shell"})
 _log = logging.getLogger("holdfast")
 
@@ -131,6 +133,8 @@ class Runtime:
         self._rooms = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._app: App | None = None
+        self._working: dict[asyncio.Future[None], str] = {}
+        """The sessions that are worked on, each by the future that ends with it."""
         self._is_closed = False
 
     async def __aenter__(self) -> Runtime:
@@ -141,11 +145,31 @@ class Runtime:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all rooms. What is recorded in a home stays; sessions in memory are gone."""
+        """Stop what still runs, which then ends `interrupted`, and close all rooms. What is recorded in a home
+        stays; sessions in memory are gone."""
         async with self._opening:  # what is opening just now is closed too
             self._is_closed = True
-            self._app = None
+            app, self._app = self._app, None
+            if app is not None:
+                await self._stop(app)
             await self._rooms.aclose()
+
+    async def _stop(self, app: App) -> None:
+        for session in set(self._working.values()):
+            await app.controller.submit(session, _SENDER, Stop("closed"))
+        if self._working:
+            await asyncio.wait(list(self._working), timeout=_STOP_S)
+
+    @contextmanager
+    def working(self, session: str) -> Iterator[None]:
+        """While this lasts, the session is worked on: `aclose` ends it and waits."""
+        ended = asyncio.get_running_loop().create_future()
+        self._working[ended] = session
+        try:
+            yield
+        finally:
+            del self._working[ended]
+            ended.set_result(None)
 
     async def app(self) -> App:
         """The rooms, opened when they are first asked for.
@@ -238,7 +262,7 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let go of everything; a shared runtime stays open for the others."""
+        """Stop what still runs and let go of everything; a shared runtime stays open for the others."""
         self._is_closed = True
         if self._is_own:
             await self._runtime.aclose()
@@ -263,7 +287,8 @@ class Agent:
         app = await self._open()
         name = await self._session(app, session)
         await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
-        return await _result(app, await app.controller.drive(name))
+        with self._runtime.working(name):
+            return await _result(app, await app.controller.drive(name))
 
     async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
         """As `run`, and yield what is recorded and, as a `Delta`, what is arriving, until the run rests.
@@ -275,9 +300,10 @@ class Agent:
         name = await self._session(app, session)
         cursor = await app.store.last_seq(name)
         await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
-        async with aclosing(_watch(app, name, cursor)) as items:
-            async for item in items:
-                yield item if isinstance(item, Delta) else _event(item)
+        with self._runtime.working(name):
+            async with aclosing(_watch(app, name, cursor)) as items:
+                async for item in items:
+                    yield item if isinstance(item, Delta) else _event(item)
 
     async def resume(self, session: str, text: str | None = None) -> Result:
         """Go on with a session, with the settings of this agent: after a crash, a limit, a pause, an approval.
@@ -296,7 +322,8 @@ class Agent:
         settings = await self._settings(app, name)
         body: CommandBody = Continue(settings) if text is None else Send(text, settings)
         await app.controller.submit(name, _SENDER, body)
-        return await _result(app, await app.controller.drive(name))
+        with self._runtime.working(name):
+            return await _result(app, await app.controller.drive(name))
 
     async def result(self, session: str) -> Result:
         """What the newest run of a session came to, or how it stands now. Nothing is driven.

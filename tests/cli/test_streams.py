@@ -42,7 +42,7 @@ def test_a_reader_that_leaves_does_not_end_the_work(cli: Cli, output: str) -> No
 
 
 @pytest.mark.requirement("L7", "C15")
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_keep_a_command_from_its_work(cli: Cli, closed: str) -> None:
     model = cli.model(says("Done."))
     ended = shell(cli, f"holdfast run go -m {model} -s a:b {closed}")

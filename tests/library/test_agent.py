@@ -56,6 +56,27 @@ async def test_an_agent_uses_a_function_and_tells_what_its_run_came_to(tmp_path:
     assert await add(1, 2) == 3
 
 
+@pytest.mark.requirement("S1", "L9")
+async def test_closing_an_agent_ends_the_run_that_it_is_in(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    @tool(effect="read")
+    async def hang() -> None:
+        """Never come back."""
+        started.set()
+        await asyncio.Event().wait()
+
+    model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}, {"text": "Done."}])
+    agent = Agent(model=model, tools=[hang], home=tmp_path / "home")
+    running = asyncio.create_task(agent.run("go", session="cli:demo"))
+    await started.wait()
+    await agent.aclose()
+    assert (await running).status == "interrupted"
+    again = Agent(model=model, tools=[hang], home=tmp_path / "home")
+    assert (await again.result("cli:demo")).status == "interrupted"
+    await again.aclose()
+
+
 @pytest.mark.requirement("S15", "S1")
 async def test_a_stream_yields_every_record_in_order_and_the_words_as_they_arrive(tmp_path: Path) -> None:
     lines = [ADDING[0], {"text": "It is forty-two.", "chunks": 4, "delay_s": 0.02}]

@@ -12,14 +12,15 @@ import pytest
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.commands import Send
 from holdfast.protocol.ports import Store
 from holdfast.runtime import snapshot
-from holdfast.runtime.journal import Journal
+from holdfast.runtime.journal import Journal, state_of
 from holdfast.storage.home import DATABASE
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
-from holdfast.testing.scenarios import Played, Scenario, play
+from holdfast.testing.scenarios import Played, Scenario, World, controller_of, play, settings_of
 from tests.scenarios.scenes import call, calls, tools_of, words
 from tests.scenarios.stage import Stage
 
@@ -102,6 +103,39 @@ def test_a_damaged_snapshot_costs_time_and_nothing_else(long: Long) -> None:
         assert journal.state == played.state
 
     long(look)
+
+
+@pytest.mark.parametrize(
+    "damage", ["seq = seq + 1", "seq = seq - 1", "seq = -1", "seq = 9999", "body = x''", "body = x'0102'"]
+)
+def test_a_snapshot_that_stands_elsewhere_than_it_says_is_not_used(long: Long, damage: str) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        edit(store, f"UPDATE snapshots SET {damage}")
+        journal, is_read_whole = await opened(store, played.session)
+        assert is_read_whole or (await store.recover(played.session)).after_seq == 0
+        assert journal.state == played.state
+        assert await state_of(store, played.session) == played.state
+
+    long(look)
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("seq", [3, 300])
+def test_a_row_that_ends_elsewhere_than_its_journal_is_told_and_not_tried_for_ever(
+    durable: Stage, seq: int
+) -> None:
+    async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        assert isinstance(store, SqliteStore)
+        scenario = Scenario("short", LINES[-3:], tools_of)
+        played = await play(scenario, clock, store, workspace)
+        edit(store, "UPDATE sessions SET seq = ?", seq)
+        async with controller_of(scenario, store, clock, World(workspace)) as controller:
+            await controller.submit(played.session, "tester", Send("more", settings_of(scenario, workspace)))
+            with pytest.raises(StorageCorrupt) as told:
+                await controller.drive(played.session)
+        assert "fsck" in told.value.hint
+
+    durable.run(main)
 
 
 def test_a_snapshot_of_other_code_is_not_used(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:

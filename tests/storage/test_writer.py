@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Fenced, StorageError
+from holdfast.errors import Fenced, StorageCorrupt, StorageError
 from holdfast.storage.writer import Writer
 
 
@@ -88,7 +88,7 @@ async def test_a_refused_operation_does_not_undo_its_neighbours(bench: Bench) ->
             group.create_task(attempt(number))
         await asyncio.sleep(0)
         bench.gate.set()
-    assert results == [1, Fenced, StorageError]
+    assert results == [1, Fenced, StorageCorrupt]
     assert bench.numbers() == [1]
 
 

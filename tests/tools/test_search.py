@@ -38,6 +38,14 @@ async def test_a_folder_is_listed_with_kinds_and_sizes(tree: Bench) -> None:
     assert (await tree.call("list_dir", path="gone")).status == "error"
 
 
+@pytest.mark.requirement("L2")
+async def test_a_name_with_line_breaks_is_one_entry_on_one_line(bench: Bench) -> None:
+    (bench.workspace / "a\nsrc/\x1b[2J".replace("/", "")).write_text("hello\n")
+    assert (await bench.call("list_dir")).text == "a\\nsrc\\x1b[2J  6\n"
+    assert (await bench.call("glob", pattern="*")).text == "a\\nsrc\\x1b[2J\n"
+    assert (await bench.call("grep", pattern="hello")).text == "a\\nsrc\\x1b[2J:1: hello\n"
+
+
 async def test_glob_finds_files_by_name_and_passes_over_git_and_links(tree: Bench) -> None:
     assert (await tree.call("glob", pattern="**/*.py")).text == "a.py\nsrc/b.py\n"
     assert (await tree.call("glob", pattern="*.py")).text == "a.py\n"

@@ -123,8 +123,10 @@ class Posted(msgspec.Struct, frozen=True):
 class Recovered(msgspec.Struct, frozen=True):
     """What a driver finds of a session, as one question answers it."""
 
+    after_seq: int
+    """Up to where the snapshot goes; 0: there is none."""
     snapshot: bytes
-    """What the last commit with a snapshot left; empty for none."""
+    """What the last commit with a snapshot left."""
     records: tuple[StoredRecord, ...]
     """Those after the snapshot, in order, with their hash chain checked."""
     waiting: tuple[InboxEntry, ...]

@@ -15,7 +15,7 @@ from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
 from holdfast.core.summary import summary
-from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageError
+from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.events import Record
@@ -94,8 +94,10 @@ class SessionController:
             standing = await self._standing(session)
             async with self._holding(standing) as hold:
                 if hold is not None:
-                    with contextlib.suppress(Fenced):  # who took the session settles it
+                    try:
                         await self._visit(hold, standing.row.key)
+                    except Fenced:  # who took the session settles it
+                        await self._check_taken(hold)
             if hold is None:
                 await asyncio.sleep(LOOK_S)
         return command_id
@@ -136,9 +138,19 @@ class SessionController:
             state = await driver.drive()
             return None if driver.is_rung else state
         except Fenced:
+            await self._check_taken(hold)
             return None
         finally:
             del self._drivers[session]
+
+    async def _check_taken(self, hold: Hold) -> None:
+        """A commit was refused: somebody else must have the session, else it would be refused for ever."""
+        lease = (await self._standing(hold.lease.session)).lease
+        if lease is not None and lease.epoch == hold.lease.epoch:
+            raise StorageCorrupt(
+                f"The row of session {hold.lease.session} does not end where its journal does.",
+                hint="`holdfast fsck` tells what is wrong.",
+            )
 
     async def _visit(self, hold: Hold, key: str) -> None:
         """Settle the commands that wait, under an epoch of our own, without attaching."""

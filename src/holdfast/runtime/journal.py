@@ -50,10 +50,10 @@ class Journal:
             StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
         """
         found = await store.recover(self.session)
-        if not found.snapshot or await self._restore(store, found.snapshot):
-            self.load(found.records)
-        else:
-            self.load(await store.read(self.session))
+        snapshot = unpacked(found)
+        is_restored = snapshot is not None and await self._restore(store, snapshot)
+        is_whole = is_restored or not found.after_seq
+        self.load(found.records if is_whole else await store.read(self.session))
         return found.waiting
 
     def load(self, stored: Sequence[StoredRecord]) -> None:
@@ -63,15 +63,12 @@ class Journal:
         if stored:
             self._link = stored[-1].link
 
-    async def _restore(self, store: Store, stored: bytes) -> bool:
+    async def _restore(self, store: Store, snapshot: Snapshot) -> bool:
         """Begin at the snapshot, if the conversation that goes with it is the request that was sent there.
 
         The records before it are not read but for what requests quote, so that their hash chain is not checked.
         The request's own hash proves the words; whatever does not hold leaves this journal as it was.
         """
-        snapshot = unpacked(stored)
-        if snapshot is None:
-            return False
         try:
             requested = [
                 (seq, decode_event(type_, v, body))
@@ -166,10 +163,10 @@ class Journal:
 async def state_of(store: Store, session: str, key: str = "") -> State:
     """The fold of a journal without its conversation; raises as `Journal.open` does."""
     found = await store.recover(session)
-    snapshot = unpacked(found.snapshot) if found.snapshot else None
+    snapshot = unpacked(found)
     state = snapshot.state if snapshot is not None else State(session=session, key=key)
-    is_void = bool(found.snapshot) and snapshot is None
-    for each in await store.read(session) if is_void else found.records:
+    is_whole = snapshot is not None or not found.after_seq
+    for each in found.records if is_whole else await store.read(session):
         state = evolve(state, readable(each))
     return state
 

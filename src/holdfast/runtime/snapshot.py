@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import core, protocol
 from holdfast.core.state import State
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import ApprovalRow, Recovered
 
 EVERY_MODEL_CALLS = 25
 """So many turns are folded anew at the most."""
@@ -47,15 +47,16 @@ def packed(snapshot: Snapshot) -> bytes:
     return _sealed(body) + body
 
 
-def unpacked(stored: bytes) -> Snapshot | None:
-    """The snapshot; None when it is damaged, or other code made it."""
-    seal, body = stored[:_SHA256_BYTES], stored[_SHA256_BYTES:]
-    if seal != _sealed(body):
+def unpacked(found: Recovered) -> Snapshot | None:
+    """The snapshot that the records follow; None when there is none, it is damaged, or other code made it."""
+    seal, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
+    if not found.after_seq or seal != _sealed(body):
         return None
     try:
-        return _decoder.decode(body)
+        snapshot = _decoder.decode(body)
     except msgspec.DecodeError:
         return None
+    return snapshot if snapshot.state.seq == found.after_seq else None
 
 
 def _sealed(body: bytes) -> bytes:

@@ -64,7 +64,7 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
             return _read_only(where)
         case sqlite3.SQLITE_NOTADB:
             return not_ours(where)
-        case sqlite3.SQLITE_CORRUPT:
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
             return _full(where)

@@ -114,8 +114,10 @@ def recover(connection: sqlite3.Connection, session: str) -> Recovered:
         (session,),
     ).fetchone()
     seq, snapshot = found or (0, b"")
+    if not 0 < seq <= last_seq(connection, session):  # a damaged snapshot is none
+        seq, snapshot = 0, b""
     records = read(connection, session, seq, None)
-    return Recovered(snapshot, tuple(records), tuple(inbox(connection, session)))
+    return Recovered(seq, snapshot, tuple(records), tuple(inbox(connection, session)))
 
 
 def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -> bytes | None:

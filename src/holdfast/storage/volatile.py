@@ -177,7 +177,7 @@ class VolatileStore:
     async def recover(self, session: str) -> Recovered:
         seq, snapshot = self._journals[session].snapshot if session in self._journals else (0, b"")
         records, waiting = await self.read(session, seq), await self.inbox(session)
-        return Recovered(snapshot, tuple(records), tuple(waiting))
+        return Recovered(seq, snapshot, tuple(records), tuple(waiting))
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
         if session not in self._journals:

@@ -268,14 +268,14 @@ class StoreConformance:
 
     async def test_what_a_driver_goes_on_from_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)
-        assert await store.recover(driving.session) == Recovered(b"", (), ())
+        assert await store.recover(driving.session) == Recovered(0, b"", (), ())
         await driving.commit(MessageReceived("one"), snapshot=b"first")
         await driving.commit(MessageReceived("two"), MessageReceived("three"), snapshot=b"second")
         await driving.commit(MessageReceived("four"))
         entry = an_entry(driving.session, "c1")
         await store.post(entry, 10)
         last = await store.read(driving.session, 3)
-        assert await store.recover(driving.session) == Recovered(b"second", tuple(last), (entry,))
+        assert await store.recover(driving.session) == Recovered(3, b"second", tuple(last), (entry,))
         stale = driving.make(MessageReceived("five"), snapshot=b"third", epoch=driving.lease.epoch - 1)
         await refused(Fenced, store.commit(stale))
         assert (await store.recover(driving.session)).snapshot == b"second"
@@ -285,11 +285,11 @@ class StoreConformance:
         await driving.commit(MessageReceived("one"), MessageReceived("two"), snapshot=b"first")
         child = await branch(driving, 2, 2)
         whole = await store.read(child.session)
-        assert await store.recover(child.session) == Recovered(b"", tuple(whole), ())
+        assert await store.recover(child.session) == Recovered(0, b"", tuple(whole), ())
         await child.commit(MessageReceived("three"), snapshot=b"own")
-        assert await store.recover(child.session) == Recovered(b"own", (), ())
+        assert await store.recover(child.session) == Recovered(4, b"own", (), ())
         assert (await store.recover(driving.session)).snapshot == b"first"
-        assert await store.recover(an_id(9)) == Recovered(b"", (), ())
+        assert await store.recover(an_id(9)) == Recovered(0, b"", (), ())
 
     # --- leases
 

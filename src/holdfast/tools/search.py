@@ -270,5 +270,6 @@ def _told(lines: list[str], nothing: str, note: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as valid text, whatever bytes it is made of."""
-    return os.fsencode(name).decode(errors="replace")
+    """A name as valid text on one line, whatever bytes it is made of: no file may look like several."""
+    text = os.fsencode(name).decode(errors="replace")
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
