@@ -39,8 +39,11 @@ def rss_kib() -> int:
 
 
 async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[str, float]:
-    """Warm up, so that what a process does once (compiling patterns, say) is done, then run the sessions."""
+    """Warm up, so that what a process does once (compiling patterns, say, or keeping what stands before the
+    messages of a model) is done, then run the sessions."""
     await work(40, "warm")
+    if turns <= 100:
+        await work(turns, "warmer")
     disk, rss, cpu, wall = disk_bytes(folder), rss_kib(), cpu_s(), time.perf_counter()
     done = await asyncio.gather(*(work(turns, f"s{n}") for n in range(sessions)))
     assert done == [turns] * sessions, done
