@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from holdfast.context.conversation import REQUESTED, Conversation, rewritten
-from holdfast.context.transcript import SPOKEN
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
@@ -25,7 +24,7 @@ from holdfast.protocol.events import (
     SessionOpened,
 )
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow, InboxEntry
+from holdfast.protocol.rows import ApprovalRow, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 
@@ -51,9 +50,9 @@ class Journal:
         """
         found = await store.recover(self.session)
         snapshot = unpacked(found)
-        is_restored = snapshot is not None and await self._restore(store, snapshot)
-        is_whole = is_restored or not found.after_seq
-        self.load(found.records if is_whole else await store.read(self.session))
+        if snapshot is not None and not await self._restore(store, snapshot):
+            snapshot = None
+        self.load(await _following(store, self.session, found, snapshot))
         return found.waiting
 
     def load(self, stored: Sequence[StoredRecord]) -> None:
@@ -143,11 +142,10 @@ class Journal:
 
     def _follow(self, record: Record) -> None:
         """All that derives from a record beside the state."""
+        self.conversation.add(record)
         event = record.event
-        if type(event) in SPOKEN:
-            self.conversation.add(record)
-            if isinstance(event, ModelCallStarted):
-                self.wire = event.wire
+        if isinstance(event, ModelCallStarted):
+            self.wire = event.wire
         elif isinstance(event, ApprovalRequested):
             self._approvals[event.approval_id] = _asked(record, event)
         elif isinstance(event, ApprovalResolved) and event.approval_id in self._approvals:
@@ -165,10 +163,17 @@ async def state_of(store: Store, session: str, key: str = "") -> State:
     found = await store.recover(session)
     snapshot = unpacked(found)
     state = snapshot.state if snapshot is not None else State(session=session, key=key)
-    is_whole = snapshot is not None or not found.after_seq
-    for each in found.records if is_whole else await store.read(session):
+    for each in await _following(store, session, found, snapshot):
         state = evolve(state, readable(each))
     return state
+
+
+async def _following(
+    store: Store, session: str, found: Recovered, snapshot: Snapshot | None
+) -> Sequence[StoredRecord]:
+    """The records to fold onto the snapshot; all of them, where the one that was found is not to be used."""
+    is_unused = snapshot is None and found.after_seq > 0
+    return await store.read(session) if is_unused else found.records
 
 
 def readable(stored: StoredRecord) -> Record:

@@ -160,8 +160,12 @@ def standing(connection: sqlite3.Connection, session: str) -> Standing | None:
     if found is None:
         return None
     *row, epoch, holder, until_ms, waiting = found
-    lease = Lease(session, epoch, _holder_decoder.decode(holder), until_ms) if holder is not None else None
-    return Standing(_session_row(*row), lease, waiting)
+    return Standing(_session_row(*row), lease_of(session, epoch, holder, until_ms), waiting)
+
+
+def lease_of(session: str, epoch: int, holder: bytes | None, until_ms: int) -> Lease | None:
+    """The lease in a row of `leases`; None when nobody holds it."""
+    return Lease(session, epoch, _holder_decoder.decode(holder), until_ms) if holder is not None else None
 
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:

@@ -109,6 +109,7 @@ class Writer:
                     self._admit()
                 if jobs:
                     _tell(self._carry_out(jobs))
+                    jobs = []
         finally:  # also when an operation had a bug: nobody waits for a thread that is gone
             with self._lock:
                 self._is_closed = True

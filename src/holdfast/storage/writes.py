@@ -14,8 +14,7 @@ import msgspec
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
-
-_holder_decoder = msgspec.json.Decoder(Holder)
+from holdfast.storage.reads import lease_of
 
 
 def claim(connection: sqlite3.Connection, session: str, key: str, now_ms: int) -> str:
@@ -36,7 +35,11 @@ def claim(connection: sqlite3.Connection, session: str, key: str, now_ms: int) -
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int) -> Posted:
     """As `Store.post`."""
     number = _number(connection, entry.session)
-    return Posted(_posted(connection, number, entry, capacity), _standing(connection, number, entry.session))
+    row = connection.execute(
+        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
+    ).fetchone()
+    lease = lease_of(entry.session, *row) if row else None
+    return Posted(_posted(connection, number, entry, capacity), lease)
 
 
 def _posted(
@@ -56,13 +59,6 @@ def _posted(
     return "accepted"
 
 
-def _standing(connection: sqlite3.Connection, number: int, session: str) -> Lease | None:
-    found = connection.execute(
-        "SELECT epoch, holder, until_ms FROM leases WHERE session = ? AND holder IS NOT NULL", (number,)
-    ).fetchone()
-    return Lease(session, found[0], _holder_decoder.decode(found[1]), found[2]) if found else None
-
-
 def lease(
     connection: sqlite3.Connection,
     session: str,
@@ -76,10 +72,11 @@ def lease(
     found = connection.execute(
         "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
     ).fetchone()
-    epoch, standing, standing_until_ms = found or (0, None, 0)
+    epoch = found[0] if found else 0
+    standing = lease_of(session, *found) if found else None
     is_dead = over is not None and over.epoch == epoch
-    if standing is not None and standing_until_ms > now_ms and not is_dead:
-        return Lease(session, epoch, _holder_decoder.decode(standing), standing_until_ms)
+    if standing is not None and standing.until_ms > now_ms and not is_dead:
+        return standing
     connection.execute(
         "INSERT INTO leases (session, epoch, holder, until_ms) VALUES (?, ?, ?, ?) ON CONFLICT (session)"
         " DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, until_ms = excluded.until_ms",
