@@ -14,13 +14,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
-from holdfast.core.summary import summary
 from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import Commit, InboxEntry, Lease, Standing
+from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
@@ -160,22 +159,11 @@ class SessionController:
         waiting = await journal.open(store)
         for entry in waiting:
             command = decode_command(entry.body)
-            before = journal.state.seq
             batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]
             batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms), command.id)
-            hold.is_over = await store.commit(
-                Commit(
-                    session=session,
-                    epoch=epoch,
-                    expected_seq=before,
-                    records=journal.linked(batch),
-                    row=summary(journal.state),
-                    now_ms=now_ms,
-                    acknowledged=(command.id,),
-                    approvals=journal.changed_approvals(batch),
-                    releases_lease=entry is waiting[-1],
-                )
-            )
+            is_last = entry is waiting[-1]
+            commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
+            hold.is_over = await store.commit(commit)
             self._bus.publish(session, batch)
 
     async def is_driven_elsewhere(self, session: str) -> bool:

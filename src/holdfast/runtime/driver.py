@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
-from holdfast.core.summary import summary
 from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
-from holdfast.protocol.rows import Commit, InboxEntry
+from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
 from holdfast.runtime.journal import Journal
@@ -161,7 +160,6 @@ class Driver:
         the commands from there on stay in the inbox.
         """
         journal, now_ms = self._journal, self._parts.clock.now_ms()
-        before = journal.state.seq
         batch = [journal.note(event, now_ms, self._epoch, "attach") for event in opening]
         acknowledged: list[str] = []
         pending = deque(causes)
@@ -182,7 +180,7 @@ class Driver:
                 prepared_at[step.key] = journal.state.seq
                 pending.append((await self._prepare(step, batch), name))
         if batch or acknowledged:
-            await self._commit(before, batch, tuple(acknowledged), now_ms)
+            await self._commit(batch, tuple(acknowledged), now_ms)
         await self._sync()
 
     async def _prepare(self, step: PrepareRequest | Admit, batch: list[Record]) -> Prepared:
@@ -194,25 +192,12 @@ class Driver:
             await journal.rewrite(self._parts.store, batch)
         return Prepared(step.key, await self._planner.request(step, self.state, journal.conversation, wire))
 
-    async def _commit(
-        self, expected_seq: int, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int
-    ) -> None:
+    async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Write the batch; only then is it true, and told. The last commit before a rest gives the lease back."""
-        journal = self._journal
-        self._hold.is_over = await self._parts.store.commit(
-            Commit(
-                session=self._session,
-                epoch=self._epoch,
-                expected_seq=expected_seq,
-                records=journal.linked(batch),
-                row=summary(self.state),
-                now_ms=now_ms,
-                acknowledged=acknowledged,
-                approvals=journal.changed_approvals(batch),
-                snapshot=journal.snapshot(batch),
-                releases_lease=self._is_at_rest(),
-            )
+        commit = self._journal.commit(
+            batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
+        self._hold.is_over = await self._parts.store.commit(commit)
         self._bus.publish(self._session, batch)
 
     # --- what is in flight ----------------------------------------------------------------------

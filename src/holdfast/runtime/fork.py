@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import secrets
 
-from holdfast.core.summary import summary
+from msgspec.structs import replace
+
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.events import SessionForked
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.ports import Clock, Store
-from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.runtime.journal import Journal
 
@@ -41,16 +41,6 @@ async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
     journal = Journal(branch)
     journal.load(await store.read(parent, upto_seq=at_seq))
     record = journal.note(SessionForked(branch, parent, at_seq), now_ms, lease.epoch, _CAUSE)
-    await store.commit(
-        Commit(
-            session=branch,
-            epoch=lease.epoch,
-            expected_seq=at_seq,
-            records=journal.linked([record]),
-            row=summary(journal.state),
-            now_ms=now_ms,
-            releases_lease=True,
-            forked_from=parent,
-        )
-    )
+    commit = journal.commit([record], lease.epoch, now_ms, releases_lease=True)
+    await store.commit(replace(commit, forked_from=parent))
     return branch

@@ -13,6 +13,7 @@ from holdfast.context.conversation import REQUESTED, Conversation, rewritten
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
+from holdfast.core.summary import summary
 from holdfast.errors import StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, decode_event, encode
 from holdfast.protocol.events import (
@@ -24,7 +25,7 @@ from holdfast.protocol.events import (
     SessionOpened,
 )
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow, InboxEntry, Recovered
+from holdfast.protocol.rows import ApprovalRow, Commit, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 
@@ -86,13 +87,6 @@ class Journal:
         self._approvals = {row.id: row for row in snapshot.approvals}
         return True
 
-    def snapshot(self, batch: Sequence[Record]) -> bytes:
-        """What the commit of a batch is to leave for the next `open`; empty for most."""
-        if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
-            return b""
-        undecided = tuple(row for row in self._approvals.values() if not row.decision)
-        return packed(Snapshot(self.state, self._link, undecided))
-
     def opening(self) -> tuple[Event, ...]:
         """What the first commit of a journal begins with; nothing once there are records."""
         return () if self.state.seq else (SessionOpened(self.session, self.key),)
@@ -115,7 +109,30 @@ class Journal:
         self.state = decided.state
         return batch
 
-    def linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
+    def commit(
+        self,
+        batch: Sequence[Record],
+        epoch: int,
+        now_ms: int,
+        acknowledged: tuple[str, ...] = (),
+        *,
+        releases_lease: bool,
+    ) -> Commit:
+        """All that changes with a batch, which is noted and follows what was committed last."""
+        return Commit(
+            session=self.session,
+            epoch=epoch,
+            expected_seq=self.state.seq - len(batch),
+            records=self._linked(batch),
+            row=summary(self.state),
+            now_ms=now_ms,
+            acknowledged=acknowledged,
+            approvals=self._changed_approvals(batch),
+            snapshot=self._snapshot(batch),
+            releases_lease=releases_lease,
+        )
+
+    def _linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
         """The batch as it is stored, following what was linked last."""
         stored: list[StoredRecord] = []
         for record in batch:
@@ -124,11 +141,18 @@ class Journal:
             stored.append(encoded)
         return tuple(stored)
 
-    def changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
+    def _changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
         """The rows of the approvals that the batch asked for or resolved."""
         subjects = (ApprovalRequested, ApprovalResolved)
         changed = (r.event.approval_id for r in batch if isinstance(r.event, subjects))
         return tuple(self._approvals[name] for name in dict.fromkeys(changed) if name in self._approvals)
+
+    def _snapshot(self, batch: Sequence[Record]) -> bytes:
+        """What the commit of a linked batch is to leave for the next `open`; empty for most."""
+        if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
+            return b""
+        undecided = tuple(row for row in self._approvals.values() if not row.decision)
+        return packed(Snapshot(self.state, self._link, undecided))
 
     async def rewrite(self, store: Store, batch: Sequence[Record]) -> None:
         """Make every message unsent again, for another wire to write anew; `batch` is noted and not stored yet."""
