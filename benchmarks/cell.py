@@ -107,9 +107,8 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
         async def work(turns: int, name: str) -> int:
             chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
             settings = replace(chosen.settings, is_streaming=False)
-            key = await controller.open(f"bench:{name}")
-            await controller.submit(key, "bench", Send("go", settings))
-            state = await controller.drive(key)
+            session = await controller.begin(f"bench:{name}", "bench", Send("go", settings))
+            state = await controller.drive(session)
             assert state.run is not None
             assert state.run.status == "done", state.run
             return state.run.totals.turns - 1

@@ -285,8 +285,7 @@ class Agent:
             StorageError: the home cannot be used.
         """
         app = await self._open()
-        name = await self._session(app, session)
-        await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
+        name = await self._send(app, session, await self._known(app, session), text)
         with self._runtime.working(name):
             return await _result(app, await app.controller.drive(name))
 
@@ -297,9 +296,9 @@ class Agent:
             As `run`.
         """
         app = await self._open()
-        name = await self._session(app, session)
-        cursor = await app.store.last_seq(name)
-        await app.controller.submit(name, _SENDER, Send(text, await self._settings(app, name)))
+        known = await self._known(app, session)
+        cursor = await app.store.last_seq(known) if known else 0
+        name = await self._send(app, session, known, text)
         with self._runtime.working(name):
             async with aclosing(_watch(app, name, cursor)) as items:
                 async for item in items:
@@ -385,17 +384,30 @@ class Agent:
             app.tools.add(each)
         return app
 
-    async def _session(self, app: App, name: str) -> str:
-        if not name or is_session_key(name):
-            return await app.controller.open(name)
+    async def _known(self, app: App, name: str) -> str:
+        """The id of the session that goes on under a name; empty when one is to begin."""
+        if not name:
+            return ""
+        if is_session_key(name):
+            found = await app.store.find(name)
+            return found[0] if found else ""
         if is_session_id(name):
             return await _found(app, name)
         hint = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
         raise UsageError(f"{name!r} is no name for a session.", hint=hint)
 
+    async def _send(self, app: App, key: str, known: str, text: str) -> str:
+        """Words for the known session, or for a new one with that key; its id."""
+        send = Send(text, await self._settings(app, known))
+        if not known:
+            return await app.controller.begin(key, _SENDER, send)
+        await app.controller.submit(known, _SENDER, send)
+        return known
+
     async def _settings(self, app: App, session: str) -> Settings:
-        """How this agent works in the session; what there is to say about that is logged once."""
-        row = await app.store.session(session)
+        """How this agent works in the session, or in a new one (empty); what there is to say about that is
+        logged once."""
+        row = await app.store.session(session) if session else None
         workspace = self._workspace or Path(
             row.workspace if row is not None and row.workspace else Path.cwd()
         )

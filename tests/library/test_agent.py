@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,30 @@ async def test_a_session_goes_on_where_it_was_and_tells_its_result_again(tmp_pat
             await agent.resume("cli:other")
         with pytest.raises(UsageError, match="no name for a session"):
             await agent.run("hi", session="nonsense")
+
+
+@pytest.mark.requirement("C2", "L9")
+async def test_a_task_that_cannot_begin_leaves_no_session_behind(tmp_path: Path) -> None:
+    async with Agent(home=tmp_path / "home", config={}) as agent:
+        with pytest.raises(UsageError, match="No model"):
+            await agent.run("hi", session="cli:demo")
+        with pytest.raises(NoSuchSession):
+            await agent.result("cli:demo")
+
+
+@pytest.mark.requirement("C2", "C8")
+async def test_words_that_come_at_once_for_a_new_name_meet_in_one_session(tmp_path: Path) -> None:
+    lines = [{"text": "One."}, {"text": "Two."}, {"text": "Three."}]
+    async with Agent(model=script(tmp_path, lines), home=tmp_path / "home") as agent:
+        results = await asyncio.gather(*(agent.run(f"word {n}", session="cli:demo") for n in range(3)))
+        assert len({result.session_id for result in results}) == 1
+        items = [item async for item in agent.stream("last", session="cli:demo")]
+    events = [item for item in items if isinstance(item, Event)]
+    assert all(event.type != "SessionOpened" for event in events)
+    with sqlite3.connect(tmp_path / "home" / "holdfast.db") as database:
+        types = [row[0] for row in database.execute("SELECT type FROM records")]
+    database.close()
+    assert (types.count("SessionOpened"), types.count("MessageReceived")) == (1, 4)
 
 
 @pytest.mark.requirement("S1")

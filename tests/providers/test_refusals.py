@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from multidict import CIMultiDict
 
 from holdfast.protocol.failures import FailureCode
 from holdfast.providers.errors import DETAIL_CHARS, context_window, from_status, retry_after_s
@@ -122,3 +123,11 @@ def test_how_long_to_wait_is_read_from_every_spelling(
     headers: dict[str, str], expected: float | None
 ) -> None:
     assert retry_after_s(headers, NOW_S) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.requirement("A6")
+def test_headers_count_in_any_case() -> None:
+    reset = {"X-RateLimit-Reset-Tokens": "9s", "X-RateLimit-Reset-Requests": "2s"}
+    headers = CIMultiDict({**reset, "X-RateLimit-Remaining-Requests": "0"})
+    assert retry_after_s(headers, NOW_S) == 2.0
+    assert retry_after_s(CIMultiDict({**reset, "Retry-After": "4"}), NOW_S) == 4.0

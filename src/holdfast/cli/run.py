@@ -111,9 +111,12 @@ def output_of(*, is_json: bool, is_stream: bool) -> Output:
 async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await past_of(home, name) if name else None
     async with at_work(home, flags, past) as (app, settings):
-        state = past or State(session=await app.controller.open(name), key=name)
-        await app.controller.submit(state.session, sender(), Send(text, settings))
-        return await work(app, state, settings, output)
+        send = Send(text, settings)
+        if past is None:
+            past = State(session=await app.controller.begin(name, sender(), send), key=name)
+        else:
+            await app.controller.submit(past.session, sender(), send)
+        return await work(app, past, settings, output)
 
 
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:

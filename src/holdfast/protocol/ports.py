@@ -61,10 +61,11 @@ class Store(Protocol):
 
     blobs: Blobs
 
-    async def claim(self, session: str, key: str, now_ms: int) -> str:
+    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         """The session of `key`: the one that exists, else a new row with the id `session`.
 
-        An empty key always makes the new row. Returns the session's id.
+        An empty key always makes the new row. The `first` command lies in the inbox of a new one from the
+        beginning; nothing becomes of it where the session exists. Returns the session's id.
         """
         ...
 

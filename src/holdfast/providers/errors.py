@@ -170,7 +170,8 @@ def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
     """From the rate limit headers: the longest wait among the used-up limits, else the shortest of all."""
     used_up: list[float] = []
     waits: list[float] = []
-    for name, value in headers.items():
+    for header, value in headers.items():
+        name = header.lower()
         if "ratelimit" not in name or "reset" not in name:
             continue
         if (wait_s := _wait(value, now_s)) is None:

@@ -39,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """As they came; looked up in any case."""
     body: bytes = b""
 
 
@@ -114,8 +114,7 @@ class HttpPool:
 async def _read(
     response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle_s: float, receive: Receive | None
 ) -> Answer | Failure:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    is_stream = receive is not None and response.status == 200 and _is_event_stream(headers)
+    is_stream = receive is not None and response.status == 200 and _is_event_stream(response.headers)
     limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
     loop, size_bytes, kept, patience_s = asyncio.get_running_loop(), 0, [], idle_s
     while chunk := await response.content.readany():
@@ -133,7 +132,7 @@ async def _read(
         if response.content.at_eof():
             break
         deadline.reschedule(loop.time() + patience_s)
-    return Answer(response.status, headers, b"".join(kept))
+    return Answer(response.status, response.headers, b"".join(kept))
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

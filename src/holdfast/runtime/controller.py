@@ -64,6 +64,20 @@ class SessionController:
         now_ms = self._parts.clock.now_ms()
         return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
 
+    async def begin(self, key: str, sender: str, body: CommandBody) -> str:
+        """`open` and `submit` in one: a session that is made here never lies there without its first command.
+
+        Raises:
+            Overloaded: the session exists, and its inbox is full; nothing was accepted.
+        """
+        now_ms = self._parts.clock.now_ms()
+        made = session_id(now_ms, secrets.token_bytes(10))
+        entry = self._entry(made, sender, body)
+        session = await self._parts.store.claim(made, key, now_ms, entry)
+        if session != made:
+            await self.submit(session, sender, body, entry.command_id)
+        return session
+
     async def submit(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> str:
         """Put a command before a session; returns its id. When this returns, the command is durable.
 
@@ -71,17 +85,19 @@ class SessionController:
             NoSuchSession: there is no such session.
             Overloaded: its inbox is full; nothing was accepted.
         """
-        store, now_ms = self._parts.store, self._parts.clock.now_ms()
-        command = Command(command_id or secrets.token_hex(16), session, sender, self._redacted(body))
-        entry = InboxEntry(command.id, session, now_ms, encode_json(command))
-        posted = await store.post(entry, INBOX_CAPACITY)
+        entry = self._entry(session, sender, body, command_id)
+        posted = await self._parts.store.post(entry, INBOX_CAPACITY)
         if posted.outcome == "full":
             raise Overloaded(
                 f"Session {session} has {INBOX_CAPACITY} commands waiting; nothing was accepted.",
                 hint="Send it again when the session has worked through them.",
             )
         self._wake(session, posted.lease)
-        return command.id
+        return entry.command_id
+
+    def _entry(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> InboxEntry:
+        command = Command(command_id or secrets.token_hex(16), session, sender, self._redacted(body))
+        return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
 
     async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:
         """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.

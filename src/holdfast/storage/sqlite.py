@@ -70,8 +70,8 @@ class SqliteStore:
         """
         return cls(home, open_database(home, busy_s), busy_s, capacity)
 
-    async def claim(self, session: str, key: str, now_ms: int) -> str:
-        return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms))
+    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
+        return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms, first))
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         return await self._writer.do(lambda connection: writes.post(connection, entry, capacity))

@@ -78,11 +78,14 @@ class VolatileStore:
         """The ids of all commands ever seen."""
         self._approvals: dict[str, ApprovalRow] = {}
 
-    async def claim(self, session: str, key: str, now_ms: int) -> str:
+    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         if key and self._keys.setdefault(key, session) != session:
             return self._keys[key]
-        row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
-        self._journals.setdefault(session, _Journal(row))
+        if session not in self._journals:
+            row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
+            journal = self._journals[session] = _Journal(row)
+            if first is not None:
+                self._put(journal, first)
         return session
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
@@ -91,9 +94,12 @@ class VolatileStore:
             return Posted("duplicate", journal.lease)
         if len(journal.inbox) >= capacity:
             return Posted("full", journal.lease)
+        self._put(journal, entry)
+        return Posted("accepted", journal.lease)
+
+    def _put(self, journal: _Journal, entry: InboxEntry) -> None:
         self._commands.add(entry.command_id)
         journal.inbox[entry.command_id] = entry
-        return Posted("accepted", journal.lease)
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         journal = self._journals.get(session)

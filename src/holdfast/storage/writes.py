@@ -17,18 +17,22 @@ from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, Se
 from holdfast.storage.reads import lease_of
 
 
-def claim(connection: sqlite3.Connection, session: str, key: str, now_ms: int) -> str:
+def claim(
+    connection: sqlite3.Connection, session: str, key: str, now_ms: int, first: InboxEntry | None
+) -> str:
     """As `Store.claim`."""
     if key:
         found = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
         if found is not None:
             return str(found[0])
     row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
-    connection.execute(
+    made = connection.execute(
         "INSERT INTO sessions (id, key, status, title, updated_ms, seq, at_seq, row)"
-        " VALUES (?, ?, ?, '', ?, 0, 0, ?) ON CONFLICT (id) DO NOTHING",
+        " VALUES (?, ?, ?, '', ?, 0, 0, ?) ON CONFLICT (id) DO NOTHING RETURNING number",
         (session, key, row.status, now_ms, encode_json(row)),
-    )
+    ).fetchall()
+    if made and first is not None:
+        _put(connection, made[0][0], first)
     return session
 
 
@@ -52,11 +56,15 @@ def _posted(
     ).fetchone()[0]
     if waiting >= capacity:
         return "full"
+    _put(connection, number, entry)
+    return "accepted"
+
+
+def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None:
     connection.execute(
         "INSERT INTO inbox (command_id, session, posted_ms, body) VALUES (?, ?, ?, ?)",
         (entry.command_id, number, entry.posted_ms, entry.body),
     )
-    return "accepted"
 
 
 def lease(

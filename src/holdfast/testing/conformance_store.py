@@ -375,6 +375,17 @@ class StoreConformance:
         assert await store.claim(an_id(4), "cli:demo", NOW_MS) == claims[0].result()
         assert len(await store.sessions()) == 1
 
+    async def test_a_new_session_begins_with_its_first_command_and_one_that_exists_does_not_take_it(
+        self, store: Store
+    ) -> None:
+        first, second = an_entry(an_id(1), "c1", b"first"), an_entry(an_id(2), "c2", b"second")
+        assert await store.claim(an_id(1), "cli:demo", NOW_MS, first) == an_id(1)
+        assert await store.claim(an_id(2), "cli:demo", NOW_MS, second) == an_id(1)
+        assert list(await store.inbox(an_id(1))) == [first]
+        assert (await store.post(first, 9)).outcome == "duplicate"
+        moved = an_entry(an_id(1), "c2", b"second")
+        assert (await store.post(moved, 9)).outcome == "accepted"
+
     async def test_sessions_without_a_key_are_always_new(self, store: Store) -> None:
         assert await store.claim(an_id(1), "", NOW_MS) != await store.claim(an_id(2), "", NOW_MS)
         row = await store.session(an_id(1))

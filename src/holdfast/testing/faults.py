@@ -79,9 +79,9 @@ class FaultyStore:
         self.is_crashed = True
         raise Crash
 
-    async def claim(self, session: str, key: str, now_ms: int) -> str:
+    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.claim(session, key, now_ms))
+        return await self.pass_on(lambda: self._inner.claim(session, key, now_ms, first))
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         self.check_space()
