@@ -19,6 +19,9 @@ from benchmarks.floor import Direct, Grouped, result_of, session
 WINDOW_TOKENS = 100_000_000
 """Wide enough for every session here: a request that was cut would be compared with a whole one."""
 
+LEAST_TURNS = 1_000
+"""A cell of fewer is measured again and again, one round after another: one short session alone says little."""
+
 Work = Callable[[int, str], Awaitable[int]]
 
 
@@ -40,21 +43,21 @@ def rss_kib() -> int:
 
 async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[str, float]:
     """Warm up, so that what a process does once (compiling patterns, say, or keeping what stands before the
-    messages of a model) is done, then run the sessions."""
+    messages of a model) is done, then run the sessions; the figures are of one round."""
     await work(40, "warm")
-    if turns <= 100:
-        await work(turns, "warmer")
+    rounds = max(LEAST_TURNS // (turns * sessions), 1)
     disk, rss, cpu, wall = disk_bytes(folder), rss_kib(), cpu_s(), time.perf_counter()
-    done = await asyncio.gather(*(work(turns, f"s{n}") for n in range(sessions)))
-    assert done == [turns] * sessions, done
-    cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
-    total = turns * sessions
+    for number in range(rounds):
+        done = await asyncio.gather(*(work(turns, f"s{number}-{n}") for n in range(sessions)))
+        assert done == [turns] * sessions, done
+    cpu, wall = cpu_s() - cpu, (time.perf_counter() - wall) / rounds
+    total = turns * sessions * rounds
     return {
         "cpu_ms_per_turn": 1000 * cpu / total,
         "wall_s": wall,
         "sessions_per_s": sessions / wall,
         "disk_bytes_per_turn": (disk_bytes(folder) - disk) / total,
-        "rss_kib_per_session": (rss_kib() - rss) / sessions,
+        "rss_kib_per_session": (rss_kib() - rss) / (sessions * rounds),
     }
 
 

@@ -33,13 +33,13 @@ REPEAT_NOTE = (
 
 def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
     """The events that the cause brings; empty when it means nothing (any more)."""
-    return decision(state, cause, now_ms).events
+    return [record.event for record in decision(state, cause, now_ms).records]
 
 
-def decision(state: State, cause: Cause, now_ms: int) -> Draft:
-    """The same, with the state that the events fold to, for whoever would fold them again."""
+def decision(state: State, cause: Cause, now_ms: int, name: str = "") -> Draft:
+    """The same as records that name their cause, with the state that they fold to."""
     epoch = cause.epoch if isinstance(cause, Attach | Commanded) else state.epoch
-    draft = Draft(state, now_ms, epoch)
+    draft = Draft(state, now_ms, epoch, name)
     _meaning(draft, cause)
     _settle(draft)
     return draft
@@ -196,7 +196,7 @@ def _settle(draft: Draft) -> None:
 
 def _consequences(draft: Draft) -> bool:
     """Add what follows from the state alone; whether anything did."""
-    before = len(draft.events)
+    before = len(draft.records)
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return False
@@ -204,9 +204,9 @@ def _consequences(draft: Draft) -> bool:
         _wind_down(draft, run)
     elif draft.state.model_call is None:
         _after_response(draft, run, settings)
-        if len(draft.events) == before and phase(draft.state) in ("preparing", "admitting"):
+        if len(draft.records) == before and phase(draft.state) in ("preparing", "admitting"):
             _check_time(draft, run, settings)
-    return len(draft.events) > before
+    return len(draft.records) > before
 
 
 def _check_time(draft: Draft, run: Run, settings: Settings) -> None:

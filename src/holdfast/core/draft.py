@@ -1,4 +1,4 @@
-"""The batch in the making: events as they are decided, and the state as each of them leaves it.
+"""The batch in the making: records as they are decided, and the state as each of them leaves it.
 
 The only mutable object of the core; it lives for one decision.
 """
@@ -16,11 +16,13 @@ LAST_PASS = " This is your last response: give the best answer that you can from
 class Draft:
     """What is decided so far."""
 
-    def __init__(self, state: State, now_ms: int, epoch: int) -> None:
+    def __init__(self, state: State, now_ms: int, epoch: int, name: str) -> None:
         self.state = state
         self.now_ms = now_ms
         self.epoch = epoch
-        self.events: list[Event] = []
+        self.name = name
+        """Of the cause, as the records tell it."""
+        self.records: list[Record] = []
 
     @property
     def is_visit(self) -> bool:
@@ -29,9 +31,9 @@ class Draft:
 
     def add(self, event: Event) -> None:
         """Decide an event."""
-        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, "", event)
+        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, self.name, event)
         self.state = evolve(self.state, record)
-        self.events.append(event)
+        self.records.append(record)
 
     def land(self, reason: str, message: str) -> None:
         """A limit is reached: a last pass without tools follows."""

@@ -110,8 +110,10 @@ class OpenAIWire:
         return extras(self._thoughts(message)) if self._dialect.reasoning_field == "extra_content" else {}
 
     def _reasoning(self, message: Message) -> dict[str, Any]:
-        own = self._thoughts(message)
         field = self._dialect.reasoning_field
+        if not field:
+            return {}
+        own = self._thoughts(message)
         if field == "reasoning_content" and own:
             return {field: "".join(part.text for part in own)}
         if field == "reasoning_details" and (signed := [part.payload for part in own if part.payload]):

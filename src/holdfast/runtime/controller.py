@@ -176,7 +176,7 @@ class SessionController:
         for entry in waiting:
             command = decode_command(entry.body)
             batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]
-            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms), command.id)
+            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms, command.id))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)

@@ -170,7 +170,7 @@ class Driver:
                 if phase(journal.state) == "stopping":
                     break
                 acknowledged.append(cause.command.id)
-            batch += journal.take(decision(journal.state, cause, now_ms), name)
+            batch += journal.take(decision(journal.state, cause, now_ms, name))
             self._wanted = wanted(journal.state)
             step = next(
                 (action for action in self._wanted if isinstance(action, PrepareRequest | Admit)), None

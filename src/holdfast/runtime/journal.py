@@ -97,17 +97,12 @@ class Journal:
         self._fold(record)
         return record
 
-    def take(self, decided: Draft, cause: str) -> list[Record]:
+    def take(self, decided: Draft) -> list[Record]:
         """Note a decision; the state that it leads to comes with it and is not folded a second time."""
-        seq = self.state.seq
-        batch = [
-            Record(self.session, seq + n, decided.now_ms, decided.epoch, cause, event)
-            for n, event in enumerate(decided.events, 1)
-        ]
-        for record in batch:
+        for record in decided.records:
             self._follow(record)
         self.state = decided.state
-        return batch
+        return decided.records
 
     def commit(
         self,
@@ -143,6 +138,8 @@ class Journal:
 
     def _changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
         """The rows of the approvals that the batch asked for or resolved."""
+        if not self._approvals:
+            return ()
         subjects = (ApprovalRequested, ApprovalResolved)
         changed = (r.event.approval_id for r in batch if isinstance(r.event, subjects))
         return tuple(self._approvals[name] for name in dict.fromkeys(changed) if name in self._approvals)

@@ -140,7 +140,10 @@ class Dispatcher:
 
     def _secrets(self, proposal: Proposal) -> Proposal | Admission:
         """No call carries the value of a known secret: arguments are stored, shown and sent."""
-        if not any(self._has_secret(text) for text in (proposal.canonical, *_texts(proposal.values))):
+        texts = [proposal.canonical]
+        if "\\" in proposal.canonical:  # an escaped quote or newline would hide it
+            texts += _texts(proposal.values)
+        if not any(map(self._has_secret, texts)):
             return proposal
         message = (
             f"{proposal.spec.name} was refused: its arguments hold the value of a secret. Refer to it by "
@@ -246,7 +249,7 @@ def _is_built_in(spec: ToolSpec) -> bool:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text in decoded JSON: in its canonical form a quote or newline would hide a secret."""
+    """Every text in decoded JSON."""
     match value:
         case str():
             yield value
