@@ -74,12 +74,16 @@ BAD_LINES = [
     ('[limits]\ncost_usd = "free"', 2, "limits.cost_usd = 'free'", "dollars from"),
     ("[limits]\ncost_usd = inf", 2, "limits.cost_usd = inf", "dollars from"),
     ("[limits]\nmax_turns = 5", 2, "limits.max_turns", "did you mean limits.turns?"),
-    ("[limts]\nturns = 5", 2, "limts.turns", "there is no section [limts]; did you mean [limits]?"),
+    ("[limits]\nturns = '3'", 2, "limits.turns = '3'", "a whole number from 1"),
+    ("\n[limts]\n# a\nturns = 5", 2, "[limts]", "there is no section [limts]; did you mean [limits]?"),
+    ("limts.turns = 5", 1, "[limts]", "did you mean [limits]?"),
+    ("a = 1\nlimts = { turns = 5 }", 2, "[limts]", "did you mean [limits]?"),
     ("[limit]", 1, "limit", "there is no section [limit]; did you mean [limits]?"),
-    ("[postures.mine.limit]\nturns = 5", 2, "turns", "did you mean [postures.mine.limits]?"),
-    ("[weather]\nwind = 5", 2, "weather.wind", "there is no section [weather]; there are catalog, limits,"),
-    ("[model]\nname = 'a:b'", 2, "model.name", "model is a value, not a section"),
-    ("[limits.daily]\nturns = 5", 2, "limits.daily.turns", "there is no section [limits.daily]"),
+    ("[postures.mine.limit]\nturns = 5", 1, "[postures.mine.limit]", "did you mean [postures.mine.limits]?"),
+    ("[posture.mine]\n[posture.mine.limits]\nturns = 5", 1, "posture is a value", "not a section"),
+    ("[weather]\nwind = 5", 1, "[weather]", "there is no section [weather]; there are catalog, limits,"),
+    ("[model]\nname = 'a:b'", 1, "model", "model is a value, not a section"),
+    ("[limits.daily]\nturns = 5", 1, "[limits.daily]", "there is no section [limits.daily]"),
     ("limits = 5", 1, "limits", "is a section"),
     ("allowed_paths = []", 1, "allowed_paths", "the workspace and nothing else"),
     ('allowed_paths = ["/"]', 1, "allowed_paths", "the workspace and nothing else"),
@@ -113,9 +117,7 @@ def test_a_bad_value_is_named_by_file_line_key_and_range(
 def test_an_unknown_section_is_told_once_and_not_for_each_of_its_keys(home: Path) -> None:
     (home / "config.toml").write_text("[limit]\nturns = 0\nwall = 0\n[limits]\nidle = 0\n")
     section, key = problems(home)
-    assert (
-        section == f"{home}/config.toml:2: limit.turns: there is no section [limit]; did you mean [limits]?"
-    )
+    assert section == f"{home}/config.toml:1: there is no section [limit]; did you mean [limits]?"
     assert key.startswith(f"{home}/config.toml:5: limits.idle = 0")
 
 
@@ -277,6 +279,9 @@ def test_the_library_reads_exactly_what_it_is_given(home: Path, workspace: Path)
         load_only(home / "missing.toml")
     with pytest.raises(ConfigError, match=r"config: limits\.turns = 0"):
         load_only({"limits": {"turns": 0}})
+    assert load_only({"limits": {"turns": 7, "tokens": 9}}, {"limits": {"turns": 8}}).limits == Limits(8, 9)
+    with pytest.raises(ConfigError, match="in code: there is no section"):
+        load_only({}, {"limts": {"turns": 1}})
 
 
 def test_the_home_of_the_flag_beats_the_environments(tmp_path: Path) -> None:

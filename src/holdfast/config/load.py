@@ -72,8 +72,10 @@ def load(
     return _merge(sources, problems)
 
 
-def load_only(source: Path | Mapping[str, Any], flags: Mapping[str, object] | None = None) -> Config:
+def load_only(source: Path | Mapping[str, Any], over: Mapping[str, Any] | None = None) -> Config:
     """The settings of one file or one dict with the keys of config.toml, and of nothing else.
+
+    `over` is such a dict too and goes before the source: what is said in code.
 
     Raises:
         ConfigError: with every problem; also when the file does not exist.
@@ -85,7 +87,8 @@ def load_only(source: Path | Mapping[str, Any], flags: Mapping[str, object] | No
         given = _read_file(source, problems)
     else:
         given = tuple(_check(flatten(source), "config", problems))
-    return _merge([_Source("user", given), _Source("flags", _read_flags(flags or {}, problems))], problems)
+    said = tuple(_check(flatten(over or {}), "in code", problems))
+    return _merge([_Source("user", given), _Source("flags", said)], problems)
 
 
 def written(parts: Dotted) -> str:
@@ -109,8 +112,8 @@ def _read_environment(environ: Mapping[str, str], problems: list[str]) -> tuple[
     given = []
     for key in KEYS:
         if key.variable and environ.get(key.variable):
-            parts = tuple(key.path.split("."))
-            given += _value(key, parts, environ[key.variable], key.variable, problems)
+            said = key.kind.from_text(environ[key.variable])
+            given += _value(key, tuple(key.path.split(".")), said, key.variable, problems)
     return tuple(given)
 
 
@@ -121,24 +124,30 @@ def _read_flags(flags: Mapping[str, object], problems: list[str]) -> tuple[_Give
         if key is None:
             problems.append(f"{path}: no such setting")
         elif value is not None:
-            given += _value(key, tuple(path.split(".")), value, key.flag or path, problems)
+            said = key.kind.from_text(value)
+            given += _value(key, tuple(path.split(".")), said, key.flag or path, problems)
     return tuple(given)
 
 
 def _check(entries: Iterable[Entry], source: str, problems: list[str]) -> Iterable[_Given]:
     told: set[Dotted] = set()
     for entry in entries:
-        where = f"{source}:{entry.line}" if entry.line else source
+        where = _where(source, entry.lines[-1])
         key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
         section = _unknown_section(entry)
         if key:
             yield from _value(key, entry.key, entry.value, where, problems)
         elif section:
             if section not in told:  # once for all of its keys
-                problems.append(f"{where}: {written(entry.key)}: {_no_section(section)}")
+                where = _where(source, entry.lines[len(section) - 1])
+                problems.append(f"{where}: {_no_section(section)}")
             told.add(section)
         elif not (entry.value == {} and _is_section(entry.key)):
             problems.append(f"{where}: {written(entry.key)}: {_why_not(entry)}")
+
+
+def _where(source: str, line: int) -> str:
+    return f"{source}:{line}" if line else source
 
 
 def _value(key: Key, parts: Dotted, value: object, where: str, problems: list[str]) -> list[_Given]:

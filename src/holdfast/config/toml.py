@@ -20,7 +20,8 @@ class Entry(NamedTuple):
 
     key: Dotted
     value: Any
-    line: int
+    lines: tuple[int, ...]
+    """Where each part of the key is first named: the sections around the value, then the value; 0: not known."""
 
 
 class Unreadable(Exception):
@@ -70,18 +71,21 @@ def _flatten(above: Dotted, table: Mapping[str, Any], lines: Mapping[Dotted, int
         if isinstance(value, Mapping) and value:
             yield from _flatten(key, value, lines)
         else:
-            yield Entry(key, value, _line(key, lines))
+            yield Entry(key, value, _lines_of(key, lines))
 
 
-def _line(key: Dotted, lines: Mapping[Dotted, int]) -> int:
-    """Where the key stands, or the nearest table above it (inline tables have one line for all they hold)."""
-    while key and key not in lines:
-        key = key[:-1]
-    return lines.get(key, 0)
+def _lines_of(key: Dotted, lines: Mapping[Dotted, int]) -> tuple[int, ...]:
+    """The line of each part; what stands in an inline table has the line of that table."""
+    found: list[int] = []
+    line = 0
+    for depth in range(1, len(key) + 1):
+        line = lines.get(key[:depth], line)
+        found.append(line)
+    return tuple(found)
 
 
 def _lines(content: str) -> dict[Dotted, int]:
-    """The line of each key and table header. The text is known to be valid TOML."""
+    """Where each key and table, and each table around it, is first named. The text is known to be valid TOML."""
     lines: dict[Dotted, int] = {}
     table: Dotted = ()
     closing = ""
@@ -91,12 +95,14 @@ def _lines(content: str) -> dict[Dotted, int]:
             continue
         stripped = line.strip()
         if stripped.startswith("["):
-            table = _dotted(stripped.lstrip("["), "]") or table
-            lines.setdefault(table, number)
+            named = table = _dotted(stripped.lstrip("["), "]") or table
         elif key := _dotted(stripped, "="):
-            for depth in range(1, len(key) + 1):
-                lines.setdefault((*table, *key[:depth]), number)
+            named = (*table, *key)
             closing = next((quotes for quotes in _MULTILINE_QUOTES if line.count(quotes) == 1), "")
+        else:
+            continue
+        for depth in range(1, len(named) + 1):
+            lines.setdefault(named[:depth], number)
     return lines
 
 

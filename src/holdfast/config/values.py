@@ -1,7 +1,7 @@
 """Kinds of values: how a setting is read from a file, a variable or a flag, and what is allowed.
 
-Each kind reads what TOML gives (numbers, text) and what a variable or flag gives (text), and says its allowed
-range in one phrase that error messages and the schema share. Which key is of which kind stands in `keys`.
+Each kind reads what TOML or a program gives, knows what the text of a variable or flag stands for, and says its
+allowed range in one phrase that error messages and the schema share. Which key is of which kind stands in `keys`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from holdfast.protocol.limits import microusd, usd
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (86_400, 3_600, 60, 1)
+_WHOLE = re.compile(r"\s*[+-]?\d(?:_?\d){,17}\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -31,14 +32,14 @@ class Kind(NamedTuple):
     """JSON Schema of what may stand in a file."""
     write: Callable[[Any], Any] = _same
     """The value as one would write it into a file."""
+    from_text: Callable[[Any], Any] = _same
+    """What a variable or a flag says, as a file would say it; what it cannot make out it leaves to `read`."""
 
 
 def whole(low: int, high: int) -> Kind:
     """A whole number in a range, both ends included."""
 
     def read(value: Any) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[+-]?\d[\d_]*", value.strip()):
-            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError
         return value
@@ -47,6 +48,7 @@ def whole(low: int, high: int) -> Kind:
         read,
         f"a whole number from {low:,} to {high:,}",
         {"type": "integer", "minimum": low, "maximum": high},
+        from_text=_counted,
     )
 
 
@@ -131,6 +133,10 @@ def spoken(seconds: float) -> str:
         count, left = divmod(left, unit)
         words += f"{count}{letter}" if count else ""
     return words or "0s"
+
+
+def _counted(said: Any) -> Any:
+    return int(said) if isinstance(said, str) and _WHOLE.fullmatch(said) else said
 
 
 def _seconds(written: str) -> float:
