@@ -175,6 +175,31 @@ def test_what_cannot_be_described_is_a_type_error_at_once(function: Callable[...
     assert function.__name__ in str(caught.value)
 
 
+@pytest.mark.requirement("S1")
+def test_a_bare_decorator_takes_the_defaults_and_so_counts_as_executing() -> None:
+    @tool
+    def shout(text: str) -> str:
+        """Say it louder."""
+        return text.upper()
+
+    @tool()
+    def whisper(text: str) -> str:
+        """Say it softer."""
+        return text.lower()
+
+    loud: str = shout("tea")  # typed as the function was
+    assert (loud, whisper("TEA")) == ("TEA", "tea")
+    assert shout.spec == msgspec.structs.replace(
+        whisper.spec, name="shout", description="Say it louder.", effect="exec", on_interrupt="unknown"
+    )
+
+
+@pytest.mark.parametrize("given", ["read", 3, add])
+def test_what_is_no_function_is_told_what_to_write(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"is no function; write @tool or @tool\(effect="):
+        tool(given)
+
+
 def test_a_probe_needs_a_plan_and_a_plan_a_probe() -> None:
     with pytest.raises(TypeError, match="need each other"):
         tool(effect="write", on_interrupt="probe")(add.function)

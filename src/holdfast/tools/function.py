@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -36,6 +36,9 @@ R = TypeVar("R")
 Plan = Callable[..., FileChange | None]
 
 
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
 def tool(
     *,
     effect: Effect = "exec",
@@ -44,11 +47,24 @@ def tool(
     isolation: Literal["process"] | None = None,
     name: str = "",
     plan: Plan | None = None,
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a function a tool; it stays callable as the function that it was.
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    effect: Effect = "exec",
+    on_interrupt: OnInterrupt | None = None,
+    timeout_s: float = 120.0,
+    isolation: Literal["process"] | None = None,
+    name: str = "",
+    plan: Plan | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a function a tool, as `@tool` or `@tool(...)`; it stays callable as the function that it was.
 
     Args:
-        effect: What it does to the world: `read`, `write`, `exec` or `network`.
+        function: What bare `@tool` stands above.
+        effect: What it does to the world: `read`, `write`, `exec` or `network`. Unsaid it counts as `exec`,
+            which is asked about before it runs wherever people are asked.
         on_interrupt: What may be done when its outcome is unknown after a crash. By default a reading
             function is run again, and of any other the model is told that the outcome is unknown.
         timeout_s: After this an async function is cancelled. A sync one cannot be stopped: it goes on, and
@@ -63,6 +79,8 @@ def tool(
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+        if not inspect.isroutine(function):
+            raise TypeError(f'{function!r} is no function; write @tool or @tool(effect="read") above a def')
         if effect not in _EFFECTS:
             raise TypeError(f"{function.__name__}: the effect of a function is one of {', '.join(_EFFECTS)}")
         signature = describe(function)
@@ -82,7 +100,7 @@ def tool(
         target = _target(function) if isolation == "process" else None
         return FunctionTool(function, spec, signature, plan, target)
 
-    return decorate
+    return decorate if function is None else decorate(function)
 
 
 class FunctionTool(Generic[P, R]):
