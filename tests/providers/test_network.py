@@ -13,7 +13,7 @@ import pytest
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, Text, calls_of, text_of
 from holdfast.protocol.outcomes import ModelFailure
-from holdfast.protocol.ports import Delta
+from holdfast.protocol.ports import Delta, ModelAttempt
 from holdfast.providers import http as http_module
 from holdfast.providers.http import HttpPool, is_loopback, proxies_of, proxy_for
 from holdfast.providers.registry import PROVIDERS, make_provider
@@ -126,12 +126,14 @@ async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
                     subject.provider.wire, subject.facts, messages, is_streaming=is_streaming
                 )
                 result = await subject.provider.call(
-                    subject.facts,
-                    body,
-                    is_streaming=is_streaming,
-                    idle_s=10,
-                    answered=0,
-                    on_delta=lambda delta: None,
+                    ModelAttempt(
+                        subject.facts,
+                        body,
+                        is_streaming=is_streaming,
+                        idle_s=10,
+                        answered=0,
+                        on_delta=lambda delta: None,
+                    )
                 )
                 assert isinstance(result, ModelReply), result
                 assert subject.server.requests[-1].body == body
@@ -148,7 +150,9 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
             facts = ModelFacts(name, "m")
             body = written_request(provider.wire, facts, [QUESTION])
             result = await provider.call(
-                facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                ModelAttempt(
+                    facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                )
             )
             assert isinstance(result, ModelReply)
         assert subject.server.connections == 1
@@ -162,7 +166,9 @@ async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -
     async with served(name, [CALL]) as subject:
         body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=False)
         result = await subject.provider.call(
-            subject.facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+            ModelAttempt(
+                subject.facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+            )
         )
     assert isinstance(result, ModelReply)
     assert len(calls_of(result.parts)) == 1
@@ -231,7 +237,9 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
             for messages in ([QUESTION], [QUESTION], [QUESTION, answer, QUESTION], [answer] * 3):
                 body = written_request(provider.wire, facts, messages)
                 reply = await provider.call(
-                    facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                    ModelAttempt(
+                        facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                    )
                 )
                 assert isinstance(reply, ModelReply), reply
                 said.append(text_of(reply.parts))
@@ -265,7 +273,9 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_hold_the_answ
         facts = ModelFacts("openai", "m")
         async with asyncio.timeout(5):
             reply = await provider.call(
-                facts, b"", is_streaming=True, idle_s=60, answered=0, on_delta=lambda delta: None
+                ModelAttempt(
+                    facts, b"", is_streaming=True, idle_s=60, answered=0, on_delta=lambda delta: None
+                )
             )
             await pool.aclose()
             await is_over.wait()

@@ -15,6 +15,7 @@ import pytest
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, ToolCall, ToolResult, calls_of, text_of
 from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.ports import ModelAttempt
 from holdfast.providers.http import HttpPool
 from holdfast.providers.registry import PROVIDERS, make_provider
 from holdfast.testing.conformance_provider import QUESTION, written_request
@@ -65,7 +66,9 @@ async def attempt(
     facts = ModelFacts(recording.provider, "m")
     body = written_request(provider.wire, facts, [QUESTION], is_streaming=is_streaming)
     return await provider.call(
-        facts, body, is_streaming=is_streaming, idle_s=idle_s, answered=0, on_delta=lambda delta: None
+        ModelAttempt(
+            facts, body, is_streaming=is_streaming, idle_s=idle_s, answered=0, on_delta=lambda delta: None
+        )
     )
 
 

@@ -194,27 +194,32 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 OnDelta = Callable[[Delta], None]
 
 
+class ModelAttempt(msgspec.Struct, frozen=True):
+    """What a provider is handed."""
+
+    facts: ModelFacts
+    body: bytes
+    """To be sent exactly so."""
+    is_streaming: bool
+    idle_s: float
+    """The longest silence before the attempt counts as failed."""
+    answered: int
+    """How many attempts of model calls the session's journal holds as answered: responses and recorded failures.
+    A scripted model picks its line by it."""
+    on_delta: OnDelta
+    """Shows what arrives while it arrives."""
+
+
 class Provider(Protocol):
     """A model's server, or something that answers like one. Attempts are retried by the core, never here."""
 
     wire: Wire
 
-    async def call(
-        self,
-        facts: ModelFacts,
-        body: bytes,
-        *,
-        is_streaming: bool,
-        idle_s: float,
-        answered: int,
-        on_delta: OnDelta,
-    ) -> ModelReply | ModelFailure:
-        """One attempt: send exactly these bytes and read the response.
+    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+        """Send the request and read the response.
 
-        `idle_s` is the longest silence before the attempt counts as failed; `answered` how many attempts
-        of model calls the session's journal holds as answered: responses and recorded failures (a scripted
-        model picks its line by it). On cancellation the connection is
-        closed; the words so far have gone to `on_delta`. Never raises for what a server does.
+        On cancellation the connection is closed; the words so far have gone to `on_delta`. Never raises for
+        what a server does.
         """
         ...
 

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.outcomes import ModelFailure
-from holdfast.protocol.ports import OnDelta, Wire
+from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
 from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
 from holdfast.providers.http import Answer, HttpPool
 from holdfast.providers.sse import Event, EventParser, EventTooLarge
@@ -70,18 +69,10 @@ class NativeProvider:
         self._headers = {**headers, "Content-Type": "application/json"}
         self._secret = secret
 
-    async def call(
-        self,
-        facts: ModelFacts,
-        body: bytes,
-        *,
-        is_streaming: bool,
-        idle_s: float,
-        answered: int,
-        on_delta: OnDelta,
-    ) -> ModelReply | ModelFailure:
-        """One attempt, as `ports.Provider` promises. `answered` means nothing to a real server."""
-        reader = self._new_reader(facts.name, len(body), on_delta)
+    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+        """One attempt, as `ports.Provider` promises."""
+        model = attempt.facts.name
+        reader = self._new_reader(model, len(attempt.body), attempt.on_delta)
         parser = EventParser()
 
         def receive(chunk: bytes) -> bool:
@@ -94,11 +85,11 @@ class NativeProvider:
             answer = await self._http.post(
                 self._url,
                 self._headers,
-                body,
-                idle_s=idle_s,
-                receive=receive if is_streaming else None,
+                attempt.body,
+                idle_s=attempt.idle_s,
+                receive=receive if attempt.is_streaming else None,
             )
-            return _read(answer, reader, facts.name)
+            return _read(answer, reader, model)
         except BadAnswer as bad:
             failure = bad.failure
         except EventTooLarge as error:

@@ -32,7 +32,7 @@ from holdfast.protocol.messages import (
     text_of,
 )
 from holdfast.protocol.outcomes import ModelFailure
-from holdfast.protocol.ports import Delta, OnDelta, Wire
+from holdfast.protocol.ports import Delta, ModelAttempt, Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.errors import from_status
 from holdfast.providers.native import estimated_usage
@@ -134,17 +134,9 @@ class ScriptProvider:
         self._lines = lines
         self._source = source
 
-    async def call(
-        self,
-        facts: ModelFacts,
-        body: bytes,
-        *,
-        is_streaming: bool,
-        idle_s: float,
-        answered: int,
-        on_delta: OnDelta,
-    ) -> ModelReply | ModelFailure:
+    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Answer with the line after the `answered` ones; as `ports.Provider` promises."""
+        body, idle_s, answered = attempt.body, attempt.idle_s, attempt.answered
         chosen = self._choose(answered)
         if chosen is None:
             return _fatal(f"{self._source} has no line for response {answered + 1}.")
@@ -160,11 +152,11 @@ class ScriptProvider:
         for piece in _pieces(line):
             if line.delay_s:
                 await asyncio.sleep(line.delay_s / line.chunks)
-            if is_streaming and piece and line.error is None:
-                on_delta(Delta("text", piece))
+            if attempt.is_streaming and piece and line.error is None:
+                attempt.on_delta(Delta("text", piece))
         if line.error is not None:
-            return ModelFailure(_failure(line.error, facts.name))
-        return _reply(line, facts.model, len(body), answered)
+            return ModelFailure(_failure(line.error, attempt.facts.name))
+        return _reply(line, attempt.facts.model, len(body), answered)
 
     async def aclose(self) -> None:
         """A script holds nothing open."""

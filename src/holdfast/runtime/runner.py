@@ -22,7 +22,7 @@ from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
-from holdfast.protocol.ports import CallContext, Delta, RawResult
+from holdfast.protocol.ports import CallContext, Delta, ModelAttempt, RawResult
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.bus import Bus
@@ -82,12 +82,14 @@ class Runner:
         try:
             provider = await self._parts.resolve(settings.facts.name)
             reply = await provider.call(
-                settings.facts,
-                body,
-                is_streaming=settings.is_streaming,
-                idle_s=settings.limits.idle_s,
-                answered=state.answered,
-                on_delta=on_delta,
+                ModelAttempt(
+                    facts=settings.facts,
+                    body=body,
+                    is_streaming=settings.is_streaming,
+                    idle_s=settings.limits.idle_s,
+                    answered=state.answered,
+                    on_delta=on_delta,
+                )
             )
         except asyncio.CancelledError:
             text = "".join(words)

@@ -25,7 +25,7 @@ from holdfast.protocol.messages import (
     text_of,
 )
 from holdfast.protocol.outcomes import ModelFailure
-from holdfast.protocol.ports import Delta, Provider, Wire
+from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.testing.model_replies import Reply, ReplyCall
 
@@ -81,12 +81,14 @@ async def attempt(
     """One call with a short conversation."""
     body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=is_streaming)
     return await subject.provider.call(
-        subject.facts,
-        body,
-        is_streaming=is_streaming,
-        idle_s=idle_s,
-        answered=answered,
-        on_delta=on_delta,
+        ModelAttempt(
+            subject.facts,
+            body,
+            is_streaming=is_streaming,
+            idle_s=idle_s,
+            answered=answered,
+            on_delta=on_delta,
+        )
     )
 
 
