@@ -6,6 +6,8 @@ import hashlib
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -164,6 +166,110 @@ async def test_records_of_no_session_and_unreadable_approvals_are_told(tmp_path:
     with pytest.raises(StorageCorrupt):
         await store.approvals()
     await store.aclose()
+
+
+@pytest.fixture
+async def with_snapshot(tmp_path: Path) -> Path:
+    """A session of three records, with a snapshot of the second."""
+    store = SqliteStore.open(tmp_path)
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"), MessageReceived("two"), snapshot=b"derived")
+    await driving.commit(MessageReceived("three"))
+    await store.aclose()
+    return tmp_path
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize(
+    ("sql", "where", "what"),
+    [
+        ("seq = 4", an_id(1), "is of record 4, and its journal ends at 3"),
+        ("seq = 0", an_id(1), "is of record 0"),
+        ("body = x''", an_id(1), "is empty"),
+        ("session = 7", "", "under the number 7, which is no session's"),
+    ],
+)
+async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time(
+    with_snapshot: Path, sql: str, where: str, what: str
+) -> None:
+    change(with_snapshot, f"UPDATE snapshots SET {sql}")
+    assert found(with_snapshot) == [("row", where, 0)]
+    told = verify_home(with_snapshot)[0].message
+    assert what in told
+    assert ("time and nothing else" if where else "nothing needs it") in told
+    store = SqliteStore.open(with_snapshot)
+    recovered = await store.recover(an_id(1))
+    assert len(recovered.records) == 3 - recovered.after_seq
+    assert len(await store.read(an_id(1))) == 3
+    await store.aclose()
+
+
+async def test_what_other_code_put_into_a_snapshot_is_no_damage(with_snapshot: Path) -> None:
+    assert verify_home(with_snapshot) == []
+    change(with_snapshot, "UPDATE snapshots SET body = x'00', seq = 3")
+    assert verify_home(with_snapshot) == []
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("table", ["sessions", "records", "leases", "inbox", "approvals"])
+async def test_a_table_that_was_dropped_is_told_by_name_and_never_made_anew(home: Path, table: str) -> None:
+    change(home, f"DROP TABLE {table}")
+    store = SqliteStore.open(home)
+    told: list[StorageError] = []
+    for asked in (store.sessions(), store.read(an_id(1)), store.standing(an_id(1)), store.approvals()):
+        try:
+            await asked
+        except StorageError as error:
+            told.append(error)
+    await store.aclose()
+    assert told
+    for error in told:
+        assert isinstance(error, StorageCorrupt)
+        assert f"is damaged: no such table: {table}" in error.message
+        assert "holdfast fsck" in error.hint
+    assert verify_home(home) == [Damage("file", f"the table {table} is missing, with all that was in it")]
+
+
+@pytest.mark.requirement("L7")
+async def test_a_dropped_table_does_not_hide_other_damage(home: Path) -> None:
+    change(home, "DROP TABLE approvals")
+    change(home, "UPDATE records SET epoch = 9 WHERE session = 1 AND seq = 2")
+    change(home, "INSERT INTO snapshots VALUES (2, 99, x'00')")
+    assert found(home) == [("file", "", 0), ("changed", an_id(1), 2), ("row", an_id(2), 0)]
+
+
+async def test_a_table_of_other_columns_is_told(home: Path) -> None:
+    change(home, "ALTER TABLE sessions RENAME COLUMN number TO no")
+    store = SqliteStore.open(home)
+    with pytest.raises(StorageCorrupt, match="no such column: number") as caught:
+        await store.sessions()
+    assert "fsck" in caught.value.hint
+    await store.aclose()
+    assert found(home) == [("file", "", 0)]
+
+
+async def test_the_table_of_snapshots_is_only_a_short_cut_and_made_anew(with_snapshot: Path) -> None:
+    change(with_snapshot, "DROP TABLE snapshots")
+    damage = verify_home(with_snapshot)
+    assert [(each.kind, "costs time and nothing else" in each.message) for each in damage] == [("file", True)]
+    store = SqliteStore.open(with_snapshot)
+    recovered = await store.recover(an_id(1))
+    assert (recovered.after_seq, len(recovered.records)) == (0, 3)
+    driving = await drive(store, 2)
+    await driving.commit(MessageReceived("one"), snapshot=b"derived")
+    assert (await store.recover(an_id(2))).snapshot == b"derived"
+    await store.aclose()
+    assert verify_home(with_snapshot) == []
+
+
+def test_many_processes_may_make_the_table_of_snapshots_anew_at_once(with_snapshot: Path) -> None:
+    code = "import sys, pathlib, holdfast.storage.sqlite as s; s.SqliteStore.open(pathlib.Path(sys.argv[1]))"
+    for _ in range(3):
+        change(with_snapshot, "DROP TABLE snapshots")
+        command = [sys.executable, "-W", "ignore", "-c", code, str(with_snapshot)]
+        openers = [subprocess.Popen(command) for _ in range(3)]
+        assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0]
+        assert verify_home(with_snapshot) == []
 
 
 async def test_a_record_of_an_unknown_type_is_told_and_does_not_hide_the_others(tmp_path: Path) -> None:

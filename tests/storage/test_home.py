@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import shutil
 import sqlite3
 import stat
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from holdfast.errors import (
 )
 from holdfast.protocol.events import MessageReceived
 from holdfast.storage.fsck import verify_home
-from holdfast.storage.home import DATABASE
+from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import Driving, drive, lease_of, texts
 
@@ -169,17 +173,98 @@ async def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: 
         SqliteStore.open(tmp_path)
 
 
-@pytest.mark.requirement("L7")
-async def test_a_read_only_home_is_told_and_can_still_be_verified(small_disk: Path) -> None:
-    store = SqliteStore.open(small_disk)
+# What is beside the database in a home that cannot be written: nothing, after everybody closed it; its log and
+# the index of that, after a crash or while others write; one of the two, in a copy that somebody made.
+LEFT = {
+    "closed": (DATABASE,),
+    "crashed": (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+    "log": (DATABASE, f"{DATABASE}-wal"),
+    "index": (DATABASE, f"{DATABASE}-shm"),
+}
+
+
+@pytest.fixture(params=LEFT)
+async def read_only(request: pytest.FixtureRequest, tmp_path: Path, small_disk: Path) -> Path:
+    """A read-only home with one record and one blob."""
+    store = SqliteStore.open(tmp_path / "home")
     await (await drive(store)).commit(MessageReceived("one"))
+    await store.blobs.put(b"content")
+    if f"{DATABASE}-wal" not in LEFT[request.param]:
+        await store.aclose()
+    for name in LEFT[request.param]:
+        (small_disk / name).touch()
+        with suppress(FileNotFoundError):
+            shutil.copyfile(tmp_path / "home" / name, small_disk / name)
+    shutil.copytree(tmp_path / "home" / BLOBS, small_disk / BLOBS)
     await store.aclose()
     make_read_only(small_disk)
+    return small_disk
+
+
+@pytest.mark.requirement("L7")
+async def test_a_read_only_home_is_told_to_who_would_write_and_can_be_verified(read_only: Path) -> None:
+    for home in (read_only, read_only / "new"):
+        with pytest.raises(StorageReadOnly, match="read-only") as caught:
+            SqliteStore.open(home)
+        assert "--home" in caught.value.hint
+    assert verify_home(read_only) == []
+
+
+@pytest.mark.requirement("L7")
+async def test_a_read_only_home_can_be_read_where_it_lies(read_only: Path) -> None:
+    before = sorted(read_only.iterdir())
+    store = SqliteStore.open_to_read(read_only)
+    session = (await store.find("last"))[0]
+    answers = await asyncio.gather(*(store.read(session) for _ in range(4)))
+    assert [texts(records) for records in answers] == [["one"]] * 4
+    assert [row.session for row in await store.sessions()] == [session]
+    assert await store.blobs.get(hashlib.sha256(b"content").hexdigest()) == b"content"
     with pytest.raises(StorageReadOnly):
-        SqliteStore.open(small_disk)
-    with pytest.raises(StorageReadOnly):
-        SqliteStore.open(small_disk / "new")
-    assert verify_home(small_disk) == []
+        await drive(store, 2)
+    assert await store.verify() == []
+    await store.aclose()
+    assert sorted(read_only.iterdir()) == before
+
+
+@pytest.mark.requirement("L7")
+async def test_what_lies_in_a_read_only_home_and_is_none_is_refused_for_reading_too(small_disk: Path) -> None:
+    (small_disk / "empty").mkdir()
+    (small_disk / "empty" / DATABASE).touch()
+    (small_disk / "other").mkdir()
+    (small_disk / "other" / DATABASE).write_bytes(b"milk, bread, butter\n" * 300)
+    make_read_only(small_disk)
+    for name in ("empty", "nowhere"):
+        with pytest.raises(StorageReadOnly):
+            SqliteStore.open_to_read(small_disk / name)
+    with pytest.raises(StorageCorrupt, match="not a database of Holdfast"):
+        SqliteStore.open_to_read(small_disk / "other")
+
+
+@pytest.fixture
+def view(store: SqliteStore, tmp_path: Path) -> Iterator[Path]:
+    """The store's home once more, read-only."""
+    view = tmp_path / "view"
+    view.mkdir()
+    mounting = ["mount", "--bind", str(store.path.parent), str(view)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a folder a second time")
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(view)], check=True)
+    yield view
+    subprocess.run(["umount", "--lazy", str(view)], check=True)
+
+
+@pytest.mark.requirement("L7")
+async def test_what_others_write_is_seen_through_a_read_only_view_of_their_home(
+    store: SqliteStore, view: Path
+) -> None:
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    looking = SqliteStore.open_to_read(view)
+    assert texts(await looking.read(driving.session)) == ["one"]
+    await driving.commit(MessageReceived("two"))
+    assert texts(await looking.read(driving.session)) == ["one", "two"]
+    assert await looking.verify() == []
+    await looking.aclose()
 
 
 @pytest.mark.requirement("L7", "C8")

@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from holdfast.app import system_clock
-from holdfast.cli.journal import Journal, find_session, read_journal, reading
+from holdfast.cli.journal import Journal, about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.terminal import Line, Span, columns, counted, is_terminal, one_line, say, say_json
 from holdfast.config.load import load_only
@@ -65,7 +65,7 @@ def fork(
 
 
 async def _fork(home: Home, name: str, at_seq: int) -> tuple[str, str]:
-    async with reading(home) as store:
+    async with about_to_write(home) as store:
         parent = await find_session(store, name)
         return parent, await branch_off(store, system_clock(), parent, at_seq)
 

@@ -16,7 +16,7 @@ import typer
 
 from holdfast.app import App, open_app
 from holdfast.cli.answer import call_lines
-from holdfast.cli.journal import find_session, reading
+from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import Span, local, neutral, say
@@ -68,7 +68,7 @@ class _Stood(NamedTuple):
 
 async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
     """Put a command before a session, whatever the configuration says today: a runaway must be stoppable."""
-    async with reading(home) as store:
+    async with about_to_write(home) as store:
         session = await find_session(store, name)
     async with open_app(load_only({}), home) as app:
         before = await app.controller.state(session)
@@ -148,7 +148,7 @@ async def _asked(home: Home, name: str) -> AsyncIterator[tuple[App, ApprovalRow]
     Raises:
         NoSuchSession: there is none.
     """
-    async with reading(home) as store:
+    async with about_to_write(home) as store:
         row = await store.approval(name)
     if row is None:
         raise NoSuchSession(

@@ -1,14 +1,14 @@
 """Finding a session by any of its names and reading its journal, for commands that only look.
 
-Looking never makes a home, needs no configuration, and shows what it can of a journal that a newer version
-wrote. What is shown of a journal is the views' business.
+Looking never makes a home, needs no configuration and no right to write, and shows what it can of a journal
+that a newer version wrote. What is shown of a journal is the views' business.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
 
 from holdfast.app import open_store
@@ -21,6 +21,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.storage.sqlite import SqliteStore
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _RUN_DIGITS = 6
@@ -40,18 +41,31 @@ class Journal(NamedTuple):
 
 @asynccontextmanager
 async def reading(home: Home) -> AsyncIterator[Store]:
-    """The home's store; an empty one where there is no home yet.
+    """The home's store for looking only, also where it cannot be written; an empty one where there is no home yet.
+
+    Raises:
+        StorageError: the home cannot be read.
+    """
+    async with aclosing(
+        SqliteStore.open_to_read(home.folder) if _has_been_used(home) else open_store(None)
+    ) as store:
+        yield store
+
+
+@asynccontextmanager
+async def about_to_write(home: Home) -> AsyncIterator[Store]:
+    """As `reading`, for what is to be written to next: a home that cannot be is refused before anything is done.
 
     Raises:
         StorageError: the home cannot be opened.
     """
-    with storage_errors(home.folder):
-        has_been_used = any((home.folder / name).exists() for name in (DATABASE, BLOBS))
-    store = open_store(home if has_been_used else None)
-    try:
+    async with aclosing(open_store(home if _has_been_used(home) else None)) as store:
         yield store
-    finally:
-        await store.aclose()
+
+
+def _has_been_used(home: Home) -> bool:
+    with storage_errors(home.folder):
+        return any((home.folder / name).exists() for name in (DATABASE, BLOBS))
 
 
 async def find_session(store: Store, name: str) -> str:

@@ -15,7 +15,7 @@ import typer
 
 from holdfast.app import App, open_app
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
-from holdfast.cli.journal import find_session, reading
+from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
@@ -122,7 +122,7 @@ async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await existing(home, name)
     if past.run is not None and past.run.status == "done" and not text:
-        async with reading(home) as store:
+        async with about_to_write(home) as store:
             return show(await report(store, past), past, output)
     async with at_work(home, flags, past) as (app, settings):
         body: CommandBody = Send(text, settings) if text else Continue(_changed(settings, past))
@@ -145,7 +145,7 @@ async def past_of(home: Home, name: str) -> State | None:
             return await existing(home, name)
         except NoSuchSession as error:
             raise NoSuchSession(f"-s: {error.message}", hint=_HOW_TO_NAME) from None
-    async with reading(home) as store:
+    async with about_to_write(home) as store:
         found = await store.find(name)
     return await existing(home, found[0]) if found else None
 
@@ -157,7 +157,7 @@ async def existing(home: Home, name: str) -> State:
         NoSuchSession: there is none.
         StorageError: its journal cannot be read.
     """
-    async with reading(home) as store:
+    async with about_to_write(home) as store:
         session = await find_session(store, name)
         row = await store.session(session)
         return await state_of(store, session, row.key if row else "")

@@ -24,6 +24,8 @@ from holdfast.errors import (
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
+_LOST = ("no such table", "no such column")
+"""SQLite's words, for which it has no code, about a table that was dropped or is another one."""
 
 
 FAULTS = (sqlite3.Error, OSError, msgspec.DecodeError)
@@ -59,16 +61,16 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
                 hint="Find out which one with `fuser`, end it, and try again.",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return _read_only(where)
+            return read_only(where)
         case sqlite3.SQLITE_CANTOPEN if not os.access(where.parent, os.W_OK):
-            return _read_only(where)
+            return read_only(where)
         case sqlite3.SQLITE_NOTADB:
             return not_ours(where)
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
             return _full(where)
-    if "decode to UTF-8" in str(error):
+    if str(error).startswith(_LOST) or "decode to UTF-8" in str(error):
         return _corrupt(where, error)
     return StorageError(f"{where} cannot be used: {error}")
 
@@ -77,7 +79,7 @@ def _from_os(error: OSError, where: Path) -> StorageError:
     if error.errno in _FULL_ERRNOS:
         return _full(where)
     if error.errno in _READ_ONLY_ERRNOS:
-        return _read_only(where)
+        return read_only(where)
     return StorageError(f"{error.filename or where} cannot be used: {error.strerror or error}")
 
 
@@ -94,6 +96,15 @@ def not_ours(where: Path) -> StorageCorrupt:
     )
 
 
+def read_only(where: Path) -> StorageReadOnly:
+    """The refusal to write where that is not allowed."""
+    return StorageReadOnly(
+        f"{where} cannot be written: the home is read-only, or another user's",
+        hint="Check its owner and rights, or name another home with --home."
+        " Commands that only look, such as `holdfast sessions`, need no more than to read it.",
+    )
+
+
 def _is_full(where: Path) -> bool:
     # A failed write of the write-ahead index is told as an I/O error, whatever the reason.
     try:
@@ -106,12 +117,6 @@ def _full(where: Path) -> StorageFull:
     return StorageFull(
         f"no space left to write {where}; everything acknowledged so far is safe",
         hint="Free some space, then go on with `holdfast resume`.",
-    )
-
-
-def _read_only(where: Path) -> StorageReadOnly:
-    return StorageReadOnly(
-        f"{where} cannot be written", hint="Check its owner and rights, or name another home with --home."
     )
 
 

@@ -5,11 +5,9 @@ What a broken chain means is decided in `chain`; this module brings the rows, wh
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -19,11 +17,17 @@ from holdfast.protocol.rows import ApprovalRow, Damage, SessionRow
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import examine, row_damage
 from holdfast.storage.errors import primary_code, storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, check_version, connect
+from holdfast.storage.home import BLOBS, DATABASE, check_version, connect_to_read
+from holdfast.storage.migrations import MIGRATIONS
 from holdfast.storage.reads import lineage, link_at, stored
 
 _BUSY_S = 5.0
 _NO_END = 1 << 62
+_UNREADABLE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
+"""SQLite's codes for a damaged file and for a table that is not as it was made."""
+_JOURNALS = {"sessions", "records"}
+"""Without these tables there is nothing to read."""
+_COSTS_TIME = "this costs time and nothing else"
 
 
 def verify_home(home: Path) -> list[Damage]:
@@ -37,44 +41,25 @@ def verify_home(home: Path) -> list[Damage]:
     path = home / DATABASE
     if not path.exists():
         raise StorageError(f"there is no database at {path}")
-    with storage_errors(path), _readable(path) as connection:
+    with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
         try:
-            return _verify(connection, home / BLOBS) if check_version(connection, path) else []
+            version = check_version(connection, path)
+            return _verify(connection, home / BLOBS, version) if version else []
         except sqlite3.DatabaseError as error:
-            if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+            if primary_code(error) not in _UNREADABLE:
                 raise
             return [Damage("file", f"the database cannot be read: {error}")]
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for reading; to a copy where SQLite may not make the index of its log beside the file."""
-    with closing(connect(path, _BUSY_S, mode="ro")) as connection:
-        if _may_be_read(connection):
-            yield connection
-            return
-    with tempfile.TemporaryDirectory(prefix="holdfast-fsck-") as folder:
-        copy = Path(folder) / path.name
-        for suffix in ("", "-wal"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                shutil.copyfile(part, copy.with_name(copy.name + suffix))
-        with closing(connect(copy, _BUSY_S)) as connection:
-            yield connection
-
-
-def _may_be_read(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("PRAGMA schema_version").fetchone()
-    except sqlite3.DatabaseError as error:
-        return primary_code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    return True
-
-
-def _verify(connection: sqlite3.Connection, blobs: Path) -> list[Damage]:
+def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> list[Damage]:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
+    tables = _tables(connection)
+    lost = _tables_of(version) - tables
+    damages += [_lost_table(table) for table in sorted(lost)]
+    if lost & _JOURNALS:
+        return damages
     seen_blobs: dict[str, str] = {}
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
@@ -83,7 +68,13 @@ def _verify(connection: sqlite3.Connection, blobs: Path) -> list[Damage]:
             damages.append(Damage("row", error.message, session))
         except sqlite3.DatabaseError as error:
             damages.append(Damage("file", f"its records cannot be read: {error}", session))
-    return damages + list(_other_rows(connection))
+    for table, look in _BESIDE_JOURNALS.items():
+        if table in tables:
+            try:
+                damages += look(connection)
+            except sqlite3.DatabaseError as error:
+                damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
+    return damages
 
 
 def _decoded(raw: bytes) -> str:
@@ -97,6 +88,24 @@ def _file_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
                 yield Damage("file", line)
     except sqlite3.DatabaseError as error:
         yield Damage("file", str(error))
+
+
+def _tables_of(version: int) -> set[str]:
+    """The tables that a database of that version has."""
+    with closing(sqlite3.connect(":memory:")) as sound:
+        for step in MIGRATIONS[:version]:
+            sound.executescript(step)
+        return _tables(sound)
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+
+
+def _lost_table(table: str) -> Damage:
+    if table == "snapshots":
+        return Damage("file", f"the table {table} is missing; {_COSTS_TIME}: the next command makes it anew")
+    return Damage("file", f"the table {table} is missing, with all that was in it")
 
 
 def _session_damages(
@@ -127,20 +136,40 @@ def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) ->
         return [Damage("row", f"its row cannot be read: {error}", session)]
 
 
-def _other_rows(connection: sqlite3.Connection) -> Iterator[Damage]:
-    try:
-        lost = connection.execute(
-            "SELECT session, count(*) FROM records WHERE session NOT IN (SELECT number FROM sessions)"
-            " GROUP BY session"
-        ).fetchall()
-        approvals = connection.execute("SELECT id, row FROM approvals").fetchall()
-    except sqlite3.DatabaseError as error:
-        yield Damage("file", f"some rows cannot be read: {error}")
-        return
-    for number, count in lost:
+def _lost_records(connection: sqlite3.Connection) -> Iterator[Damage]:
+    for number, count in connection.execute(
+        "SELECT session, count(*) FROM records WHERE session NOT IN (SELECT number FROM sessions)"
+        " GROUP BY session"
+    ):
         yield Damage("row", f"{count} records lie under the number {number}, which is no session's")
-    for approval_id, row in approvals:
+
+
+def _approval_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
+    for approval_id, row in connection.execute("SELECT id, row FROM approvals"):
         try:
             msgspec.json.decode(row, type=ApprovalRow)
         except msgspec.DecodeError as error:
             yield Damage("row", f"the approval {approval_id} cannot be read: {error}")
+
+
+def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
+    """Snapshots that no commit left like this. What is in one, and whether it holds, only its maker can tell."""
+    for number, seq, is_empty, session, head_seq in connection.execute(
+        "SELECT s.session, s.seq, s.body = x'', id, sessions.seq FROM snapshots AS s LEFT JOIN sessions"
+        " ON number = s.session WHERE number IS NULL OR s.body = x'' OR s.seq NOT BETWEEN 1 AND sessions.seq"
+    ):
+        if session is None:
+            yield Damage(
+                "row", f"a snapshot lies under the number {number}, which is no session's; nothing needs it"
+            )
+            continue
+        what = "is empty" if is_empty else f"is of record {seq}, and its journal ends at {head_seq}"
+        yield Damage("row", f"its snapshot {what}; {_COSTS_TIME}: its whole journal is read instead", session)
+
+
+_BESIDE_JOURNALS = {
+    "records": _lost_records,
+    "approvals": _approval_damages,
+    "snapshots": _snapshot_damages,
+}
+"""What is looked at in each table when the journals have been read."""

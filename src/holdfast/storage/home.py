@@ -1,7 +1,8 @@
 """Opening a home: folders and files with their rights, the database at the right version, or a clear refusal.
 
-What is in the database is the business of `reads` and `writes`. No file of the database is ever opened but by
-SQLite: closing it would drop the locks of every other connection of this process.
+A home that cannot be written is still read, as it lies there. What is in the database is the business of `reads`
+and `writes`. No file of the database is ever opened but by SQLite: closing it would drop the locks of every other
+connection of this process.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from pathlib import Path
 
 from holdfast.errors import StorageCorrupt, StorageNewer, StorageReadOnly
 from holdfast.storage import migrations
-from holdfast.storage.errors import not_ours, storage_errors
+from holdfast.storage.errors import not_ours, read_only, storage_errors
 
 DATABASE = "holdfast.db"
 BLOBS = "blobs"
 
 _WAL_LIMIT_BYTES = 8 << 20
+_SNAPSHOTS = migrations.MIGRATIONS[1]
+"""The step that makes the table of snapshots, and nothing else."""
 
 
 def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
@@ -48,10 +51,50 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
         return connection
 
 
-def connect(path: Path, busy_s: float, mode: str = "rw") -> sqlite3.Connection:
-    """A bare connection to an existing database, without Python's own transactions, for any one thread."""
+def open_to_read(home: Path, busy_s: float) -> sqlite3.Connection:
+    """As `open_database`; where the home cannot be written a connection that cannot write either.
+
+    Its schema stays as old as it is then, which is enough for every question but that of a driver.
+    """
+    try:
+        return open_database(home, busy_s)
+    except StorageReadOnly as refusal:
+        path = home / DATABASE
+        with storage_errors(path):
+            connection = connect_to_read(path, busy_s)
+            try:
+                if not check_version(connection, path):
+                    raise refusal
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+
+def connect_to_read(path: Path, busy_s: float) -> sqlite3.Connection:
+    """A bare connection that only reads, also where no file may be made beside the database.
+
+    Who has a database open keeps its log and an index of that beside it. Where one of the two is missing and
+    cannot be made, nobody has it open, so that it can be read without locks.
+    """
+    real = path.resolve()
+    log, index = (real.with_name(real.name + ending) for ending in ("-wal", "-shm"))
+    if os.access(real.parent, os.W_OK) or (log.exists() and index.exists()):
+        return connect(path, busy_s, "mode=ro")
+    if not (log.exists() and log.stat().st_size):
+        return connect(path, busy_s, "mode=ro&immutable=1")
+    connection = connect(path, busy_s, "mode=ro&vfs=unix-none")
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # which has SQLite keep the index in memory
+    return connection
+
+
+def connect(path: Path, busy_s: float, how: str = "mode=rw") -> sqlite3.Connection:
+    """A bare connection to an existing database, without Python's own transactions, for any one thread.
+
+    `how` is a query as SQLite's file names take it.
+    """
     return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        f"{path.absolute().as_uri()}?{how}",
         uri=True,
         timeout=busy_s,
         isolation_level=None,
@@ -66,19 +109,25 @@ def _own_file(path: Path, blobs: Path) -> None:
     if path.stat().st_size == 0 and blobs.exists():
         raise StorageCorrupt(f"{path} was emptied: there are blobs beside it, so it held sessions")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        raise StorageReadOnly(
-            f"{path} cannot be written", hint="Check its owner and rights, or name another home with --home."
-        )
+        raise read_only(path)
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
 
 def _check_and_migrate(connection: sqlite3.Connection, path: Path) -> None:
-    if check_version(connection, path) == migrations.NEWEST:
+    if check_version(connection, path) == migrations.NEWEST and _has_snapshots(connection):
         return
     with _only_process(path.parent):
         connection.execute("PRAGMA journal_mode = WAL")
         migrations.migrate(connection)
+        if not _has_snapshots(connection):
+            connection.executescript(_SNAPSHOTS)
+
+
+def _has_snapshots(connection: sqlite3.Connection) -> bool:
+    """Whether there is the one table that holds no truth, so that it may be made anew when it was dropped."""
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'snapshots'")
+    return found.fetchone() is not None
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:

@@ -33,7 +33,7 @@ from holdfast.storage import fsck, reads, writes
 from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, connect, open_database
+from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read
 from holdfast.storage.writer import Writer
 
 T = TypeVar("T")
@@ -69,6 +69,11 @@ class SqliteStore:
             StorageError: one of its kinds, as `home.open_database` tells.
         """
         return cls(home, open_database(home, busy_s), busy_s, capacity)
+
+    @classmethod
+    def open_to_read(cls, home: Path, *, busy_s: float = 5.0, capacity: int = 1024) -> SqliteStore:
+        """As `open`, and also a home that cannot be written: then whatever would write raises StorageReadOnly."""
+        return cls(home, open_to_read(home, busy_s), busy_s, capacity)
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms, first))
@@ -147,7 +152,7 @@ class SqliteStore:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = connect(self.path, self._busy_s, mode="ro")
+                connection = connect_to_read(self.path, self._busy_s)
             try:
                 return question(connection)
             finally:
