@@ -23,7 +23,11 @@ def lock_up(home: Filled) -> Iterator[Callable[[], None]]:
     mounting = subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False)
     if mounting.returncode:
         pytest.skip("needs the right to mount a folder read-only")
-    yield lambda: subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True) and None
+
+    def lock() -> None:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+
+    yield lock
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
