@@ -12,8 +12,8 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,7 +26,7 @@ from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.core.state import State
-from holdfast.errors import NoSuchSession, UsageError
+from holdfast.errors import ConfigError, NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
@@ -48,11 +48,12 @@ _EXECUTING = frozenset({"shell"})
 _log = logging.getLogger("holdfast")
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+@dataclass(frozen=True, kw_only=True)
+class Limits:
     """What one run may use at the most; has the keys and the values of `[limits]`. None: the default.
 
     Raises:
-        ConfigError: a value is not allowed; all that are wrong are told at once.
+        ConfigError: there is no such key, or a value is not allowed; all that is wrong is told at once.
     """
 
     turns: int | None = None
@@ -65,8 +66,9 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     idle: str | float | None = None
     """The longest silence of a model or a tool."""
 
-    def __post_init__(self) -> None:
-        load_only({"limits": _given(self)})
+    def __new__(cls, **given: object) -> Limits:  # names that there are not do not come further than here
+        load_only({}, {"limits": _said(given)})
+        return super().__new__(cls)
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -127,14 +129,14 @@ class Runtime:
         tools: Iterable[Tool] = (),
     ) -> None:
         self._source = Path(config).expanduser() if isinstance(config, str | Path) else config or {}
-        self._config = load_only(self._source)
+        self.config = load_only(self._source)
         self._home = None if home is None else find_home(str(home), {})
         self._tools = _distinct(tools)
         self._rooms = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._app: App | None = None
         self._working: dict[asyncio.Future[None], str] = {}
-        """The sessions that are worked on, each by the future that ends with it."""
+        """The sessions that are driven, each by the future that ends with it; empty for who only reads."""
         self._is_closed = False
 
     async def __aenter__(self) -> Runtime:
@@ -155,14 +157,16 @@ class Runtime:
             await self._rooms.aclose()
 
     async def _stop(self, app: App) -> None:
-        for session in set(self._working.values()):
+        for session in set(self._working.values()) - {""}:
             await app.controller.submit(session, _SENDER, Stop("closed"))
-        if self._working:
-            await asyncio.wait(list(self._working), timeout=_STOP_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                while self._working:  # who has read one item of a stream waits for the next
+                    await asyncio.wait(list(self._working))
 
     @contextmanager
-    def working(self, session: str) -> Iterator[None]:
-        """While this lasts, the session is worked on: `aclose` ends it and waits."""
+    def working(self, session: str = "") -> Iterator[None]:
+        """While this lasts, the rooms are used: `aclose` waits for it, and stops the session that is driven."""
         ended = asyncio.get_running_loop().create_future()
         self._working[ended] = session
         try:
@@ -182,13 +186,13 @@ class Runtime:
                 hint = "Make another Runtime; with the same home it goes on with the same sessions."
                 raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
-                opening = open_app(self._config, self._home, extra_tools=self._tools, environ=os.environ)
+                opening = open_app(self.config, self._home, extra_tools=self._tools, environ=os.environ)
                 self._app = await self._rooms.enter_async_context(opening)
             return self._app
 
-    def configured(self, flags: Mapping[str, object]) -> Config:
-        """The configuration with other values, by dotted key; None counts as not given."""
-        return load_only(self._source, flags)
+    def config_with(self, said: Mapping[str, Any]) -> Config:
+        """The configuration under what is said in code, with the same keys."""
+        return load_only(self._source, said)
 
 
 class Agent:
@@ -241,9 +245,7 @@ class Agent:
         )
         self._is_own = runtime is None
         self._runtime = runtime or Runtime(home=home, config=config)
-        said = {f"limits.{name}": value for name, value in _given(limits or Limits()).items()}
-        said["model"] = model or None
-        self._config = self._configured(said)
+        self._config = self._configured(model, limits or Limits())
         self._instructions = instructions
         self._workspace = None if workspace is None else Path(workspace)
         self._told: set[str] = set()
@@ -299,10 +301,9 @@ class Agent:
         known = await self._known(app, session)
         cursor = await app.store.last_seq(known) if known else 0
         name = await self._send(app, session, known, text)
-        with self._runtime.working(name):
-            async with aclosing(_watch(app, name, cursor)) as items:
-                async for item in items:
-                    yield item if isinstance(item, Delta) else _event(item)
+        async with aclosing(_watch(app, self._runtime, name, cursor)) as items:
+            async for item in items:
+                yield item if isinstance(item, Delta) else _event(item)
 
     async def resume(self, session: str, text: str | None = None) -> Result:
         """Go on with a session, with the settings of this agent: after a crash, a limit, a pause, an approval.
@@ -367,13 +368,18 @@ class Agent:
 
     # --- setting up -----------------------------------------------------------------------------
 
-    def _configured(self, said: dict[str, object]) -> Config:
-        config = self._runtime.configured(said)
-        if config.settings["autonomy"].origin == DEFAULT_ORIGIN:
+    def _configured(self, model: str, limits: Limits) -> Config:
+        """What is said here, over the runtime's configuration."""
+        if not isinstance(limits, Limits):
+            raise ConfigError(f"limits = {limits!r}: must be Limits, like Limits(turns=50)")
+        said: dict[str, object] = {"limits": _said(vars(limits))}
+        if model:
+            said["model"] = model
+        if self._runtime.config.settings["autonomy"].origin == DEFAULT_ORIGIN:
             said["autonomy"] = "full"
         if not _EXECUTING.intersection(self._offered):
-            said["sandbox.mode"] = "unsafe"  # nothing that a sandbox would fence in: nothing to be warned of
-        return self._runtime.configured(said)
+            said["sandbox"] = {"mode": "unsafe"}  # nothing that it would fence in: nothing to be warned of
+        return self._runtime.config_with(said)
 
     async def _open(self) -> App:
         if self._is_closed:
@@ -427,19 +433,23 @@ class Agent:
 # --- reading what was given ---------------------------------------------------------------------
 
 
-def _given(limits: Limits) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+def _said(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _distinct(tools: Iterable[Tool]) -> list[Tool]:
     """The tools, each once.
 
     Raises:
-        UsageError: two of them have one name, or one has a built-in tool's.
+        UsageError: one is no tool, two of them have one name, or one has a built-in tool's.
     """
     known: dict[str, Tool] = {}
     built_in = {spec.name for spec in built_in_specs()}
     for each in tools:
+        if not hasattr(each, "spec"):
+            raise UsageError(
+                f"{each!r} is no tool.", hint="Put @tool above its def; name built-in tools as text."
+            )
         name = each.spec.name
         if known.setdefault(name, each) is not each:
             raise UsageError(f"two tools are called {name!r}", hint="Give one of them another name.")
@@ -470,20 +480,23 @@ async def _found(app: App, name: str) -> str:
     return found[0]
 
 
-async def _watch(app: App, session: str, after_seq: int) -> AsyncGenerator[Item, None]:
+async def _watch(app: App, runtime: Runtime, session: str, cursor: int) -> AsyncGenerator[Item, None]:
     """Drive the session, and yield what happens until it rests. Closed early, the driving is cancelled."""
-    driving = asyncio.create_task(app.controller.drive(session))
-    items = app.controller.follow(session, after_seq)
+
+    async def drive() -> int:
+        with runtime.working(session):
+            return (await app.controller.drive(session)).seq
 
     async def following() -> Item:
         return await anext(items)
 
-    coming = asyncio.create_task(following())
-    cursor = after_seq
+    items = app.controller.follow(session, cursor)
+    driving, coming = asyncio.create_task(drive()), asyncio.create_task(following())
     try:
-        while not driving.done() or cursor < driving.result().seq:
+        while not driving.done() or cursor < driving.result():
             waited = {coming} if driving.done() else {coming, driving}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            with runtime.working():  # but not while the reader is busy with an item, or gone
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if coming.done():
                 item = coming.result()
                 cursor = item.seq if isinstance(item, Record) else cursor

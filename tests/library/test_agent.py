@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
+from holdfast.agent import _STOP_S
 from holdfast.errors import ConfigError, NoSuchSession, UsageError
 from holdfast.runtime import runner
 
@@ -76,6 +77,42 @@ async def test_closing_an_agent_ends_the_run_that_it_is_in(tmp_path: Path) -> No
     again = Agent(model=model, tools=[hang], home=tmp_path / "home")
     assert (await again.result("cli:demo")).status == "interrupted"
     await again.aclose()
+
+
+@pytest.mark.requirement("S1", "L9")
+async def test_closing_an_agent_does_not_wait_for_the_reader_of_a_stream(tmp_path: Path) -> None:
+    lines = [{"text": "Slow words.", "chunks": 4, "delay_s": 60}]
+    agent = Agent(model=script(tmp_path, lines), home=tmp_path / "home")
+    abandoned = agent.stream("go", session="cli:demo")
+    assert (await anext(abandoned)).type == "SessionOpened"
+    async with asyncio.timeout(_STOP_S / 2):
+        await agent.aclose()
+    told = [item.type async for item in abandoned if isinstance(item, Event)]
+    assert told[-1] == "RunStopped"
+
+
+@pytest.mark.requirement("S1", "L9")
+async def test_a_stream_that_is_read_while_its_agent_closes_tells_all_to_the_end(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    @tool(effect="read")
+    async def hang() -> None:
+        """Never come back."""
+        started.set()
+        await asyncio.Event().wait()
+
+    model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}])
+    agent = Agent(model=model, tools=[hang], home=tmp_path / "home")
+
+    async def read() -> list[Event]:
+        return [item async for item in agent.stream("go", session="cli:demo") if isinstance(item, Event)]
+
+    reading = asyncio.create_task(read())
+    await started.wait()
+    await agent.aclose()
+    told = await reading
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    assert told[-1].type == "RunStopped"
 
 
 @pytest.mark.requirement("S15", "S1")
@@ -156,6 +193,9 @@ async def test_built_in_tools_are_chosen_by_name(tmp_path: Path) -> None:
     ]
     async with Agent(model=script(tmp_path, lines), tools=["read_*"], workspace=tmp_path / "work") as agent:
         assert (await agent.run("When is tea?")).text == "Five."
+    with pytest.raises(UsageError, match=r"<lambda> .* is no tool") as told:
+        Agent(tools=[lambda: None])
+    assert "@tool" in told.value.hint
     with pytest.raises(UsageError, match="no built-in tool 'fly'"):
         Agent(model="script:x", tools=["fly"])
 
@@ -236,10 +276,30 @@ async def test_after_a_limit_a_resume_opens_another_run_with_the_limits_of_the_a
 def test_limits_take_what_a_configuration_takes_and_refuse_the_rest_all_at_once() -> None:
     Limits(turns=50, cost_usd="0.50", wall="2h", idle=90)
     with pytest.raises(ConfigError) as wrong:
-        Limits(turns=0, cost_usd="a lot", wall="soon")
-    assert len(wrong.value.problems) == 3
+        Limits(turns="3", cost="x", wall=-1)
+    assert wrong.value.problems == [
+        "in code: limits.turns = '3': must be a whole number from 1 to 10,000",
+        "in code: limits.cost: there is no such key; did you mean limits.cost_usd?",
+        'in code: limits.wall = -1: must be a length of time from 1s to 30d, like "2h", "90s" or "1h30m"',
+    ]
+    with pytest.raises(ConfigError, match=r"limits = .*: must be Limits, like Limits\(turns=50\)"):
+        Agent(limits={"turns": 3})
     with pytest.raises(ConfigError, match="did you mean"):
         Agent(config={"limits": {"turn": 3}})
+
+
+@pytest.mark.requirement("S1", "L9")
+def test_what_is_given_in_code_is_refused_with_the_sentences_of_the_configuration(tmp_path: Path) -> None:
+    limits = {"turns": 0, "cost_usd": "a lot", "wall": "soon", "turn": 3}
+    with pytest.raises(ConfigError) as in_code:
+        Limits(**limits)
+    with pytest.raises(ConfigError) as in_a_dict:
+        Agent(config={"limits": limits})
+    assert [problem.removeprefix("in code: ") for problem in in_code.value.problems] == [
+        problem.removeprefix("config: ") for problem in in_a_dict.value.problems
+    ]
+    with pytest.raises(ConfigError, match="in code: model = 'gpt': must be PROVIDER:MODEL"):
+        Agent(model="gpt")
 
 
 @pytest.mark.requirement("S1", "C18")
