@@ -44,7 +44,6 @@ __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 _SENDER = "agent"
 _STOP_S = 5.0
 """How long closing waits for what it stopped."""
-_EXECUTING = frozenset({"shell"})
 _log = logging.getLogger("holdfast")
 
 
@@ -66,8 +65,8 @@ class Limits:
     idle: str | float | None = None
     """The longest silence of a model or a tool."""
 
-    def __new__(cls, **given: object) -> Limits:  # names that there are not do not come further than here
-        load_only({}, {"limits": _said(given)})
+    def __new__(cls, **values: object) -> Limits:  # unknown names do not come as far as __init__
+        load_only({}, {"limits": _given(values)})
         return super().__new__(cls)
 
 
@@ -220,7 +219,7 @@ class Agent:
 
     Raises:
         ConfigError: limits or the configuration are wrong; all problems are told at once.
-        UsageError: arguments contradict each other, two tools have one name, or there is no such built-in tool.
+        UsageError: arguments contradict each other, something is no tool, or two tools have one name.
     """
 
     def __init__(  # noqa: PLR0913 - the one face of the library: each of them is a thing to say
@@ -264,7 +263,8 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop what still runs and let go of everything; a shared runtime stays open for the others."""
+        """Stop what still runs, which then ends `interrupted`, and let go of everything. A shared runtime stays
+        open for the others, and what runs there goes on."""
         self._is_closed = True
         if self._is_own:
             await self._runtime.aclose()
@@ -372,13 +372,13 @@ class Agent:
         """What is said here, over the runtime's configuration."""
         if not isinstance(limits, Limits):
             raise ConfigError(f"limits = {limits!r}: must be Limits, like Limits(turns=50)")
-        said: dict[str, object] = {"limits": _said(vars(limits))}
+        said: dict[str, object] = {"limits": _given(vars(limits))}
         if model:
             said["model"] = model
         if self._runtime.config.settings["autonomy"].origin == DEFAULT_ORIGIN:
             said["autonomy"] = "full"
-        if not _EXECUTING.intersection(self._offered):
-            said["sandbox"] = {"mode": "unsafe"}  # nothing that it would fence in: nothing to be warned of
+        if "shell" not in self._offered:  # nothing that a sandbox would fence in: nothing to be warned of
+            said["sandbox"] = {"mode": "unsafe"}
         return self._runtime.config_with(said)
 
     async def _open(self) -> App:
@@ -414,9 +414,8 @@ class Agent:
         """How this agent works in the session, or in a new one (empty); what there is to say about that is
         logged once."""
         row = await app.store.session(session) if session else None
-        workspace = self._workspace or Path(
-            row.workspace if row is not None and row.workspace else Path.cwd()
-        )
+        recorded = row.workspace if row is not None else ""
+        workspace = self._workspace or Path(recorded or Path.cwd())
         chosen = replace(app, config=self._config).settings(
             workspace,
             instructions=self._instructions,
@@ -433,7 +432,7 @@ class Agent:
 # --- reading what was given ---------------------------------------------------------------------
 
 
-def _said(values: Mapping[str, object]) -> dict[str, object]:
+def _given(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -447,9 +446,8 @@ def _distinct(tools: Iterable[Tool]) -> list[Tool]:
     built_in = {spec.name for spec in built_in_specs()}
     for each in tools:
         if not hasattr(each, "spec"):
-            raise UsageError(
-                f"{each!r} is no tool.", hint="Put @tool above its def; name built-in tools as text."
-            )
+            hint = "Put @tool above its def; built-in tools are named by text."
+            raise UsageError(f"{each!r} is no tool.", hint=hint)
         name = each.spec.name
         if known.setdefault(name, each) is not each:
             raise UsageError(f"two tools are called {name!r}", hint="Give one of them another name.")

@@ -30,7 +30,6 @@ class Report(msgspec.Struct, frozen=True):
     """The open or the last run of a session; all counts are of this run, over every process that drove it."""
 
     session: str
-    run: int
     status: ReportStatus
     reason: str
     """One word: `answer`, `cost`, `turns`, `approval`, `rate_limited` ..."""
@@ -66,7 +65,6 @@ async def report(store: Store, state: State) -> Report:
     reason, message = await _why(store, state, run)
     return Report(
         session=state.session,
-        run=run.number,
         status=_status(state, run),
         reason=reason,
         message=message,
