@@ -54,3 +54,76 @@ def test_approvals_are_asked_inline(cli: Cli) -> None:
         screen.type("\x04")
         assert screen.end() == 0
     assert (cli.workspace / "made").exists()
+
+
+@pytest.fixture(params=["edited", "plain"])
+def either(request: pytest.FixtureRequest, cli: Cli) -> Cli:
+    """A chat with an editor for the line, and without one."""
+    if request.param == "plain":
+        missing = cli.folder / "missing"
+        missing.mkdir()
+        (missing / "sitecustomize.py").write_text(
+            "import importlib.util as u\nfind = u.find_spec\n"
+            "u.find_spec = lambda name, *more: None if name == 'prompt_toolkit' else find(name, *more)\n"
+        )
+        cli.environ["PYTHONPATH"] = str(missing)
+    return cli
+
+
+@pytest.mark.requirement("L2-06")
+@pytest.mark.parametrize("keys", ["\x1b\x1b", "no\x1b", "\x03"])
+def test_a_key_that_stops_a_turn_does_so_whatever_was_pressed_with_it(either: Cli, keys: str) -> None:
+    model = either.model(says("one two three four", chunks=4, delay_s=3), says("Again."))
+    with either.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("count\n")
+        screen.until("one ")
+        screen.type(keys)
+        screen.until("interrupted")
+        screen.until(">")
+        screen.type("and now?\n")
+        screen.until("one two")
+
+
+@pytest.mark.requirement("L2-06")
+def test_an_interrupt_right_after_a_message_stops_its_turn(cli: Cli) -> None:
+    model = cli.model(says("one two three four", chunks=4, delay_s=3))
+    with cli.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("count\n\x03")
+        screen.until("interrupted")
+
+
+@pytest.mark.requirement("B1")
+def test_what_is_typed_during_a_turn_is_the_next_message(either: Cli) -> None:
+    first = says("one two three four", chunks=4, delay_s=2, when="count")
+    model = either.model(first, says("Five.", when="^go on$"), says("Six.", when="^and on$"))
+    with either.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("count\n")
+        screen.until("one ")
+        screen.type("gi\x7fo on\nand\x1b[A")
+        screen.until("> go on")
+        screen.until("Five.")
+        screen.until("and")
+        screen.type(" on\n")
+        screen.until("Six.")
+        screen.until(">")
+        screen.type("\x04")
+        assert screen.end() == 0
+
+
+@pytest.mark.requirement("H5")
+def test_escape_spoils_no_answer_and_leaving_with_an_open_approval_says_so(either: Cli) -> None:
+    model = either.model(calls("shell", command="touch made"), calls("shell", command="true"))
+    with either.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("make it\n")
+        screen.until("Allow it?")
+        screen.type("\x1by\n")
+        screen.until("Allow it?")  # of the second call
+        assert (either.workspace / "made").exists()
+        screen.type("\x03")
+        screen.until(">")
+        screen.type("\x04")
+        assert screen.end() == 5

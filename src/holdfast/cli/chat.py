@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from holdfast.app import App
 from holdfast.cli.flags import RunFlags, taking_flags
-from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.keyboard import INTERRUPT, Keyboard
 from holdfast.cli.live import tell, write
 from holdfast.cli.options import HomeFlag, home_of
-from holdfast.cli.outcome import INTERRUPTED
+from holdfast.cli.outcome import INTERRUPTED, WAITING
 from holdfast.cli.run import (
     KeyFlag,
     Output,
@@ -35,9 +35,9 @@ from holdfast.cli.run import (
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.sitting import Sitting, sender
-from holdfast.cli.terminal import Span
+from holdfast.cli.terminal import Span, neutral
 from holdfast.config.paths import Home
-from holdfast.core.state import State
+from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send
 from holdfast.protocol.limits import Settings
 
@@ -46,6 +46,8 @@ _EDITOR = "prompt_toolkit"
 
 ReadLine = Callable[[], Coroutine[Any, Any, str | None]]
 """The next message; None when there is none any more."""
+LineOf = Callable[[str], Coroutine[Any, Any, str | None]]
+"""The same, with what was typed of it already."""
 
 
 @taking_flags
@@ -67,9 +69,10 @@ def chat(
 
 
 async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
-    """Message by message; the exit code is that of the last run, and 0 when the person just left."""
+    """Message by message; the exit code is that of the last run, and 0 when the person just left nothing open."""
     past = await past_of(home, name) if name else None
-    read, code = _reader(), 0
+    keyboard, code = Keyboard(), 0
+    read = _reader(keyboard)
     async with at_work(home, flags, past) as (app, settings):
         state = past or State(session=await app.controller.open(name), key=name)
         if has_person():
@@ -78,12 +81,12 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
         while (message := await _heard(read)) is not None:
             if not message.strip():
                 continue
-            state, code, stopped_by = await _turn(app, state, message, settings, output)
+            state, code, stopped_by = await _turn(app, state, message, settings, output, keyboard)
             if stopped_by in (signal.SIGTERM, signal.SIGHUP):
                 return INTERRUPTED
     if has_person():
         tell([Span(f"Go on with: holdfast chat -s {state.key or state.session}", "dim")])
-        return 0
+        return WAITING if phase(state) == "waiting" else 0
     return code
 
 
@@ -94,14 +97,15 @@ class _Turn(NamedTuple):
     """The signal that stopped it; 0: none did."""
 
 
-async def _turn(app: App, state: State, message: str, settings: Settings, output: Output) -> _Turn:
+async def _turn(
+    app: App, state: State, message: str, settings: Settings, output: Output, keyboard: Keyboard
+) -> _Turn:
     """One message, and the work until the session rests."""
     await app.controller.submit(state.session, sender(), Send(message, settings))
-    keyboard = Keyboard() if has_person() else None
-    asking = keyboard if settings.approve_by == "prompt" else None
+    asking = keyboard if settings.approve_by == "prompt" and has_person() else None
     view = view_of(app, state, output, asking)
     sitting = Sitting(app, state, view, asking)
-    with keyboard.escaping(sitting.stop_once) if keyboard is not None else nullcontext():
+    with keyboard.escaping(sitting.stop_once) if has_person() else nullcontext():
         rest = await sitting.work()
     code = show(await what_came_of(app, rest), rest.state, output, view)
     return _Turn(rest.state, code, rest.signal)
@@ -138,37 +142,58 @@ async def _heard(read: ReadLine) -> str | None:
     return reading.result()
 
 
-def _reader() -> ReadLine:
+def _reader(keyboard: Keyboard) -> ReadLine:
     """How messages are read: with an editor for the line where it is installed, else plainly."""
-    if has_person() and find_spec(_EDITOR) is not None:
-        return _edited_line(import_module(_EDITOR).PromptSession())
-    keyboard = Keyboard()
+    if not has_person():
+        return keyboard.line
+    line_of = _edited_line(keyboard) if find_spec(_EDITOR) is not None else _plain_line(keyboard)
 
-    async def plain_line() -> str | None:
-        if not has_person():
-            return await keyboard.line()
-        write(_PROMPT)
+    async def read() -> str | None:
+        typed, is_whole = keyboard.ahead()
+        if is_whole:
+            write(f"{_PROMPT}{neutral(typed)}\n")
+            return typed
+        return await line_of(typed)
+
+    return read
+
+
+def _plain_line(keyboard: Keyboard) -> LineOf:
+    async def plain_line(typed: str) -> str | None:
+        write(_PROMPT + neutral(typed))
         reading = asyncio.create_task(keyboard.line())
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, reading.cancel)
+
+        def on_interrupt() -> None:
+            if not reading.cancel():
+                keyboard.press(INTERRUPT)  # too late for the line: it is meant for what follows
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
         try:
             await asyncio.wait([reading])
         finally:
             reading.cancel()
             interruptible()
-        write("\n" if reading.cancelled() else "")
-        return "" if reading.cancelled() else reading.result()
+        if reading.cancelled():
+            write("\n")
+            return ""
+        line = reading.result()
+        return typed + line if line is not None else typed or None
 
     return plain_line
 
 
-def _edited_line(editor: Any) -> ReadLine:
-    async def edited_line() -> str | None:
+def _edited_line(keyboard: Keyboard) -> LineOf:
+    editor = import_module(_EDITOR).PromptSession()
+    early_keys = import_module(f"{_EDITOR}.input.typeahead").get_typeahead
+
+    async def edited_line(typed: str) -> str | None:
         try:
-            line: str = await editor.prompt_async(_PROMPT)
+            line: str = await editor.prompt_async(_PROMPT, default=typed)
         except KeyboardInterrupt:
             return ""
         except EOFError:
             return None
+        keyboard.press("".join(key.data for key in early_keys(editor.app.input)))
         return line
 
     return edited_line

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import sys
 import termios
 import tty
@@ -15,7 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
-_ESCAPE = b"\x1b"
+_ESCAPE = "\x1b"
+INTERRUPT = "\x03"
+_RUBOUT = "\x7f\b"
+_KILL = "\x15"
+_NO_TEXT = re.compile(r"\x1b(?:\[[0-9;]*[@-~]|O.)?")
+"""Keys that are no text, as a terminal sends them: Esc, arrows and the like."""
 _LOCAL_MODES = 3
 """Where they stand among what `termios.tcgetattr` answers."""
 
@@ -29,6 +35,8 @@ class Keyboard:
         self._is_at_end = False
         self.is_terminal = os.isatty(self._fd)
         self._on_escape: Callable[[], None] | None = None
+        self._is_escaped = False
+        """Somebody wanted to stop what had not begun yet."""
 
     async def line(self) -> str | None:
         """The next line without its end; None when there is none any more."""
@@ -46,8 +54,17 @@ class Keyboard:
             self._watch()
         if not self._buffer:
             return None
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode("utf-8", "replace").rstrip("\r")
+        return self._first_line()
+
+    def ahead(self) -> tuple[str, bool]:
+        """What was typed before it is asked for, up to the end of a line; and whether that line is whole."""
+        is_whole = b"\n" in self._buffer
+        return self._first_line(), is_whole
+
+    def _first_line(self) -> str:
+        taken, _, self._buffer = self._buffer.partition(b"\n")
+        line = taken.decode("utf-8", "replace").rstrip("\r")
+        return _NO_TEXT.sub("", line) if self.is_terminal else line
 
     def forget(self) -> None:
         """Drop what was typed before anything was asked, so that it answers nothing."""
@@ -57,9 +74,13 @@ class Keyboard:
 
     @contextmanager
     def escaping(self, on_escape: Callable[[], None]) -> Iterator[None]:
-        """Call back when the Esc key is pressed; other keys are dropped. On a terminal only."""
+        """Call back when the Esc key is pressed; what else is typed is kept for the next line. On a terminal
+        only."""
         self._on_escape = on_escape if self.is_terminal else None
         self._watch()
+        if self._is_escaped:
+            on_escape()
+        self._is_escaped = False
         try:
             yield
         finally:
@@ -79,10 +100,18 @@ class Keyboard:
 
     def _on_key(self) -> None:
         pressed = self._read()
-        if pressed == _ESCAPE and self._on_escape is not None:
-            self._on_escape()
+        self.press(pressed.decode("utf-8", "replace"))
         if not pressed:
             self._unwatch()
+
+    def press(self, keys: str) -> None:
+        """Keys for which no line was asked: the last of them stops what is going on, or they are kept."""
+        if keys.endswith((_ESCAPE, INTERRUPT)):
+            self._is_escaped = self._on_escape is None
+            if self._on_escape is not None:
+                self._on_escape()
+        else:
+            self._buffer = _edited(self._buffer.decode("utf-8", "replace"), keys).encode()
 
     def _read(self) -> bytes:
         """What is there to read; empty at an end, also of a terminal that vanished."""
@@ -104,6 +133,20 @@ class Keyboard:
             await is_ready.wait()
         finally:
             loop.remove_reader(self._fd)
+
+
+def _edited(text: str, keys: str) -> str:
+    """What was typed, after more keys: those that a terminal would act on while it gathers a line are heeded."""
+    for key in _NO_TEXT.sub("", keys):
+        if key in _RUBOUT:
+            text = text if text.endswith("\n") else text[:-1]
+        elif key == _KILL:
+            text = text[: text.rfind("\n") + 1]
+        elif key in "\r\n":
+            text += "\n"
+        elif key.isprintable() or key == "\t":
+            text += key
+    return text
 
 
 def restore_terminal() -> None:

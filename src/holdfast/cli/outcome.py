@@ -16,9 +16,10 @@ from holdfast.protocol.limits import usd
 from holdfast.runtime.report import Report
 
 INTERRUPTED = 130
+WAITING = 5
 
 _CODES = {
-    "done": 0, "failed": 1, "limit": 4, "waiting": 5, "stuck": 6, "parked": 7, "interrupted": INTERRUPTED,
+    "done": 0, "failed": 1, "limit": 4, "waiting": WAITING, "stuck": 6, "parked": 7, "interrupted": INTERRUPTED,
 }  # fmt: skip
 _COST_REACHED = 3
 _UNAVAILABLE = 7
