@@ -219,6 +219,16 @@ def open_store(home: Home | None) -> Store:
     return store
 
 
+def open_store_to_read(home: Home) -> Store:
+    """The store of a home for looking only, which may be one that cannot be written. Whoever asks closes it.
+
+    Raises:
+        StorageError: the home cannot be read.
+    """
+    store: Store = factory(_DURABLE_STORE).open_to_read(home.folder)
+    return store
+
+
 def system_clock() -> Clock:
     """The clock of this machine."""
     clock: Clock = factory(_CLOCK)()

@@ -131,7 +131,8 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
                 if not row.question:
                     say(call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
-                    say(["Nobody drives it now; it goes on with: ", f"  holdfast resume {row.session}"])
+                    say(["Nobody drives it now. Where somebody was asked it goes on by itself, else with:"])
+                    say([f"  holdfast resume {row.session}"])
                 return 0
         if not row.decision:
             raise UsageError(f"{row.id} cannot be decided: its session does not wait for it.")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
 
-from holdfast.app import open_store
+from holdfast.app import open_store, open_store_to_read
 from holdfast.config.paths import Home
 from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
 from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode
@@ -21,7 +21,6 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE
-from holdfast.storage.sqlite import SqliteStore
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _RUN_DIGITS = 6
@@ -46,9 +45,7 @@ async def reading(home: Home) -> AsyncIterator[Store]:
     Raises:
         StorageError: the home cannot be read.
     """
-    async with aclosing(
-        SqliteStore.open_to_read(home.folder) if _has_been_used(home) else open_store(None)
-    ) as store:
+    async with aclosing(open_store_to_read(home) if _has_been_used(home) else open_store(None)) as store:
         yield store
 
 

@@ -17,20 +17,18 @@ from holdfast.core.state import State
 from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
-from holdfast.protocol.events import Record
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
+from holdfast.runtime.following import WATCH_S, follow
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
-from holdfast.runtime.journal import Journal, readable, state_of
+from holdfast.runtime.journal import Journal, state_of
 from holdfast.runtime.parts import Parts
 
 INBOX_CAPACITY = 100
 """Commands that may wait for one session; the next one is refused with a clear answer."""
-WATCH_S = 0.2
-"""How often a session that another process drives is looked at."""
 LOOK_S = 0.05
 
 AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"})
@@ -189,27 +187,9 @@ class SessionController:
 
     # --- watching -------------------------------------------------------------------------------
 
-    async def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
+    def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
         """Every record after the cursor, in order and without a gap, and what arrives meanwhile; endless."""
-        queue = self._bus.subscribe(session)
-        try:
-            cursor = after_seq
-            async for record in self._records(session, cursor):
-                cursor = record.seq
-                yield record
-            while True:
-                item = await self._next(queue)
-                if isinstance(item, Record) and item.seq == cursor + 1:
-                    cursor = item.seq
-                    yield item
-                elif item is None or isinstance(item, Record):
-                    async for record in self._records(session, cursor):
-                        cursor = record.seq
-                        yield record
-                else:
-                    yield item
-        finally:
-            self._bus.unsubscribe(session, queue)
+        return follow(self._parts.store, self._bus, session, after_seq)
 
     async def state(self, session: str) -> State:
         """The session as it stands in the store.
@@ -218,21 +198,6 @@ class SessionController:
             NoSuchSession: there is no such session.
         """
         return await state_of(self._parts.store, session, (await self._standing(session)).row.key)
-
-    async def _next(self, queue: asyncio.Queue[Item]) -> Item | None:
-        """The next thing told in this process; None when it is time to look whether another one wrote."""
-        if not queue.empty():  # a crumb for each of many words: none of them is worth a timer
-            return queue.get_nowait()
-        try:
-            async with asyncio.timeout(WATCH_S):
-                return await queue.get()
-        except TimeoutError:
-            return None
-
-    async def _records(self, session: str, after_seq: int) -> AsyncIterator[Record]:
-        if await self._parts.store.last_seq(session) > after_seq:
-            for stored in await self._parts.store.read(session, after_seq):
-                yield readable(stored)
 
     # --- leases ---------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Journal:
             StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
         """
         found = await store.recover(self.session)
-        snapshot = unpacked(found)
+        snapshot = unpacked(found, self.session)
         if snapshot is not None and not await self._restore(store, snapshot):
             snapshot = None
         self.load(await _following(store, self.session, found, snapshot))
@@ -182,7 +182,7 @@ class Journal:
 async def state_of(store: Store, session: str, key: str = "") -> State:
     """The fold of a journal without its conversation; raises as `Journal.open` does."""
     found = await store.recover(session)
-    snapshot = unpacked(found)
+    snapshot = unpacked(found, session)
     state = snapshot.state if snapshot is not None else State(session=session, key=key)
     for each in await _following(store, session, found, snapshot):
         state = evolve(state, readable(each))

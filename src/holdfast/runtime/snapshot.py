@@ -47,8 +47,9 @@ def packed(snapshot: Snapshot) -> bytes:
     return _sealed(body) + body
 
 
-def unpacked(found: Recovered) -> Snapshot | None:
-    """The snapshot that the records follow; None when there is none, it is damaged, or other code made it."""
+def unpacked(found: Recovered, session: str) -> Snapshot | None:
+    """The session's snapshot, which the records follow; None when there is none, it is damaged, or other code made
+    it."""
     seal, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
     if not found.after_seq or seal != _sealed(body):
         return None
@@ -56,7 +57,8 @@ def unpacked(found: Recovered) -> Snapshot | None:
         snapshot = _decoder.decode(body)
     except msgspec.DecodeError:
         return None
-    return snapshot if snapshot.state.seq == found.after_seq else None
+    state = snapshot.state
+    return snapshot if (state.session, state.seq) == (session, found.after_seq) else None
 
 
 def _sealed(body: bytes) -> bytes:
