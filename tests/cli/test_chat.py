@@ -127,3 +127,15 @@ def test_escape_spoils_no_answer_and_leaving_with_an_open_approval_says_so(eithe
         screen.until(">")
         screen.type("\x04")
         assert screen.end() == 5
+
+
+@pytest.mark.requirement("B1")
+def test_a_chat_in_which_nothing_was_said_leaves_no_session(cli: Cli) -> None:
+    model = cli.model(says("never"))
+    with cli.terminal("chat", "-m", model) as screen:
+        screen.until("a new session")
+        screen.until(">")
+        screen.type("\x04")
+        assert screen.end() == 0
+    assert cli("sessions", "--json").out == ""
+    assert "Go on with" not in screen.screen

@@ -125,3 +125,8 @@ def test_what_is_missing_or_too_much_in_a_batch_is_told(played: Played) -> None:
     twice = (*played.records, replace(last, seq=last.seq + 1))
     (difference,) = replay(played.session, SESSION_KEY, twice).differences
     assert (difference.seq, type(difference.recorded)) == (last.seq + 1, RunStopped)
+
+
+@pytest.mark.requirement("H2")
+def test_a_session_in_which_nothing_happened_yet_is_the_same() -> None:
+    assert replay("S", "", []).differences == ()

@@ -29,12 +29,13 @@ from holdfast.cli.run import (
     has_person,
     output_of,
     past_of,
+    send,
     show,
     view_of,
     what_came_of,
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
-from holdfast.cli.sitting import Sitting, sender
+from holdfast.cli.sitting import Sitting
 from holdfast.cli.terminal import Span, neutral
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
@@ -70,24 +71,26 @@ def chat(
 
 async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
     """Message by message; the exit code is that of the last run, and 0 when the person just left nothing open."""
-    past = await past_of(home, name) if name else None
+    state = await past_of(home, name) if name else None
     keyboard, code = Keyboard(), 0
     read = _reader(keyboard)
-    async with at_work(home, flags, past) as (app, settings):
-        state = past or State(session=await app.controller.open(name), key=name)
+    async with at_work(home, flags, state) as (app, settings):
         if has_person():
-            tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
+            who = state.session if state is not None else "a new session"
+            tell([Span(f"{who} · {settings.facts.name} · {settings.workspace}", "dim")])
             tell([Span("Esc or Ctrl-C stops a turn, Ctrl-D leaves.", "dim")])
         while (message := await _heard(read)) is not None:
             if not message.strip():
                 continue
-            state, code, stopped_by = await _turn(app, state, message, settings, output, keyboard)
+            state = await send(app, state, name, Send(message, settings))
+            state, code, stopped_by = await _turn(app, state, settings, output, keyboard)
             if stopped_by in (signal.SIGTERM, signal.SIGHUP):
                 return INTERRUPTED
-    if has_person():
+    if not has_person():
+        return code
+    if state is not None:
         tell([Span(f"Go on with: holdfast chat -s {state.key or state.session}", "dim")])
-        return WAITING if phase(state) == "waiting" else 0
-    return code
+    return WAITING if state is not None and phase(state) == "waiting" else 0
 
 
 class _Turn(NamedTuple):
@@ -97,11 +100,8 @@ class _Turn(NamedTuple):
     """The signal that stopped it; 0: none did."""
 
 
-async def _turn(
-    app: App, state: State, message: str, settings: Settings, output: Output, keyboard: Keyboard
-) -> _Turn:
-    """One message, and the work until the session rests."""
-    await app.controller.submit(state.session, sender(), Send(message, settings))
+async def _turn(app: App, state: State, settings: Settings, output: Output, keyboard: Keyboard) -> _Turn:
+    """The work on a message, until the session rests."""
     asking = keyboard if settings.approve_by == "prompt" and has_person() else None
     view = view_of(app, state, output, asking)
     sitting = Sitting(app, state, view, asking)

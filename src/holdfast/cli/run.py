@@ -111,12 +111,8 @@ def output_of(*, is_json: bool, is_stream: bool) -> Output:
 async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await past_of(home, name) if name else None
     async with at_work(home, flags, past) as (app, settings):
-        send = Send(text, settings)
-        if past is None:
-            past = State(session=await app.controller.begin(name, sender(), send), key=name)
-        else:
-            await app.controller.submit(past.session, sender(), send)
-        return await work(app, past, settings, output)
+        state = await send(app, past, name, Send(text, settings))
+        return await work(app, state, settings, output)
 
 
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
@@ -128,6 +124,14 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
         body: CommandBody = Send(text, settings) if text else Continue(_changed(settings, past))
         await app.controller.submit(past.session, sender(), body)
         return await work(app, past, settings, output)
+
+
+async def send(app: App, past: State | None, key: str, words: Send) -> State:
+    """Put words before a session, or before a new one with that key; how it stood until then."""
+    if past is None:
+        return State(session=await app.controller.begin(key, sender(), words), key=key)
+    await app.controller.submit(past.session, sender(), words)
+    return past
 
 
 def _changed(settings: Settings, past: State) -> Settings | None:

@@ -99,7 +99,7 @@ def _changed(record: e.Record, change: Change) -> e.Record:
 def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
     """The commits again: records of one epoch, cause and time."""
     groups = [tuple(group) for _, group in groupby(records, key=lambda r: (r.epoch, r.cause, r.at_ms))]
-    for group, following in zip(groups, [*groups[1:], None], strict=True):
+    for group, following in zip(groups, [*groups, None][1:], strict=True):
         yield _Batch(group, following is not None and isinstance(following[0].event, e.SessionForked))
 
 
