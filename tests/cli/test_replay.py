@@ -9,11 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.cli.root import run as run_command
-from holdfast.protocol.events import Record, Responded, RunStopped, ToolCallStarted
+from holdfast.protocol.commands import Continue, Resolve, Send
+from holdfast.protocol.events import Record, Responded, RunStopped, SettingsChanged, ToolCallStarted
 from holdfast.runtime.replay import replay
 from holdfast.storage.volatile import VolatileStore
-from holdfast.testing.clock import run_jumping
-from holdfast.testing.scenarios import SESSION_KEY, Played, play
+from holdfast.testing.clock import JumpingClock, run_jumping
+from holdfast.testing.scenarios import (
+    SESSION_KEY,
+    Played,
+    World,
+    controller_of,
+    play,
+    records_of,
+    settings_of,
+)
 from tests.cli.conftest import Answer, Holdfast
 from tests.scenarios.scenes import BY_NAME
 
@@ -130,3 +139,23 @@ def test_what_is_missing_or_too_much_in_a_batch_is_told(played: Played) -> None:
 @pytest.mark.requirement("H2")
 def test_a_session_in_which_nothing_happened_yet_is_the_same() -> None:
     assert replay("S", "", []).differences == ()
+
+
+@pytest.mark.requirement("H2")
+def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_them(tmp_path: Path) -> None:
+    scenario = BY_NAME["approved"]
+
+    async def answer_and_change(clock: JumpingClock) -> tuple[Record, ...]:
+        store, settings = VolatileStore(), settings_of(scenario, tmp_path)
+        async with controller_of(scenario, store, clock, World(tmp_path)) as controller:
+            session = await controller.begin(SESSION_KEY, "tester", Send("Do it.", settings))
+            await controller.drive(session)
+            (asked,) = await store.approvals(session)
+            await controller.submit(session, "one", Resolve(asked.id, "approve"))
+            await controller.submit(session, "two", Continue(replace(settings, max_output_tokens=999)))
+            await controller.drive(session)
+        return await records_of(store, session)
+
+    records = run_jumping(answer_and_change)
+    assert any(isinstance(record.event, SettingsChanged) for record in records)
+    assert replay(records[0].session, SESSION_KEY, records).differences == ()

@@ -48,11 +48,22 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """The records of one commit."""
+    """The records of one cause."""
 
     records: tuple[e.Record, ...]
-    is_cut: bool
-    """A branch begins inside it: the rest belongs to the parent."""
+    following: e.Record | None
+    """The next one of the journal."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a branch begins inside it: the rest belongs to the parent."""
+        return self.following is not None and isinstance(self.following.event, e.SessionForked)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other cause was committed with it: the prepare steps are left to the last one."""
+        last, following = self.records[-1], self.following
+        return following is None or (following.epoch, following.at_ms) != (last.epoch, last.at_ms)
 
     @property
     def events(self) -> tuple[e.Event, ...]:
@@ -97,10 +108,10 @@ def _changed(record: e.Record, change: Change) -> e.Record:
 
 
 def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
-    """The commits again: records of one epoch, cause and time."""
+    """The causes again: records of one epoch, cause and time."""
     groups = [tuple(group) for _, group in groupby(records, key=lambda r: (r.epoch, r.cause, r.at_ms))]
-    for group, following in zip(groups, [*groups, None][1:], strict=True):
-        yield _Batch(group, following is not None and isinstance(following[0].event, e.SessionForked))
+    for group, following in zip(groups, [*groups, (None,)][1:], strict=True):
+        yield _Batch(group, following[0])
 
 
 # --- one batch ----------------------------------------------------------------------------------
@@ -131,9 +142,7 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         decided = decided[: len(events)]
         events = events[: len(decided)] if step is not None else events
     found = _first_difference(first.seq, events, decided)
-    # A driver that finds commands waiting leaves its first steps to them.
-    is_left = batch.is_cut or isinstance(events[0], e.Attached)
-    if found is None and step is not None and not is_left:
+    if found is None and step is not None and batch.is_last and not batch.is_cut:
         return Difference(first.seq + len(events), f"{step.key} would have been prepared here too.")
     return found
 
