@@ -25,18 +25,16 @@ from holdfast.app import App, built_in_specs, open_app
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
-from holdfast.core.state import State
 from holdfast.errors import ConfigError, NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import is_session_id, is_session_key
-from holdfast.protocol.limits import Settings, usd
-from holdfast.protocol.messages import Usage
+from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Delta, Tool
 from holdfast.protocol.rows import ApprovalRow
 from holdfast.runtime.bus import Item
-from holdfast.runtime.report import ReportStatus, report
+from holdfast.runtime.report import Result, report
 from holdfast.tools.function import tool
 
 __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
@@ -68,26 +66,6 @@ class Limits:
     def __new__(cls, **values: object) -> Limits:  # unknown names do not come as far as __init__
         load_only({}, {"limits": _given(values)})
         return super().__new__(cls)
-
-
-class Result(msgspec.Struct, frozen=True):
-    """What a run came to. Counts and cost are of the run, over every process that drove it."""
-
-    session_id: str
-    status: ReportStatus
-    reason: str
-    message: str
-    """Why it ended, as a sentence; empty when it was simply done."""
-    text: str
-    """The last words of the model."""
-    turns: int
-    model_calls: int
-    tool_calls: int
-    """Calls that were started."""
-    usage: Usage
-    cost_usd: str | None
-    """Dollars as decimal text, `"0.001234"`; None: the model's price is not known."""
-    trace_id: str
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -289,7 +267,7 @@ class Agent:
         app = await self._open()
         name = await self._send(app, session, await self._known(app, session), text)
         with self._runtime.working(name):
-            return await _result(app, await app.controller.drive(name))
+            return await report(app.store, await app.controller.drive(name))
 
     async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
         """As `run`, and yield what is recorded and, as a `Delta`, what is arriving, until the run rests.
@@ -318,12 +296,12 @@ class Agent:
         name = await _found(app, session)
         state = await app.controller.state(name)
         if text is None and state.run is not None and state.run.status == "done":
-            return await _result(app, state)
+            return await report(app.store, state)
         settings = await self._settings(app, name)
         body: CommandBody = Continue(settings) if text is None else Send(text, settings)
         await app.controller.submit(name, _SENDER, body)
         with self._runtime.working(name):
-            return await _result(app, await app.controller.drive(name))
+            return await report(app.store, await app.controller.drive(name))
 
     async def result(self, session: str) -> Result:
         """What the newest run of a session came to, or how it stands now. Nothing is driven.
@@ -333,7 +311,7 @@ class Agent:
             UsageError: nothing ever ran in it.
         """
         app = await self._open()
-        return await _result(app, await app.controller.state(await _found(app, session)))
+        return await report(app.store, await app.controller.state(await _found(app, session)))
 
     # --- approvals ------------------------------------------------------------------------------
 
@@ -510,20 +488,3 @@ async def _watch(app: App, runtime: Runtime, session: str, cursor: int) -> Async
 def _event(record: Record) -> Event:
     at = datetime.fromtimestamp(record.at_ms / 1000, UTC)
     return Event(record.session, record.seq, at, type(record.event).__name__, record.event)
-
-
-async def _result(app: App, state: State) -> Result:
-    told = await report(app.store, state)
-    return Result(
-        session_id=told.session,
-        status=told.status,
-        reason=told.reason,
-        message=told.message,
-        text=told.text,
-        turns=told.turns,
-        model_calls=told.model_calls,
-        tool_calls=told.tool_calls,
-        usage=told.usage,
-        cost_usd=None if told.cost_microusd is None else usd(told.cost_microusd),
-        trace_id=told.trace_id,
-    )

@@ -12,8 +12,7 @@ from msgspec.structs import asdict, replace
 
 from holdfast.cli.tables import money
 from holdfast.cli.terminal import Line, Span, counted, local, short, took
-from holdfast.protocol.limits import usd
-from holdfast.runtime.report import Report
+from holdfast.runtime.report import Result
 
 INTERRUPTED = 130
 WAITING = 5
@@ -37,7 +36,7 @@ def exit_code(status: str, reason: str) -> int:
     return _CODES[status]
 
 
-def left(report: Report) -> Report:
+def left(report: Result) -> Result:
     """The report for a person who went away before the session came to rest."""
     goes_on = (
         "It still waits for a person." if report.status == "waiting" else "Another process goes on with it."
@@ -45,15 +44,15 @@ def left(report: Report) -> Report:
     return replace(report, status="interrupted", reason="left", message=goes_on)
 
 
-def is_answer(report: Report) -> bool:
+def is_answer(report: Result) -> bool:
     """Whether the last words are the run's answer, and not what was said on the way."""
     return bool(report.text) and report.status in ("done", "limit")
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: Result) -> dict[str, Any]:
     """The object of `run --json`."""
     return {
-        "session": report.session,
+        "session": report.session_id,
         "status": report.status,
         "reason": report.reason,
         "text": report.text,
@@ -61,17 +60,17 @@ def as_json(report: Report) -> dict[str, Any]:
         "model_calls": report.model_calls,
         "tool_calls": report.tool_calls,
         "usage": {name: asdict(report.usage)[name] for name in _USAGE},
-        "cost_usd": None if report.cost_microusd is None else usd(report.cost_microusd),
+        "cost_usd": report.cost_usd,
         "trace_id": report.trace_id,
         "resume": _resume(report) if report.can_go_on else None,
     }
 
 
-def _resume(report: Report) -> str:
-    return f"holdfast resume {report.session}"
+def _resume(report: Result) -> str:
+    return f"holdfast resume {report.session_id}"
 
 
-def closing_lines(report: Report, driven_ms: int) -> Iterator[Line]:
+def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
     """How it stands, and what it took."""
     spent = (
         counted(report.turns, "turn"),
@@ -90,7 +89,7 @@ def closing_lines(report: Report, driven_ms: int) -> Iterator[Line]:
         yield [f"  It may go on at {local(report.due_ms)}; `resume` tries at once."]
 
 
-def next_steps(report: Report) -> Iterator[Line]:
+def next_steps(report: Result) -> Iterator[Line]:
     """The commands that go on from here."""
     if report.reason == "question":
         yield ["  answer:  ", Span(f'{_resume(report)} "TEXT"', "bold")]

@@ -29,7 +29,7 @@ from holdfast.protocol.commands import CommandBody, Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.limits import Settings
 from holdfast.runtime.journal import state_of
-from holdfast.runtime.report import Report, report
+from holdfast.runtime.report import Result, report
 
 Output = Literal["text", "json", "stream"]
 
@@ -199,7 +199,7 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
     return code
 
 
-async def what_came_of(app: App, rest: Rest) -> Report:
+async def what_came_of(app: App, rest: Rest) -> Result:
     """The report of a sitting."""
     came_to = await report(app.store, rest.state)
     return left(came_to) if rest.is_left else came_to
@@ -224,7 +224,7 @@ def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -
     return LineView(state)
 
 
-def show(came_to: Report, state: State, output: Output, view: View | None = None) -> int:
+def show(came_to: Result, state: State, output: Output, view: View | None = None) -> int:
     """Put the answer on stdout and the closing words on stderr; returns the exit code.
 
     An answer that the view has put on this very terminal, word by word, is not written again.

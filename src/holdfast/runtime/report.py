@@ -16,21 +16,23 @@ from holdfast.errors import UsageError
 from holdfast.protocol.codec import decode
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.ids import trace_id
+from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Usage, text_of
 from holdfast.protocol.ports import Store
 
-ReportStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
+ResultStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
 
-_OPEN: dict[str, ReportStatus] = {"waiting": "waiting", "paused": "waiting", "parked": "parked"}
+_OPEN: dict[str, ResultStatus] = {"waiting": "waiting", "paused": "waiting", "parked": "parked"}
 _RECENT_RECORDS = 20
 """The failure that parked a session stands among its last records."""
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The open or the last run of a session; all counts are of this run, over every process that drove it."""
+class Result(msgspec.Struct, frozen=True):
+    """What a run came to, the open or the last one of a session. Counts and cost are of this run, over every process
+    that drove it."""
 
-    session: str
-    status: ReportStatus
+    session_id: str
+    status: ResultStatus
     reason: str
     """One word: `answer`, `cost`, `turns`, `approval`, `rate_limited` ..."""
     message: str
@@ -50,8 +52,13 @@ class Report(msgspec.Struct, frozen=True):
     can_go_on: bool
     """Whether `resume` would go on with it: it was not simply done."""
 
+    @property
+    def cost_usd(self) -> str | None:
+        """Dollars as decimal text, `"0.001234"`; None: the model's price is not known."""
+        return None if self.cost_microusd is None else usd(self.cost_microusd)
 
-async def report(store: Store, state: State) -> Report:
+
+async def report(store: Store, state: State) -> Result:
     """What the newest run came to, or how it stands.
 
     Raises:
@@ -63,8 +70,8 @@ async def report(store: Store, state: State) -> Report:
         raise UsageError(f"Nothing ran in session {state.session} yet.", hint="Give it a task.")
     used = run.totals
     reason, message = await _why(store, state, run)
-    return Report(
-        session=state.session,
+    return Result(
+        session_id=state.session,
         status=_status(state, run),
         reason=reason,
         message=message,
@@ -80,7 +87,7 @@ async def report(store: Store, state: State) -> Report:
     )
 
 
-def _status(state: State, run: Run) -> ReportStatus:
+def _status(state: State, run: Run) -> ResultStatus:
     """An open run that does not rest counts as interrupted: whoever asks has left it."""
     if run.status:
         return run.status  # type: ignore[return-value]  # the fold of a RunStopped
