@@ -150,6 +150,18 @@ def test_models_tells_what_can_be_used_and_never_a_key(
     assert "0123456789" not in answer.out + plain.out
 
 
+@pytest.mark.requirement("A12")
+def test_models_tells_what_larger_calls_cost(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key-0123456789")
+    rows = {row["model"]: row for row in holdfast("models", "--json").rows if "model" in row}
+    tiered = rows["openai:gpt-5.5"]
+    (larger,) = tiered["larger_calls"]
+    assert larger["above_tokens"] == 272_000
+    assert larger["input_usd_per_mtok"] > tiered["input_usd_per_mtok"]
+    (line,) = [line for line in holdfast("models").out.splitlines() if line.startswith("openai:gpt-5.5 ")]
+    assert line.endswith("above 272.0k")
+
+
 def test_init_prefers_a_key_and_writes_the_user_file_once(
     holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, local_server: str
 ) -> None:

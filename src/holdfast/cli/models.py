@@ -14,7 +14,7 @@ from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import Line, Span, one_line, say, say_json, short, table
 from holdfast.config.load import load
-from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.limits import ModelFacts, Tier
 from holdfast.providers.catalog import known_models
 
 
@@ -56,8 +56,10 @@ def _rows(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[di
             yield {
                 "model": facts.name,
                 "usable": place.is_usable,
-                "input_usd_per_mtok": facts.input_microusd_per_mtok / 1_000_000,
-                "output_usd_per_mtok": facts.output_microusd_per_mtok / 1_000_000,
+                **_prices(facts),
+                "larger_calls": [
+                    {"above_tokens": tier.above_tokens, **_prices(tier)} for tier in facts.tiers
+                ],
                 "context_tokens": facts.context_tokens if facts.is_window_known else None,
                 "price_source": facts.price_source,
             }
@@ -71,7 +73,7 @@ def _lines(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[L
     for place in found:
         rows += [_model_row(facts) for facts in known.get(place.provider, ())]
         rows += [
-            [one_line(f"{place.provider}:{name}", 60), "", "", "on this machine"] for name in place.models
+            [one_line(f"{place.provider}:{name}", 60), "", "", "on this machine", ""] for name in place.models
         ]
     yield [""]
     if not rows:
@@ -79,7 +81,7 @@ def _lines(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[L
             "No model can be used yet: set a provider's key, or start a local server; then `holdfast init`."
         ]
         return
-    heads = ("model", "in $/Mtok", "out $/Mtok", "window")
+    heads = ("model", "in $/Mtok", "out $/Mtok", "window", "for larger calls")
     yield from table([[Span(head, "bold") for head in heads], *rows], right=(1, 2))
 
 
@@ -93,6 +95,17 @@ def _provider_row(place: Found) -> list[Span | str]:
 
 
 def _model_row(facts: ModelFacts) -> list[Span | str]:
-    prices = (facts.input_microusd_per_mtok, facts.output_microusd_per_mtok)
     window = short(facts.context_tokens) if facts.is_window_known else "unknown"
-    return [facts.name, *(f"{price / 1_000_000:.2f}" for price in prices), window]
+    larger = (f"{' / '.join(_dollars(tier))} above {short(tier.above_tokens)}" for tier in facts.tiers)
+    return [facts.name, *_dollars(facts), window, Span(", ".join(larger), "dim")]
+
+
+def _dollars(prices: ModelFacts | Tier) -> list[str]:
+    return [f"{price:.2f}" for price in _prices(prices).values()]
+
+
+def _prices(prices: ModelFacts | Tier) -> dict[str, float]:
+    return {
+        "input_usd_per_mtok": prices.input_microusd_per_mtok / 1_000_000,
+        "output_usd_per_mtok": prices.output_microusd_per_mtok / 1_000_000,
+    }
