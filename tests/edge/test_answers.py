@@ -35,6 +35,11 @@ def failures(machine: Machine) -> list[dict[str, object]]:
     return [body["failure"] for body in of_type(machine.events("last"), "ModelCallFailed")]
 
 
+def deep_call(depth: int) -> dict[str, object]:
+    """A call with lists inside lists."""
+    return {"name": "write_file", "arguments": '{"path":"a","content":' + "[" * depth + "]" * depth + "}"}
+
+
 # --- answers ------------------------------------------------------------------------------------
 
 
@@ -61,6 +66,9 @@ def test_one_empty_response_is_asked_again(machine: Machine) -> None:
         ({"name": "shell", "arguments": '{"command": '}, "tool_validation", "not valid JSON"),
         (call("shell", cmd="ls"), "tool_validation", "did you mean 'command'"),
         (call("write_file", path=7, content="x"), "tool_validation", "path"),
+        (deep_call(100), "tool_validation", "must be string"),
+        (deep_call(300), "tool_validation", "nested deeper"),
+        (deep_call(100_000), "tool_validation", "nested deeper"),
     ],
 )
 def test_a_call_that_cannot_be_is_told_to_the_model_which_goes_on(
@@ -99,6 +107,23 @@ async def test_a_call_that_arrived_by_half_never_runs(machine: Machine, wire: st
         answer = await run(machine, wire, server.url)
     assert (answer.code, answer.json["tool_calls"]) == (0, 0)
     assert not (machine.workspace / "made.txt").exists()
+
+
+@pytest.mark.requirement("L1", "L7")
+@both_wires
+async def test_arguments_that_no_validator_gets_to_the_end_of_are_refused(
+    machine: Machine, wire: str
+) -> None:
+    content: list[object] = []
+    for _ in range(300):
+        content = [content]
+    deep = Reply(tool_calls=(ReplyCall("write_file", {"path": "a", "content": content}),))
+    async with ModelServer([deep, WRITE, DONE]) as server:
+        answer = await run(machine, wire, server.url)
+    assert (answer.code, answer.json["text"], answer.json["tool_calls"]) == (0, "the answer", 1)
+    assert [body["failure"]["code"] for body in of_type(machine.events("last"), "ToolCallRefused")] == [
+        "tool_validation"
+    ]
 
 
 @pytest.mark.requirement("L7")

@@ -16,6 +16,7 @@ from holdfast.cli.terminal import Line, Span, counted, neutral
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.untrusted import decode_untrusted
 
 SHOWN_LINES = 40
 SHOWN_CHARS = 4_000
@@ -110,7 +111,7 @@ def clipped_call(arguments: str) -> tuple[str, int]:
 def _readable_call(arguments: str) -> str:
     """Canonical JSON arguments as `name: value`, text with its real line breaks; safe to show."""
     try:
-        given = msgspec.json.decode(arguments or "{}")
+        given = decode_untrusted(arguments or "{}")
     except msgspec.DecodeError:
         given = None
     if not isinstance(given, dict):

@@ -29,6 +29,7 @@ from holdfast.protocol.events import (
     ToolCallRefused,
 )
 from holdfast.protocol.messages import ToolCall, calls_of
+from holdfast.protocol.untrusted import decode_untrusted
 
 _MARKS = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
@@ -86,7 +87,7 @@ class Happenings:
 
 def _told(arguments: str) -> str:
     try:
-        given = msgspec.json.decode(arguments or "{}")
+        given = decode_untrusted(arguments or "{}")
     except msgspec.DecodeError:
         return arguments
     if isinstance(given, dict):

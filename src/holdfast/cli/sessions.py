@@ -18,6 +18,7 @@ from holdfast.cli.transcript import status_of
 from holdfast.config.paths import Home
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
+from holdfast.protocol.untrusted import decode_untrusted
 
 LIMIT_MAX = 100
 
@@ -132,7 +133,7 @@ def approval_row(row: ApprovalRow) -> dict[str, Any]:
 
 def _arguments(canonical: str) -> Any:
     try:
-        return msgspec.json.decode(canonical)
+        return decode_untrusted(canonical)
     except msgspec.DecodeError:
         return canonical
 

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.anthropic_reply import MessageReader
 from holdfast.providers.http import HttpPool
 from holdfast.providers.native import NativeProvider
@@ -108,8 +109,8 @@ def _input(arguments: str) -> msgspec.Raw | dict[str, Any]:
     """The arguments as the object that the API wants; malformed ones become an empty one (the result that
     follows tells the model what was wrong)."""
     try:
-        value = msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = decode_untrusted(arguments or "{}")
+    except msgspec.DecodeError:
         return {}
     return msgspec.Raw(arguments.encode()) if isinstance(value, dict) and arguments else {}
 

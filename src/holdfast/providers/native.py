@@ -14,6 +14,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
+from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
 from holdfast.providers.http import Answer, HttpPool
 from holdfast.providers.sse import Event, EventParser, EventTooLarge
@@ -126,8 +127,8 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
         BadAnswer: it is no JSON, or no object.
     """
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = decode_untrusted(text)
+    except msgspec.DecodeError:
         value = None
     if isinstance(value, dict):
         return value
@@ -138,8 +139,8 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 def is_json(text: str) -> bool:
     """Whether the text is one whole JSON value: how half-received arguments are told from whole ones."""
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        decode_untrusted(text)
+    except msgspec.DecodeError:
         return False
     return True
 

@@ -34,6 +34,7 @@ from holdfast.protocol.messages import (
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Wire
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import from_status
 from holdfast.providers.native import estimated_usage
 
@@ -184,7 +185,7 @@ def script_from_file(path: str | Path) -> ScriptProvider:
     for number, text in enumerate(content.split("\n"), start=1):
         if text.strip():
             try:
-                raw = msgspec.json.decode(text)
+                raw = decode_untrusted(text)
             except msgspec.DecodeError as error:
                 raise UsageError(f"{path}, line {number} is no JSON: {error}.") from None
             lines.append(_numbered(raw, number, str(path)))

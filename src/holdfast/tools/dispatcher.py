@@ -89,12 +89,19 @@ class Dispatcher:
         if tool is None or spec is None:
             return _refused("schema", self._unknown(call.name, settings))
         proposal = Proposal(call, tool, spec, settings, is_approved)
-        for gate in self._gates:
-            passed = gate(proposal)
-            if isinstance(passed, Admission):
-                return passed
-            proposal = passed
-        return await _admission(proposal, session)
+        try:
+            for gate in self._gates:
+                passed = gate(proposal)
+                if isinstance(passed, Admission):
+                    return passed
+                proposal = passed
+            return await _admission(proposal, session)
+        # What a gate stumbles over is not run, and must not end the session either: it would be put before the
+        # gates again by every resume.
+        except Exception as error:
+            message = f"{spec.name} was refused: the call could not be judged ({type(error).__name__})."
+            detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
+            return _refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
         """Run an admitted call with its canonical arguments; exceptions come out as results."""

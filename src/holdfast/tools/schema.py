@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.untrusted import decode_untrusted
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -61,9 +62,9 @@ class SchemaGate:
             BadSchema: the tool's schema cannot be compiled.
         """
         try:
-            values = msgspec.json.decode(text or "{}")
+            values = decode_untrusted(text or "{}")
             canonical = msgspec.json.encode(values, order="sorted").decode()
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError) as error:
             return _invalid(spec, f"the arguments are not valid JSON ({error}). Send one JSON object.")
         if not isinstance(values, dict):
             return _invalid(spec, f"the arguments must be a JSON object, not {_named(values)}.")

@@ -1,0 +1,43 @@
+"""JSON that a model, a server or a person wrote, read without trust in its shape.
+
+What it should look like, and what becomes of it when it does not, is the readers' business.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+MAX_NESTING = 128
+"""Objects and lists inside one another. Encoders, validators and views go down level by level, and each of them would
+give up at a depth of its own."""
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+
+
+def decode_untrusted(text: str | bytes) -> Any:
+    """The value in a JSON text.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON, no UTF-8, or nested deeper than `MAX_NESTING`.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(f"it is no UTF-8: {error.reason}") from None
+    if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
+        raise msgspec.DecodeError(f"it is nested deeper than {MAX_NESTING} levels")
+    try:
+        return msgspec.json.decode(text)
+    except UnicodeEncodeError:  # a lone surrogate
+        raise msgspec.DecodeError("it holds what no text may hold") from None
+
+
+def _nesting(text: str) -> int:
+    depth = deepest = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        depth += (match[0] in "[{") - (match[0] in "]}")
+        deepest = max(deepest, depth)
+    return deepest

@@ -1,0 +1,52 @@
+"""JSON from outside: what is read is what it says, and what is too deep is refused before anybody goes down."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.protocol.untrusted import MAX_NESTING, decode_untrusted
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from('ab[{"\\'), inner),
+    max_leaves=20,
+)
+
+
+def nested(depth: int, inside: str = "0") -> str:
+    return "[" * depth + inside + "]" * depth
+
+
+@given(VALUES, st.booleans())
+def test_what_is_not_too_deep_is_read_as_it_was_written(value: object, is_bytes: bool) -> None:
+    text = json.dumps(value)
+    assert decode_untrusted(text.encode() if is_bytes else text) == value
+
+
+@pytest.mark.requirement("L1", "L7")
+@pytest.mark.parametrize("depth", [MAX_NESTING + 1, 1_000, 100_000])
+def test_what_is_nested_too_deep_is_no_json(depth: int) -> None:
+    assert decode_untrusted(nested(MAX_NESTING)) is not None
+    with pytest.raises(msgspec.DecodeError, match="nested deeper than 128"):
+        decode_untrusted(nested(depth))
+    with pytest.raises(msgspec.DecodeError):
+        decode_untrusted('{"a":' * depth)
+
+
+def test_brackets_in_texts_and_beside_one_another_are_not_deep() -> None:
+    text = json.dumps(["[{" * 500 + '\\" \\\\', *([[]] * 500)])
+    assert decode_untrusted(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b'"\xff"', '"\ud800"', "", "{", "[1,]"])
+def test_what_is_no_json_or_no_text_is_told_in_one_way(wrong: str | bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_untrusted(wrong)
