@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.config.paths import Home
+from holdfast.config.paths import Home, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import ModelFacts, Settings
@@ -158,10 +158,16 @@ class App:
             raise UsageError(
                 f"The workspace {workspace} is not a folder.", hint="Name another one with -w DIR."
             )
+        folder = str(workspace.resolve())
+        if not is_text(folder):
+            raise UsageError(
+                f"The name of the workspace {folder!r} is not UTF-8 text.",
+                hint="Name another one with -w DIR.",
+            )
         facts, config = self.facts(name), self.config
         settings = Settings(
             facts=facts,
-            workspace=str(workspace.resolve()),
+            workspace=folder,
             limits=config.limits,
             autonomy=config.autonomy,
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),

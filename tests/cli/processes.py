@@ -84,7 +84,7 @@ class Cli:
         outside, inside = pty.openpty()
         process = subprocess.Popen(
             self._command(arguments), stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
-            env=self._environ() | {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"},
+            env={"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"} | self._environ(),
             preexec_fn=lambda: os.login_tty(0),
         )  # fmt: skip
         os.close(inside)

@@ -71,7 +71,7 @@ def either(request: pytest.FixtureRequest, cli: Cli) -> Cli:
 
 
 @pytest.mark.requirement("L2-06")
-@pytest.mark.parametrize("keys", ["\x1b\x1b", "no\x1b", "\x03"])
+@pytest.mark.parametrize("keys", ["\x1b\x1b", "\x1bno", "\x1b\n", "\x03"])
 def test_a_key_that_stops_a_turn_does_so_whatever_was_pressed_with_it(either: Cli, keys: str) -> None:
     model = either.model(says("one two three four", chunks=4, delay_s=3), says("Again."))
     with either.terminal("chat", "-m", model) as screen:
@@ -139,3 +139,13 @@ def test_a_chat_in_which_nothing_was_said_leaves_no_session(cli: Cli) -> None:
         assert screen.end() == 0
     assert cli("sessions", "--json").out == ""
     assert "Go on with" not in screen.screen
+
+
+@pytest.mark.requirement("L9")
+def test_a_dumb_terminal_gets_lines_and_no_codes(cli: Cli) -> None:
+    cli.environ["TERM"] = "dumb"
+    model = cli.model(calls("list_dir"), says("one two three four", chunks=4, delay_s=1))
+    with cli.terminal("run", "look", "-m", model) as screen:
+        assert screen.end() == 0
+    assert "one two three four" in screen.screen
+    assert "\x1b" not in screen.screen

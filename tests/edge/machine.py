@@ -61,7 +61,7 @@ class Machine:
 
     def holdfast(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Answer:
         """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
-        command, options = self._launch(arguments, environ)
+        command, options = self.launch(arguments, environ)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, check=False, **options
         )
@@ -71,7 +71,7 @@ class Machine:
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """Start the command; its stdout is a pipe, what it says for people goes to a file."""
-        command, options = self._launch(arguments, environ)
+        command, options = self.launch(arguments, environ)
         with self.said.open("a") as said:
             return subprocess.Popen(
                 command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, **options
@@ -96,9 +96,10 @@ class Machine:
         assert answer.code == 0, answer.err
         return answer.rows
 
-    def _launch(
+    def launch(
         self, arguments: Iterable[str], environ: Mapping[str, str]
     ) -> tuple[list[str], dict[str, Any]]:
+        """What `subprocess` is given to start the command: the words, and the options."""
         command = [sys.executable, "-m", "holdfast", *arguments]
         return command, {"cwd": self.workspace, "env": {**self.environ, **environ}}
 

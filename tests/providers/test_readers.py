@@ -212,6 +212,7 @@ def test_an_error_inside_a_stream_is_a_failure_of_its_class() -> None:
         ({"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 6}, Usage(9, 4, 6)),
         ({"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109}, Usage(35, 74)),
         ({"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": None}, Usage(9, 4)),
+        ({"prompt_tokens": 9, "completion_tokens": 10**30}, Usage(9, 0)),
     ],
 )
 def test_usage_is_read_from_all_the_places_where_servers_put_it(

@@ -114,6 +114,8 @@ async def test_chunks_calls_and_malformed_arguments_come_as_written() -> None:
         ('{"txt": "x"}', ["line 2", "txt"]),
         ('{"delay_s": "soon"}', ["line 2", "delay_s = 'soon'", "float"]),
         ('{"chunks": 0}', ["line 2", "chunks = 0"]),
+        ('{"chunks": 20000000}', ["line 2", "chunks = 20000000"]),
+        ('{"tool_calls": ' + "[" * 500 + "]" * 500 + "}", ["line 2", "nested deeper"]),
         ('{"error": {"status": 200}}', ["line 2", "error"]),
         ('{"usage": {"tokens": 1}}', ["line 2", "usage"]),
         ('{"when": "("}', ["line 2", "when = '('"]),

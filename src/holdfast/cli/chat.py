@@ -27,6 +27,7 @@ from holdfast.cli.run import (
     StreamFlag,
     at_work,
     has_person,
+    name_of,
     output_of,
     past_of,
     send,
@@ -36,7 +37,7 @@ from holdfast.cli.run import (
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.sitting import Sitting
-from holdfast.cli.terminal import Span, neutral
+from holdfast.cli.terminal import Span, legible, neutral
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send
@@ -54,7 +55,7 @@ LineOf = Callable[[str], Coroutine[Any, Any, str | None]]
 @taking_flags
 def chat(
     flags: RunFlags,
-    session: KeyFlag = "",
+    session: KeyFlag = None,
     is_json: ResultFlag = False,
     is_stream: StreamFlag = False,
     home: HomeFlag = None,
@@ -66,7 +67,7 @@ def chat(
     holdfast chat -s cli:docs
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
-    return asyncio.run(_chat(home_of(home), session, flags, output))
+    return asyncio.run(_chat(home_of(home), name_of(session), flags, output))
 
 
 async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
@@ -194,6 +195,6 @@ def _edited_line(keyboard: Keyboard) -> LineOf:
         except EOFError:
             return None
         keyboard.press("".join(key.data for key in early_keys(editor.app.input)))
-        return line
+        return legible(line)
 
     return edited_line

@@ -58,20 +58,22 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
         where = "the details stand above"
     else:
         log = _log_path(arguments)
-        where = (
-            f"the details are in {log}" if _log(log, trace_id, details) else f"{_DEBUG}=1 shows the details"
-        )
+        is_logged = log is not None and _log(log, trace_id, details)
+        where = f"the details are in {log}" if is_logged else f"{_DEBUG}=1 shows the details"
     message = (
         f"Something went wrong that should not have ({type(error).__name__}, trace {trace_id}); {where}."
     )
     return tell(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
 
 
-def _log_path(arguments: Sequence[str]) -> Path:
+def _log_path(arguments: Sequence[str]) -> Path | None:
     flags = [*arguments, ""]
     named = next((flags[at + 1] for at, flag in enumerate(arguments) if flag == "--home"), "")
     named = named or next((flag[7:] for flag in arguments if flag.startswith("--home=")), "")
-    return find_home(named, os.environ).folder / "log" / LOG_FILE
+    try:
+        return find_home(named, os.environ).folder / "log" / LOG_FILE
+    except HoldfastError:  # there is no such home; that is not what is to be told now
+        return None
 
 
 class _JsonLine(logging.Formatter):

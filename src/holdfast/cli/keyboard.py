@@ -20,8 +20,8 @@ _ESCAPE = "\x1b"
 INTERRUPT = "\x03"
 _RUBOUT = "\x7f\b"
 _KILL = "\x15"
-_NO_TEXT = re.compile(r"\x1b(?:\[[0-9;]*[@-~]|O.)?")
-"""Keys that are no text, as a terminal sends them: Esc, arrows and the like."""
+_NO_TEXT = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)")
+"""Keys that are no text, as a terminal sends them: arrows and the like."""
 _LOCAL_MODES = 3
 """Where they stand among what `termios.tcgetattr` answers."""
 
@@ -64,7 +64,7 @@ class Keyboard:
     def _first_line(self) -> str:
         taken, _, self._buffer = self._buffer.partition(b"\n")
         line = taken.decode("utf-8", "replace").rstrip("\r")
-        return _NO_TEXT.sub("", line) if self.is_terminal else line
+        return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
     def forget(self) -> None:
         """Drop what was typed before anything was asked, so that it answers nothing."""
@@ -105,8 +105,9 @@ class Keyboard:
             self._unwatch()
 
     def press(self, keys: str) -> None:
-        """Keys for which no line was asked: the last of them stops what is going on, or they are kept."""
-        if keys.endswith((_ESCAPE, INTERRUPT)):
+        """Keys for which no line was asked: one of them stops what is going on, or they are kept."""
+        keys = _NO_TEXT.sub("", keys)
+        if _ESCAPE in keys or INTERRUPT in keys:
             self._is_escaped = self._on_escape is None
             if self._on_escape is not None:
                 self._on_escape()
@@ -137,7 +138,7 @@ class Keyboard:
 
 def _edited(text: str, keys: str) -> str:
     """What was typed, after more keys: those that a terminal would act on while it gathers a line are heeded."""
-    for key in _NO_TEXT.sub("", keys):
+    for key in keys:
         if key in _RUBOUT:
             text = text if text.endswith("\n") else text[:-1]
         elif key == _KILL:

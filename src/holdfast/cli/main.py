@@ -39,9 +39,10 @@ def _leave_interrupted() -> NoReturn:
 
 
 def _mend_streams() -> None:
-    """Have all three streams, and both for output take any text."""
+    """Have all three streams, and have them take any text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # started with the descriptor closed, as some daemons do
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - open until the process ends
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
-from holdfast.cli.terminal import mute
+from holdfast.cli.terminal import legible, mute
 from holdfast.errors import HoldfastError, StorageFull
 
 BROKEN_PIPE = 141
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         KeyboardInterrupt: a signal ended it. Nothing else, but for the end of the process itself.
     """
     try:
-        return _run(arguments)
+        return _run([legible(argument) for argument in arguments])
     except BrokenPipeError:
         mute(sys.stdout)
         return BROKEN_PIPE

@@ -6,6 +6,7 @@ What a stretch of work is stands in `sitting`, how it ends in `outcome`, the fla
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,7 +40,7 @@ _HOW_TO_NAME = (
 )
 
 KeyFlag = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--session", "-s", metavar="CHANNEL:CHAT", help="Go on with this session, or begin it by that name."
     ),
@@ -54,7 +55,7 @@ StreamFlag = Annotated[
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
     flags: RunFlags,
-    session: KeyFlag = "",
+    session: KeyFlag = None,
     is_json: ResultFlag = False,
     is_stream: StreamFlag = False,
     home: HomeFlag = None,
@@ -70,7 +71,7 @@ def run(
     if not text.strip():
         raise UsageError("The task is empty.", hint='Say what to do: holdfast run "TASK".')
     output = output_of(is_json=is_json, is_stream=is_stream)
-    return asyncio.run(_run(home_of(home), session, text, flags, output))
+    return asyncio.run(_run(home_of(home), name_of(session), text, flags, output))
 
 
 @taking_flags
@@ -103,6 +104,17 @@ def output_of(*, is_json: bool, is_stream: bool) -> Output:
     if is_json and is_stream:
         raise UsageError("--json and --stream-json exclude each other.")
     return "json" if is_json else "stream" if is_stream else "text"
+
+
+def name_of(session: str | None) -> str:
+    """The name that -s gives; empty when it is not given.
+
+    Raises:
+        UsageError: it is given and empty, as by a variable of a script that is not set.
+    """
+    if session == "":
+        raise UsageError("-s: the name of the session is empty.", hint=_HOW_TO_NAME)
+    return session or ""
 
 
 # --- the commands -------------------------------------------------------------------------------
@@ -219,7 +231,7 @@ def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -
     """Who shows what happens from `state` on; `keyboard`: who is asked."""
     if output == "stream":
         return JsonView(app.store, state.session)
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot write a line again
         return LiveView(state, is_asked_here=keyboard is not None)
     return LineView(state)
 

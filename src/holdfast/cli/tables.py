@@ -50,6 +50,12 @@ def counted_calls(calls: Iterable[Call]) -> str:
     return counted(starts(told), "tool call") + (f" ({refused} refused)" if refused else "")
 
 
+def counted_turns(attempts: Iterable[Attempt]) -> str:
+    """So many turns: the answered ones, as everywhere, and without a last pass."""
+    answered = (one for one in attempts if one.status == "answered" and not one.request.is_final)
+    return counted(sum(1 for _ in answered), "turn")
+
+
 # --- attempts -----------------------------------------------------------------------------------
 
 

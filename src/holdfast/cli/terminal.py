@@ -45,6 +45,11 @@ def _written_out(match: re.Match[str]) -> str:
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
+def legible(text: str) -> str:
+    """What came from outside as UTF-8 has it: where Python kept bytes that it could not decode, `\ufffd`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most that many cells, safe to show; an ellipsis stands for the rest."""
     return clipped(" ".join(neutral(text[: width * 8]).split()), width)
@@ -137,9 +142,12 @@ def say_json(value: object) -> None:
 
 
 def warn(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(neutral(text) + "\n")
-    sys.stderr.flush()
+    """Write a line to stderr, where that can be done."""
+    try:
+        sys.stderr.write(neutral(text) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        mute(sys.stderr)
 
 
 def iso(at_ms: int) -> str:

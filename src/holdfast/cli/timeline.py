@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from holdfast.cli.story import Call, Run, Story
-from holdfast.cli.tables import STYLES, counted_calls, has_price, length_of, money, outcome_of
+from holdfast.cli.tables import STYLES, counted_calls, counted_turns, has_price, length_of, money, outcome_of
 from holdfast.cli.terminal import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
 from holdfast.protocol.limits import usd
 
@@ -63,7 +63,7 @@ def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
     repeats = sum(call.repeat > 1 for call in calls)
     span_ms = max((bar.end_ms for bar in bars), default=run.at_ms) - run.at_ms
     facts = [
-        counted(len({attempt.request.turn for attempt in own}), "turn"),
+        counted_turns(own),
         counted(len(own), "model call"),
         counted_calls(calls),
         *([counted(repeats, "repeat")] if repeats else []),

@@ -7,7 +7,16 @@ from typing import Any
 
 from holdfast.cli.journal import Journal
 from holdfast.cli.story import Call, Run, Story, runs_of, story
-from holdfast.cli.tables import STYLES, counted_calls, has_price, length_of, money, result_lines, status_span
+from holdfast.cli.tables import (
+    STYLES,
+    counted_calls,
+    counted_turns,
+    has_price,
+    length_of,
+    money,
+    result_lines,
+    status_span,
+)
 from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.config.values import spoken
 from holdfast.protocol.events import (
@@ -135,9 +144,8 @@ def _spent(row: SessionRow, told: Story) -> str:
     is_priced = all(has_price(told, run.number) for run in told.runs)
     cost = sum(attempt.spent_microusd for attempt in told.attempts) if is_priced else None
     held = sum(attempt.held_microusd for attempt in told.attempts)
-    turns = len({(attempt.run, attempt.request.turn) for attempt in told.attempts})
     return (
-        f"{counted(turns, 'turn')}, {counted(len(told.attempts), 'model call')},"
+        f"{counted_turns(told.attempts)}, {counted(len(told.attempts), 'model call')},"
         f" {counted_calls(told.calls)},"
         f" {sum(u.input_tokens for u in usages):,} tokens in, {sum(u.output_tokens for u in usages):,} out,"
         f" {money(cost)}{f' and {money(held)} held' if held and is_priced else ''}"

@@ -54,7 +54,7 @@ _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
     ("tokens", whole(1, TOKENS_MAX), "Input and output of all calls.", Limits().tokens, "--max-tokens"),
     (
         "cost_usd",
-        dollars(100, COST_MAX_MICROUSD),
+        dollars(1, COST_MAX_MICROUSD),
         "Money. Once set, a model of unknown price is refused.",
         Limits().cost_microusd,
         "--budget",

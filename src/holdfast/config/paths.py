@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from holdfast.errors import UsageError
+
 USER_FILE = "config.toml"
 PROJECT_FILE = "holdfast.toml"
 ADMIN_FILE = Path("/etc") / "holdfast" / USER_FILE
@@ -24,14 +26,30 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
-    """The home that a flag names, else the one of HOLDFAST_HOME, else the user's folders on this system."""
+    """The home that a flag names, else the one of HOLDFAST_HOME, else the user's folders on this system.
+
+    Raises:
+        UsageError: its name is no text.
+    """
     named = given or environ.get(HOME_VARIABLE, "")
     if named:
         folder = Path(named).expanduser().absolute()
+        if not is_text(str(folder)):
+            hint = "Name another one, with --home or HOLDFAST_HOME."
+            raise UsageError(f"The name of the home {str(folder)!r} is not UTF-8 text.", hint=hint)
         return Home(folder, folder / USER_FILE)
     data = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
     settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
     return Home(data, settings / USER_FILE)
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written down: a system may give a file any bytes for a name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def admin_file(environ: Mapping[str, str]) -> Path:

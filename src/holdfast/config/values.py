@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.protocol.limits import microusd, usd
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _UNITS_S = (86_400, 3_600, 60, 1)
 _WHOLE = re.compile(r"\s*[+-]?\d(?:_?\d){,17}\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -143,6 +143,6 @@ def _seconds(written: str) -> float:
     match = _DURATION.fullmatch(written.strip())
     if match and any(match.groups()):
         return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_S, strict=True))
-    if re.fullmatch(r"\d{1,9}(?:\.\d{1,3})?", written.strip()):
+    if re.fullmatch(r"\d{1,9}(?:\.\d{1,3})?", written.strip(), re.ASCII):
         return float(written)
     raise ValueError

@@ -111,11 +111,13 @@ def microusd(text: str | float | Decimal) -> int:
     Raises:
         ValueError: not a number, or not finite.
     """
+    written = str(text)
     try:
-        amount = Decimal(str(text))
+        amount = Decimal(written)
     except ArithmeticError:
         raise ValueError(f"{text!r} is not an amount in dollars") from None
-    if not amount.is_finite():
+    # Python also takes digits of other scripts, and groups them as no reader would expect.
+    if not amount.is_finite() or not written.isascii() or "_" in written:
         raise ValueError(f"{text!r} is not an amount in dollars")
     return int((amount * MICROUSD).to_integral_value(ROUND_HALF_EVEN))
 

@@ -19,6 +19,9 @@ from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
 from holdfast.providers.http import Answer, HttpPool
 from holdfast.providers.sse import Event, EventParser, EventTooLarge
 
+TOKENS_MAX = 10**9
+"""No call has as many; a server that says so errs, and its word must not end a run."""
+
 
 class Reader(Protocol):
     """Gathers one response, from a stream's events or from one whole body; any step may raise `BadAnswer`."""
@@ -146,8 +149,8 @@ def is_json(text: str) -> bool:
 
 
 def count(value: object) -> int:
-    """A number of tokens as a server wrote it; anything else counts as none."""
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    """A number of tokens as a server wrote it; anything else counts as none, and so does what no call can have."""
+    return int(value) if isinstance(value, int | float) and 0 < value < TOKENS_MAX else 0
 
 
 def estimated_usage(sent_bytes: int, received: str) -> Usage:

@@ -77,7 +77,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage: ScriptUsage | None = None
     delay_s: _Seconds = 0.0
     """Spread over the chunks."""
-    chunks: Annotated[int, msgspec.Meta(ge=1)] = 1
+    chunks: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
     """In how many pieces a streamed text arrives."""
     error: ScriptError | None = None
     when: str = ""

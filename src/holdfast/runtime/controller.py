@@ -254,12 +254,16 @@ class SessionController:
             driver.ring()
 
     def _redacted(self, body: CommandBody) -> CommandBody:
-        """Words from outside are masked before anything of them is stored."""
+        """Words from outside are masked before anything of them is stored, and what cannot be stored is replaced."""
         redact = self._parts.redact
         match body:
             case Send(text=text, settings=settings):
-                return Send(redact(text), settings)
+                return Send(redact(_encodable(text)), settings)
             case Resolve(approval_id=approval_id, decision=decision, note=note):
-                return Resolve(approval_id, decision, redact(note))
+                return Resolve(approval_id, decision, redact(_encodable(note)))
             case _:
                 return body
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate comes out as a question mark
