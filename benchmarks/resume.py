@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.cell import WINDOW_TOKENS, cpu_s, floor, holdfast
 from benchmarks.floor import TOOL, Grouped, result_of
 
-SESSION = "s0"
+SESSION = "s0-0"
 WARM_TURNS = 10
 
 
