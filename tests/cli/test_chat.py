@@ -149,3 +149,15 @@ def test_a_dumb_terminal_gets_lines_and_no_codes(cli: Cli) -> None:
         assert screen.end() == 0
     assert "one two three four" in screen.screen
     assert "\x1b" not in screen.screen
+
+
+@pytest.mark.requirement("L2-06")
+def test_an_interrupt_behind_an_empty_line_stops_nothing_that_comes_later(cli: Cli) -> None:
+    model = cli.model(says("one two", chunks=2, delay_s=1))
+    with cli.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("\n\x03")
+        screen.until(">")
+        screen.type("count\n")
+        screen.until("one two")
+        screen.until("done")

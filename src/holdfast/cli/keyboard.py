@@ -6,6 +6,7 @@ Never a thread: a thread that reads cannot be stopped. What is asked and what an
 from __future__ import annotations
 
 import asyncio
+import codecs
 import errno
 import os
 import re
@@ -34,6 +35,8 @@ class Keyboard:
         self._buffer = b""
         self._is_at_end = False
         self.is_terminal = os.isatty(self._fd)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        """Of single keys: one of them may come in two pieces."""
         self._on_escape: Callable[[], None] | None = None
         self._is_escaped = False
         """Somebody wanted to stop what had not begun yet."""
@@ -58,6 +61,7 @@ class Keyboard:
 
     def ahead(self) -> tuple[str, bool]:
         """What was typed before it is asked for, up to the end of a line; and whether that line is whole."""
+        self._is_escaped = False  # what was to be stopped never began
         is_whole = b"\n" in self._buffer
         return self._first_line(), is_whole
 
@@ -100,7 +104,7 @@ class Keyboard:
 
     def _on_key(self) -> None:
         pressed = self._read()
-        self.press(pressed.decode("utf-8", "replace"))
+        self.press(self._decoder.decode(pressed))
         if not pressed:
             self._unwatch()
 
