@@ -113,6 +113,22 @@ def test_what_is_typed_during_a_turn_is_the_next_message(either: Cli) -> None:
         assert screen.end() == 0
 
 
+@pytest.mark.requirement("H5", "B1")
+def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_message(either: Cli) -> None:
+    first = says("one two", chunks=2, delay_s=1) | calls("shell", command="touch made")
+    model = either.model(first, says("Made."), says("Yes.", when="^y$"))
+    with either.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("make it\n")
+        screen.until("one ")
+        screen.type("y\n")
+        screen.until("Allow it?")
+        screen.type("y\n")
+        screen.until("Made.")
+        screen.until("> y")
+        screen.until("Yes.")
+
+
 @pytest.mark.requirement("H5")
 def test_escape_spoils_no_answer_and_leaving_with_an_open_approval_says_so(either: Cli) -> None:
     model = either.model(calls("shell", command="touch made"), calls("shell", command="true"))

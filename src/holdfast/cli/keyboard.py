@@ -37,6 +37,8 @@ class Keyboard:
         self.is_terminal = os.isatty(self._fd)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         """Of single keys: one of them may come in two pieces."""
+        self._ahead = ""
+        """What was typed while no line was asked for."""
         self._on_escape: Callable[[], None] | None = None
         self._is_escaped = False
         """Somebody wanted to stop what had not begun yet."""
@@ -57,21 +59,18 @@ class Keyboard:
             self._watch()
         if not self._buffer:
             return None
-        return self._first_line()
-
-    def ahead(self) -> tuple[str, bool]:
-        """What was typed before it is asked for, up to the end of a line; and whether that line is whole."""
-        self._is_escaped = False  # what was to be stopped never began
-        is_whole = b"\n" in self._buffer
-        return self._first_line(), is_whole
-
-    def _first_line(self) -> str:
         taken, _, self._buffer = self._buffer.partition(b"\n")
         line = taken.decode("utf-8", "replace").rstrip("\r")
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
+    def ahead(self) -> tuple[str, bool]:
+        """What was typed while no line was asked for, up to the end of a line; and whether that line is whole."""
+        self._is_escaped = False  # what was to be stopped never began
+        line, end, self._ahead = self._ahead.partition("\n")
+        return line, bool(end)
+
     def forget(self) -> None:
-        """Drop what was typed before anything was asked, so that it answers nothing."""
+        """Drop what nobody has read yet, so that it does not answer what is asked next."""
         if self.is_terminal:
             self._buffer = b""
             termios.tcflush(self._fd, termios.TCIFLUSH)
@@ -116,7 +115,7 @@ class Keyboard:
             if self._on_escape is not None:
                 self._on_escape()
         else:
-            self._buffer = _edited(self._buffer.decode("utf-8", "replace"), keys).encode()
+            self._ahead = _edited(self._ahead, keys)
 
     def _read(self) -> bytes:
         """What is there to read; empty at an end, also of a terminal that vanished."""
