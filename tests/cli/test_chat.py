@@ -86,7 +86,8 @@ def test_a_key_that_stops_a_turn_does_so_whatever_was_pressed_with_it(either: Cl
 
 
 @pytest.mark.requirement("L2-06")
-def test_an_interrupt_right_after_a_message_stops_its_turn(cli: Cli) -> None:
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_a_key_right_after_a_message_stops_its_turn(cli: Cli, key: str) -> None:
     model = cli.model(says("one two three four", chunks=4, delay_s=3))
     with cli.terminal("chat", "-m", model) as screen:
         screen.until(">")

@@ -194,7 +194,8 @@ def _edited_line(keyboard: Keyboard) -> LineOf:
             return ""
         except EOFError:
             return None
-        keyboard.press("".join(key.data for key in early_keys(editor.app.input)))
+        keys = editor.app.input
+        keyboard.press("".join(key.data for key in [*early_keys(keys), *keys.flush_keys()]))
         return legible(line)
 
     return edited_line
