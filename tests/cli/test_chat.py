@@ -91,7 +91,7 @@ def test_a_key_right_after_a_message_stops_its_turn(cli: Cli, key: str) -> None:
     model = cli.model(says("one two three four", chunks=4, delay_s=3))
     with cli.terminal("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("count\n\x03")
+        screen.type("count\n" + key)
         screen.until("interrupted")
 
 
