@@ -272,6 +272,40 @@ async def test_a_function_that_exits_ends_its_call_and_not_the_program(
     assert "sys.exit(3)" in result.text
 
 
+class Odd(BaseException):
+    """What hardly anything catches."""
+
+
+@pytest.mark.requirement("C3", "L1")
+@pytest.mark.parametrize(
+    "raised", [StopIteration(), KeyboardInterrupt(), asyncio.CancelledError(), Odd("odd")]
+)
+async def test_whatever_a_function_raises_in_its_thread_ends_its_call_and_nothing_else(
+    bench_of: Callable[..., Bench], raised: BaseException
+) -> None:
+    @tool(effect="read")
+    def fail() -> None:
+        """Fail."""
+        raise raised
+
+    async with asyncio.timeout(10):
+        result = await bench_of(fail).call("fail")
+    assert result.status == "error"
+    assert type(raised).__name__ in result.text
+
+
+@pytest.mark.requirement("C3", "L1")
+async def test_an_async_function_that_exits_ends_its_call_only(bench_of: Callable[..., Bench]) -> None:
+    @tool(effect="read")
+    async def leave() -> None:
+        """Leave."""
+        sys.exit(3)
+
+    result = await bench_of(leave).call("leave")
+    assert result.status == "error"
+    assert "sys.exit(3)" in result.text
+
+
 @pytest.mark.requirement("C8")
 def test_a_hanging_sync_tool_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
     program = tmp_path / "program.py"

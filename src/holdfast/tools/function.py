@@ -23,7 +23,7 @@ from holdfast.protocol.tools import Effect, FileChange, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.tools.limits import limited, over
 from holdfast.tools.signature import Signature, describe
-from holdfast.tools.threads import Threads
+from holdfast.tools.threads import Threads, raisable
 
 MAX_THREADS = 16
 """Of one sync tool, so many calls run at once; more wait."""
@@ -131,7 +131,10 @@ class FunctionTool(Generic[P, R]):
             return await self._run_apart(self._target, arguments, context)
         if not self.spec.keeps_time:
             call: Callable[..., Any] = self.function
-            return RawResult("ok", text_of(await call(**self.bound(arguments, context))))
+            try:
+                return RawResult("ok", text_of(await call(**self.bound(arguments, context))))
+            except SystemExit as stop:
+                raise raisable(stop) from stop
         return await self._run_sync(arguments, context)
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:

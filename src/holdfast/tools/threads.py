@@ -11,6 +11,17 @@ from contextlib import suppress
 _WAIT_S = 0.02
 
 
+def raisable(raised: BaseException) -> Exception:
+    """What a function raised, as something that ends its call and nothing else: neither the program, nor a loop that
+    takes it for its own."""
+    match raised:
+        case SystemExit(code=code):
+            return RuntimeError(f"the function called sys.exit({code!r})")
+        case Exception() if not isinstance(raised, StopIteration):
+            return raised
+    return RuntimeError(f"the function raised {type(raised).__name__}: {raised}")
+
+
 class Threads:
     """At most so many functions at once, each on a daemon thread of its own.
 
@@ -45,10 +56,8 @@ class Threads:
             error: Exception | None = None
             try:
                 value = function()
-            except SystemExit as stop:
-                error = RuntimeError(f"the function called sys.exit({stop.code!r})")
-            except Exception as raised:  # none is swallowed: it is raised where `run` is awaited
-                error = raised
+            except BaseException as raised:  # none is swallowed: it is raised where `run` is awaited
+                error = raisable(raised)
             finally:
                 self._free.release()
             with suppress(RuntimeError):  # the loop is gone, and with it whoever wanted to know
