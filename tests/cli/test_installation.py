@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import sqlite3
@@ -118,6 +119,20 @@ def test_doctor_tells_a_broken_configuration_and_a_broken_database(
     assert answer.code == 1
     assert set(faults) == {"database", "config"}
     assert f"{folder}/config.toml:2: limits.turns = 0: must be" in faults["config"]
+
+
+@pytest.mark.requirement("A12", "L7")
+@pytest.mark.parametrize("table", ["records", "inbox", "approvals"])
+def test_doctor_tells_a_database_that_opens_and_does_not_answer(
+    holdfast: Holdfast, home: Filled, table: str
+) -> None:
+    with contextlib.closing(sqlite3.connect(home.folder / DATABASE)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+    answer = holdfast("doctor", "--json", "--home", str(home.folder))
+    assert answer.code == 1
+    (fault,) = [row for row in answer.rows if row["severity"] == "fault"]
+    assert (fault["id"], fault["hint"]) == ("database", "`holdfast fsck` tells what is wrong.")
+    assert table in fault["message"]
 
 
 def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:

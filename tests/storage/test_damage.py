@@ -144,6 +144,28 @@ async def test_each_kind_of_damage_is_named(home: Path, sql: str, damages: list[
         assert await readable(home, 1) is None
 
 
+@pytest.mark.parametrize("column", ["key", "title"])
+async def test_a_text_that_is_none_any_more_is_told_and_hides_no_session(home: Path, column: str) -> None:
+    change(home, f"UPDATE sessions SET {column} = CAST(x'ff61' AS TEXT) WHERE number = 1")
+    assert found(home) == [("row", an_id(1), 0)]
+    store = SqliteStore.open(home)
+    assert an_id(1) in [row.session for row in await store.sessions()]
+    await store.aclose()
+    change(home, "UPDATE sessions SET row = x'7b' WHERE number = 1")
+    store = SqliteStore.open(home)
+    (row,) = [row for row in await store.sessions() if row.session == an_id(1)]
+    assert getattr(row, column) == "\ufffda"
+    await store.aclose()
+
+
+async def test_a_database_that_lost_the_version_of_its_tables_is_told(home: Path) -> None:
+    change(home, "PRAGMA user_version = 0")
+    with pytest.raises(StorageCorrupt, match="does not tell the version"):
+        SqliteStore.open(home)
+    with pytest.raises(StorageCorrupt, match="does not tell the version"):
+        verify_home(home)
+
+
 async def test_a_damaged_row_still_lists_its_session(home: Path) -> None:
     change(home, "UPDATE sessions SET row = x'00' WHERE number = 1")
     store = SqliteStore.open(home)

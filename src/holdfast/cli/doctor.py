@@ -13,6 +13,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
@@ -108,13 +109,13 @@ def _is_open(path: Path) -> bool:
 
 
 def check_database(home: Home) -> Iterator[Finding]:
-    """The database opens; whether every record is whole is for fsck."""
+    """The database opens and answers; whether every record is whole is for fsck."""
     path = home.folder / DATABASE
     try:
         with storage_errors(path):
             size = path.stat().st_size if path.exists() else None
         if size is not None:
-            asyncio.run(_open_and_close(home))
+            asyncio.run(_ask(home))
     except StorageError as error:
         yield Finding("database", "fault", error.message, error.hint)
     else:
@@ -122,8 +123,11 @@ def check_database(home: Home) -> Iterator[Finding]:
         yield Finding("database", "ok", told)
 
 
-async def _open_and_close(home: Home) -> None:
-    await open_store(home).aclose()
+async def _ask(home: Home) -> None:
+    async with aclosing(open_store(home)) as store:
+        await store.approvals()
+        for row in await store.sessions(limit=1):
+            await store.recover(row.session)
 
 
 def check_config(home: Home) -> Iterator[Finding]:

@@ -129,11 +129,17 @@ def _session_damages(
 
 
 def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) -> list[Damage]:
-    encoded = connection.execute("SELECT row FROM sessions WHERE id = ?", (session,)).fetchone()[0]
+    encoded, *columns = connection.execute(
+        "SELECT row, key, status, title, updated_ms FROM sessions WHERE id = ?", (session,)
+    ).fetchone()
     try:
-        return row_damage(msgspec.json.decode(encoded, type=SessionRow), head_seq)
+        row = msgspec.json.decode(encoded, type=SessionRow)
     except msgspec.DecodeError as error:
         return [Damage("row", f"its row cannot be read: {error}", session)]
+    damages = row_damage(row, head_seq)
+    if columns != [row.key, row.status, row.title, row.updated_ms]:
+        damages.append(Damage("row", "it is not listed as its row tells", session))
+    return damages
 
 
 def _lost_records(connection: sqlite3.Connection) -> Iterator[Damage]:

@@ -143,6 +143,8 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
         is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
         if application or found or not is_empty:
             raise not_ours(path)
+    if application and not found:
+        raise StorageCorrupt(f"{path} is damaged: it does not tell the version of its tables")
     if found > migrations.NEWEST:
         raise StorageNewer(
             f"{path} was written by a newer version of Holdfast (schema {found}, this one knows up to"

@@ -28,6 +28,9 @@ _RECORDS = (
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY updated_ms DESC, number DESC"
+_ROW = "id, CAST(key AS BLOB), CAST(status AS BLOB), CAST(title AS BLOB), updated_ms, seq, row"
+"""Of a session: what `_session_row` takes. The texts as bytes, since a damaged one would keep all sessions from being
+listed."""
 
 
 class Segment(NamedTuple):
@@ -152,7 +155,7 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
 def standing(connection: sqlite3.Connection, session: str) -> Standing | None:
     """As `Store.standing`."""
     found = connection.execute(
-        "SELECT id, key, status, title, updated_ms, seq, row, epoch, holder, until_ms,"
+        f"SELECT {_ROW}, epoch, holder, until_ms,"
         " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
         " FROM sessions LEFT JOIN leases ON session = number WHERE id = ?",
         (session,),
@@ -170,19 +173,18 @@ def lease_of(session: str, epoch: int, holder: bytes | None, until_ms: int) -> L
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:
     """As `Store.session`."""
-    found = connection.execute(
-        "SELECT id, key, status, title, updated_ms, seq, row FROM sessions WHERE id = ?", (session,)
-    ).fetchone()
+    found = connection.execute(f"SELECT {_ROW} FROM sessions WHERE id = ?", (session,)).fetchone()
     return _session_row(*found) if found is not None else None
 
 
 def _session_row(
-    session: str, key: str, status: str, title: str, updated_ms: int, seq: int, row: bytes
+    session: str, key: bytes, status: bytes, title: bytes, updated_ms: int, seq: int, row: bytes
 ) -> SessionRow:
     try:
         return _row_decoder.decode(row)
     except msgspec.DecodeError:  # damaged: what stands in the columns still finds the session and its journal
-        plain = {"session": session, "key": key, "status": status, "title": title}
+        texts = {"key": key, "status": status, "title": title}
+        plain = {name: text.decode(errors="replace") for name, text in texts.items()} | {"session": session}
         return msgspec.convert(plain | {"updated_ms": updated_ms, "seq": seq}, SessionRow)
 
 
@@ -205,8 +207,7 @@ def find(connection: sqlite3.Connection, name: str) -> list[str]:
 def sessions(connection: sqlite3.Connection, status: str, grep: str, limit: int) -> list[SessionRow]:
     """As `Store.sessions`."""
     rows = connection.execute(
-        "SELECT id, key, status, title, updated_ms, seq, row FROM sessions"
-        f" WHERE ?1 = '' OR status = ?1 {_NEWEST} LIMIT ?2",
+        f"SELECT {_ROW} FROM sessions WHERE ?1 = '' OR status = ?1 {_NEWEST} LIMIT ?2",
         (status, -1 if grep else limit),
     )
     found: list[SessionRow] = []
