@@ -42,6 +42,7 @@ __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 _SENDER = "agent"
 _STOP_S = 5.0
 """How long closing waits for what it stopped."""
+_NAMES = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
 _log = logging.getLogger("holdfast")
 
 
@@ -370,6 +371,8 @@ class Agent:
 
     async def _known(self, app: App, name: str) -> str:
         """The id of the session that goes on under a name; empty when one is to begin."""
+        if not isinstance(name, str):
+            raise UsageError(f"session = {name!r}: must be text.", hint=_NAMES)
         if not name:
             return ""
         if is_session_key(name):
@@ -377,11 +380,12 @@ class Agent:
             return found[0] if found else ""
         if is_session_id(name):
             return await _found(app, name)
-        hint = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
-        raise UsageError(f"{name!r} is no name for a session.", hint=hint)
+        raise UsageError(f"{name!r} is no name for a session.", hint=_NAMES)
 
     async def _send(self, app: App, key: str, known: str, text: str) -> str:
         """Words for the known session, or for a new one with that key; its id."""
+        if not isinstance(text, str):
+            raise UsageError(f"text = {text!r:.80}: must be text, what the agent is to do.")
         send = Send(text, await self._settings(app, known))
         if not known:
             return await app.controller.begin(key, _SENDER, send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,24 @@ def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_mess
         screen.until("Made.")
         screen.until("> y")
         screen.until("Yes.")
+
+
+@pytest.mark.requirement("H5")
+def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) -> None:
+    model = either.model(calls("shell", command="touch made"), says("Made."), says("Yes?"))
+    with either.terminal("chat", "-m", model) as screen:
+        screen.until(">")
+        screen.type("make it\n")
+        screen.until("Allow it?")
+        screen.type("ye")
+        asked = json.loads(either("approvals", "--json").out)
+        assert either("approve", asked["id"]).code == 0
+        screen.until("Made.")
+        screen.until(">")
+        screen.type("\x04")
+        assert screen.end() == 0
+    events = [json.loads(line) for line in either("show", "last", "--events", "--json").out.splitlines()]
+    assert sum(event["type"] == "MessageReceived" for event in events) == 1
 
 
 @pytest.mark.requirement("H5")

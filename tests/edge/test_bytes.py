@@ -39,6 +39,11 @@ def test_a_folder_whose_name_is_no_text_is_refused_by_name(machine: Machine) -> 
         answer = machine.holdfast(*command_line, HOLDFAST_HOME=str(machine.folder / ODD))
         assert answer.code == 2
         assert "The name of the home" in answer.err
+    environ = {name: value for name, value in machine.environ.items() if name != "HOLDFAST_HOME"}
+    for variable in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        nameless = Machine(machine.folder, {**environ, variable: str(machine.folder / ODD)})
+        answer = nameless.holdfast("run", "hi", "-m", model)
+        assert (answer.code, "The name of the home" in answer.err) == (2, True), variable
 
 
 @pytest.mark.requirement("L9")

@@ -52,6 +52,22 @@ def test_all_problems_of_a_file_are_told_at_once_and_no_toml_with_its_line(machi
 
 
 @pytest.mark.requirement("L9")
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a" + ".a" * 20_000 + " = 1\n", "there is no"),
+        ("[limits]\nturns = " + "9" * 5_000 + "\n", "too long"),
+    ],
+)
+def test_keys_and_numbers_without_end_are_told_like_others(machine: Machine, content: str, told: str) -> None:
+    file = machine.configure(content)
+    message = refused(machine)["message"]
+    assert message.startswith(str(file))
+    assert told in message
+    assert len(message) < 2_000
+
+
+@pytest.mark.requirement("L9")
 def test_without_any_file_and_key_the_message_names_the_next_command(machine: Machine) -> None:
     error = refused(machine)
     assert "No model" in error["message"]

@@ -245,6 +245,16 @@ async def test_a_task_that_cannot_begin_leaves_no_session_behind(tmp_path: Path)
             await agent.result("cli:demo")
 
 
+@pytest.mark.requirement("L9")
+async def test_what_is_no_text_is_no_task_and_no_name(tmp_path: Path) -> None:
+    async with Agent(model=script(tmp_path, [{"text": "x"}])) as agent:
+        for wrong in (None, 5, b"x"):
+            with pytest.raises(UsageError, match="must be text"):
+                await agent.run(wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="must be text"):
+            await agent.run("hi", session=5)  # type: ignore[arg-type]
+
+
 @pytest.mark.requirement("C2", "C8")
 async def test_words_that_come_at_once_for_a_new_name_meet_in_one_session(tmp_path: Path) -> None:
     lines = [{"text": "One."}, {"text": "Two."}, {"text": "Three."}]

@@ -253,6 +253,13 @@ async def test_a_table_that_was_dropped_is_told_by_name_and_never_made_anew(home
 
 
 @pytest.mark.requirement("L7")
+async def test_an_index_that_was_dropped_is_told(home: Path) -> None:
+    change(home, "DROP INDEX sessions_by_key")
+    (damage,) = verify_home(home)
+    assert damage.kind == "file"
+    assert "the index sessions_by_key is missing" in damage.message
+
+
 async def test_a_dropped_table_does_not_hide_other_damage(home: Path) -> None:
     change(home, "DROP TABLE approvals")
     change(home, "UPDATE records SET epoch = 9 WHERE session = 1 AND seq = 2")

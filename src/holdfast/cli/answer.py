@@ -43,6 +43,7 @@ async def ask(store: Store, keyboard: Keyboard, row: ApprovalRow) -> Resolve | N
         if asking.done():
             return asking.result()
         settling.result()
+        keyboard.forget()  # half an answer is no message either
         write("\n")
         return None
     finally:

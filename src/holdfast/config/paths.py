@@ -33,14 +33,14 @@ def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
     """
     named = given or environ.get(HOME_VARIABLE, "")
     if named:
-        folder = Path(named).expanduser().absolute()
-        if not is_text(str(folder)):
-            hint = "Name another one, with --home or HOLDFAST_HOME."
-            raise UsageError(f"The name of the home {str(folder)!r} is not UTF-8 text.", hint=hint)
-        return Home(folder, folder / USER_FILE)
-    data = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
-    settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
-    return Home(data, settings / USER_FILE)
+        folder = settings = Path(named).expanduser().absolute()
+    else:
+        folder = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+        settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
+    if not is_text(f"{folder}{settings}"):
+        hint = "Name another one, with --home or HOLDFAST_HOME."
+        raise UsageError(f"The name of the home {str(folder)!r} is not UTF-8 text.", hint=hint)
+    return Home(folder, settings / USER_FILE)
 
 
 def is_text(name: str) -> bool:

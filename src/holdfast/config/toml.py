@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 Dotted = tuple[str, ...]
 
 FILE_MAX_BYTES = 1_000_000
+DEPTH_MAX = 20
+"""More tables around a value than any key has."""
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")
 _MULTILINE_QUOTES = ('"""', "'''")
 
@@ -57,18 +59,21 @@ def read_toml(path: Path) -> list[Entry] | None:
         raise Unreadable(_at_line(path, str(error))) from None
     except RecursionError:
         raise Unreadable(f"{path}: is nested too deeply") from None
+    except ValueError:  # of thousands of digits
+        raise Unreadable(f"{path}: holds a number that is too long") from None
     return flatten(table, _lines(content))
 
 
 def flatten(table: Mapping[str, Any], lines: Mapping[Dotted, int] | None = None) -> list[Entry]:
-    """The values of nested tables with their dotted keys; an empty table stands for itself."""
+    """The values of nested tables with their dotted keys; an empty table stands for itself, and so does one that
+    lies deeper than any key."""
     return list(_flatten((), table, lines or {}))
 
 
 def _flatten(above: Dotted, table: Mapping[str, Any], lines: Mapping[Dotted, int]) -> Iterator[Entry]:
     for name, value in table.items():
         key = (*above, str(name))
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and len(key) < DEPTH_MAX:
             yield from _flatten(key, value, lines)
         else:
             yield Entry(key, value, _lines_of(key, lines))
@@ -101,7 +106,7 @@ def _lines(content: str) -> dict[Dotted, int]:
             closing = next((quotes for quotes in _MULTILINE_QUOTES if line.count(quotes) == 1), "")
         else:
             continue
-        for depth in range(1, len(named) + 1):
+        for depth in range(1, min(len(named), DEPTH_MAX) + 1):
             lines.setdefault(named[:depth], number)
     return lines
 

@@ -55,10 +55,11 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> list[D
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
-    tables = _tables(connection)
-    lost = _tables_of(version) - tables
-    damages += [_lost_table(table) for table in sorted(lost)]
-    if lost & _JOURNALS:
+    there = _schema(connection)
+    tables = {table for kind, _, table in there if kind == "table"}
+    lost = sorted(_schema_of(version) - there)
+    damages += [_lost(kind, name) for kind, name, table in lost if kind == "table" or table in tables]
+    if _JOURNALS - tables:
         return damages
     seen_blobs: dict[str, str] = {}
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
@@ -90,22 +91,26 @@ def _file_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
         yield Damage("file", str(error))
 
 
-def _tables_of(version: int) -> set[str]:
-    """The tables that a database of that version has."""
+def _schema_of(version: int) -> set[tuple[str, str, str]]:
+    """(kind, name, table) of the tables and indexes that a database of that version has."""
     with closing(sqlite3.connect(":memory:")) as sound:
         for step in MIGRATIONS[:version]:
             sound.executescript(step)
-        return _tables(sound)
+        return _schema(sound)
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    own = "SELECT type, name, tbl_name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
+    return set(connection.execute(own))
 
 
-def _lost_table(table: str) -> Damage:
-    if table == "snapshots":
-        return Damage("file", f"the table {table} is missing; {_COSTS_TIME}: the next command makes it anew")
-    return Damage("file", f"the table {table} is missing, with all that was in it")
+def _lost(kind: str, name: str) -> Damage:
+    if name == "snapshots":
+        return Damage("file", f"the table {name} is missing; {_COSTS_TIME}: the next command makes it anew")
+    what = (
+        ", with all that was in it" if kind == "table" else ": nothing is lost, and no longer kept in order"
+    )
+    return Damage("file", f"the {kind} {name} is missing{what}")
 
 
 def _session_damages(

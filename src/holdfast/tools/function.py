@@ -158,7 +158,7 @@ class FunctionTool(Generic[P, R]):
             async with limit:
                 await self._threads.slot()
                 is_started = True
-                return RawResult("ok", text_of(await self._threads.run(lambda: call(**keywords))))
+                return RawResult("ok", await self._threads.run(lambda: text_of(call(**keywords))))
         except TimeoutError:
             if not limit.expired():
                 raise

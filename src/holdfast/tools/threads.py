@@ -7,7 +7,9 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _WAIT_S = 0.02
 
 
@@ -38,12 +40,12 @@ class Threads:
         while not self._free.acquire(blocking=False):  # noqa: ASYNC110
             await asyncio.sleep(_WAIT_S)
 
-    async def run(self, function: Callable[[], object]) -> object:
+    async def run(self, function: Callable[[], T]) -> T:
         """What the function returns or raises; when this is cancelled, the function goes on unheard."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[object] = loop.create_future()
+        answer: asyncio.Future[T] = loop.create_future()
 
-        def settle(value: object, error: Exception | None) -> None:
+        def settle(value: Any, error: Exception | None) -> None:
             if answer.done():
                 return
             if error is None:
@@ -52,7 +54,7 @@ class Threads:
                 answer.set_exception(error)
 
         def work() -> None:
-            value: object = None
+            value: T | None = None
             error: Exception | None = None
             try:
                 value = function()
