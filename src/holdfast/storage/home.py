@@ -137,12 +137,13 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
         StorageCorrupt: it is the database of another program.
         StorageNewer: its version is newer than this code.
     """
+    connection.execute("BEGIN")  # all as it stands at one moment: another process may be making the tables
     found = migrations.version(connection)
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    if application != migrations.APPLICATION_ID:
-        is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-        if application or found or not is_empty:
-            raise not_ours(path)
+    is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    connection.execute("COMMIT")
+    if application != migrations.APPLICATION_ID and (application or found or not is_empty):
+        raise not_ours(path)
     if application and not found:
         raise StorageCorrupt(f"{path} is damaged: it does not tell the version of its tables")
     if found > migrations.NEWEST:
