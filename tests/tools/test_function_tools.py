@@ -9,17 +9,19 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Optional, TypedDict
 
 import msgspec
 import pytest
 
+from holdfast.errors import UsageError
 from holdfast.protocol.ports import CallContext, Tool
 from holdfast.protocol.tools import FileChange
 from holdfast.sandbox import keeper
 from holdfast.tools import function as function_module
+from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
 from tests.tools import isolated_tools
 from tests.tools.conftest import KEY, SESSION, Bench
@@ -270,6 +272,23 @@ async def test_a_function_that_exits_ends_its_call_and_not_the_program(
     result = await bench_of(leave).call("leave")
     assert result.status == "error"
     assert "sys.exit(3)" in result.text
+
+
+def test_what_yields_is_refused_when_it_is_made_a_tool_and_a_lambda_needs_a_name() -> None:
+    def lines() -> Iterator[str]:
+        """Lines."""
+        yield "one"
+
+    async def later() -> AsyncIterator[str]:
+        """Later."""
+        yield "one"
+
+    for function in (lines, later):
+        with pytest.raises(TypeError, match="yields is no tool"):
+            tool(effect="read")(function)
+    assert tool(name="nothing")(lambda: "").spec.name == "nothing"
+    with pytest.raises(UsageError, match="is no name for a tool"):
+        make_tools([tool(lambda: "")], has_secret=lambda _: False)
 
 
 class Odd(BaseException):

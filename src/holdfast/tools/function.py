@@ -81,6 +81,9 @@ def tool(
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
         if not inspect.isroutine(function):
             raise TypeError(f'{function!r} is no function; write @tool or @tool(effect="read") above a def')
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            hint = "return the whole text, and show what is done meanwhile by the context's on_output"
+            raise TypeError(f"{function.__name__}: a function that yields is no tool; {hint}")
         if effect not in _EFFECTS:
             raise TypeError(f"{function.__name__}: the effect of a function is one of {', '.join(_EFFECTS)}")
         signature = describe(function)

@@ -18,6 +18,9 @@ _ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
+_SHAPE = "Arguments_of_a_call"
+
+
 class Signature(msgspec.Struct, frozen=True):
     """What a function takes."""
 
@@ -54,7 +57,7 @@ def describe(function: Callable[..., object]) -> Signature:
         else:
             fields.append((parameter.name, hint, _default(parameter.default)))
     summary, about = _docstring(function)
-    shape = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
     return Signature(_schema(shape, name, about), summary, shape, context_name)
 
 
