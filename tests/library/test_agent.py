@@ -14,6 +14,7 @@ import pytest
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast.agent import _STOP_S
 from holdfast.errors import ConfigError, NoSuchSession, UsageError
+from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
 
 
@@ -42,6 +43,18 @@ def script(folder: Path, lines: list[dict[str, Any]], name: str = "model.jsonl")
     return f"script:{path}"
 
 
+def hanging(started: asyncio.Event) -> Tool:
+    """A tool that tells when it begins, and never comes back."""
+
+    @tool(effect="read")
+    async def hang() -> None:
+        """Never come back."""
+        started.set()
+        await asyncio.Event().wait()
+
+    return hang
+
+
 @pytest.mark.requirement("S1", "B1")
 async def test_an_agent_uses_a_function_and_tells_what_its_run_came_to(tmp_path: Path) -> None:
     agent = Agent(model=script(tmp_path, ADDING), tools=[add], instructions="Be brief.", home=None)
@@ -61,13 +74,7 @@ async def test_an_agent_uses_a_function_and_tells_what_its_run_came_to(tmp_path:
 @pytest.mark.requirement("S1", "L9")
 async def test_closing_an_agent_ends_the_run_that_it_is_in(tmp_path: Path) -> None:
     started = asyncio.Event()
-
-    @tool(effect="read")
-    async def hang() -> None:
-        """Never come back."""
-        started.set()
-        await asyncio.Event().wait()
-
+    hang = hanging(started)
     model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}, {"text": "Done."}])
     agent = Agent(model=model, tools=[hang], home=tmp_path / "home")
     running = asyncio.create_task(agent.run("go", session="cli:demo"))
@@ -94,13 +101,7 @@ async def test_closing_an_agent_does_not_wait_for_the_reader_of_a_stream(tmp_pat
 @pytest.mark.requirement("S1", "L9")
 async def test_a_stream_that_is_read_while_its_agent_closes_tells_all_to_the_end(tmp_path: Path) -> None:
     started = asyncio.Event()
-
-    @tool(effect="read")
-    async def hang() -> None:
-        """Never come back."""
-        started.set()
-        await asyncio.Event().wait()
-
+    hang = hanging(started)
     model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}])
     agent = Agent(model=model, tools=[hang], home=tmp_path / "home")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import tell, write
-from holdfast.cli.terminal import Line, Span, counted, neutral
+from holdfast.cli.live import tell
+from holdfast.cli.terminal import Line, Span, counted, neutral, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow

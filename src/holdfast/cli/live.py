@@ -27,6 +27,7 @@ from holdfast.cli.terminal import (
     one_line,
     say_json,
     took,
+    write,
 )
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
@@ -259,12 +260,3 @@ def tell(line: Line) -> None:
     """Write a line to stderr, with its styles where they show."""
     spans = (each if isinstance(each, Span) else Span(each) for each in line)
     write("".join(styled(neutral(span.text), span.style) for span in spans) + "\n")
-
-
-def write(text: str) -> None:
-    """Put text on stderr at once. The caller made it safe to show."""
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:  # nobody reads it, or its disk is full: the work goes on
-        mute(sys.stderr)

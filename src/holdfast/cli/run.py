@@ -16,7 +16,7 @@ import typer
 
 from holdfast.app import App, open_app
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
-from holdfast.cli.journal import about_to_write, find_session
+from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
@@ -130,7 +130,7 @@ async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await existing(home, name)
     if past.run is not None and past.run.status == "done" and not text:
-        async with about_to_write(home) as store:
+        async with reading(home) as store:
             return show(await report(store, past), past, output)
     async with at_work(home, flags, past) as (app, settings):
         body: CommandBody = Send(text, settings) if text else Continue(_changed(settings, past))

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from holdfast.app import App
 from holdfast.cli.answer import Unanswered, ask, settled
 from holdfast.cli.keyboard import Keyboard, restore_terminal
-from holdfast.cli.live import View, write
+from holdfast.cli.live import View
 from holdfast.cli.outcome import INTERRUPTED
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
+from holdfast.cli.terminal import write
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Stop

@@ -141,13 +141,18 @@ def say_json(value: object) -> None:
     sys.stdout.write(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
-def warn(text: str) -> None:
-    """Write a line to stderr, where that can be done."""
+def write(text: str) -> None:
+    """Put text on stderr at once. The caller made it safe to show."""
     try:
-        sys.stderr.write(neutral(text) + "\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:
+    except OSError:  # nobody reads it, or its disk is full: the work goes on
         mute(sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Write a line to stderr."""
+    write(neutral(text) + "\n")
 
 
 def iso(at_ms: int) -> str:

@@ -22,8 +22,6 @@ DATABASE = "holdfast.db"
 BLOBS = "blobs"
 
 _WAL_LIMIT_BYTES = 8 << 20
-_SNAPSHOTS = migrations.MIGRATIONS[1]
-"""The step that makes the table of snapshots, and nothing else."""
 
 
 def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
@@ -40,14 +38,10 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
     with storage_errors(path):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _own_file(path, home / BLOBS)
-        connection = connect(path, busy_s)
-        try:
+        with _closed_on_failure(connect(path, busy_s)) as connection:
             _check_and_migrate(connection, path)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
 
@@ -61,13 +55,9 @@ def open_to_read(home: Path, busy_s: float) -> sqlite3.Connection:
     except StorageReadOnly as refusal:
         path = home / DATABASE
         with storage_errors(path):
-            connection = connect_to_read(path, busy_s)
-            try:
+            with _closed_on_failure(connect_to_read(path, busy_s)) as connection:
                 if not check_version(connection, path):
                     raise refusal
-            except BaseException:
-                connection.close()
-                raise
             return connection
 
 
@@ -102,6 +92,15 @@ def connect(path: Path, busy_s: float, how: str = "mode=rw") -> sqlite3.Connecti
     )
 
 
+@contextmanager
+def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+
+
 def _own_file(path: Path, blobs: Path) -> None:
     """Make the file as SQLite would, but for its owner alone: SQLite gives its companions the same rights."""
     if not path.exists():
@@ -121,11 +120,11 @@ def _check_and_migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         migrations.migrate(connection)
         if not _has_snapshots(connection):
-            connection.executescript(_SNAPSHOTS)
+            connection.executescript(migrations.SNAPSHOTS)
 
 
 def _has_snapshots(connection: sqlite3.Connection) -> bool:
-    """Whether there is the one table that holds no truth, so that it may be made anew when it was dropped."""
+    """Whether the table of `migrations.SNAPSHOTS` is there."""
     found = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'snapshots'")
     return found.fetchone() is not None
 

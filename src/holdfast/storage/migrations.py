@@ -67,15 +67,16 @@ CREATE INDEX approvals_of_session ON approvals (session);
 CREATE INDEX approvals_open ON approvals (asked_ms) WHERE decision = '';
 """
 
-_SNAPSHOTS = """
+SNAPSHOTS = """
 CREATE TABLE snapshots (
     session INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
     body BLOB NOT NULL
 ) STRICT;
 """
+"""The one table that holds no truth: it may be made anew when it was dropped."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SNAPSHOTS)
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS)
 """The n-th step, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -39,10 +39,7 @@ def claim(
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int) -> Posted:
     """As `Store.post`."""
     number = _number(connection, entry.session)
-    row = connection.execute(
-        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
-    ).fetchone()
-    lease = lease_of(entry.session, *row) if row else None
+    _, lease = _held(connection, entry.session, number)
     return Posted(_posted(connection, number, entry, capacity), lease)
 
 
@@ -77,11 +74,7 @@ def lease(
 ) -> Lease:
     """As `Store.lease`."""
     number = _number(connection, session)
-    found = connection.execute(
-        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
-    ).fetchone()
-    epoch = found[0] if found else 0
-    standing = lease_of(session, *found) if found else None
+    epoch, standing = _held(connection, session, number)
     is_dead = over is not None and over.epoch == epoch
     if standing is not None and standing.until_ms > now_ms and not is_dead:
         return standing
@@ -195,6 +188,14 @@ def _released(connection: sqlite3.Connection, number: int) -> bool:
             (number,),
         ).fetchall()
     )
+
+
+def _held(connection: sqlite3.Connection, session: str, number: int) -> tuple[int, Lease | None]:
+    """The session's last epoch, 0 before the first, and its lease where somebody holds it."""
+    found = connection.execute(
+        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
+    ).fetchone()
+    return (found[0], lease_of(session, *found)) if found else (0, None)
 
 
 def _number(connection: sqlite3.Connection, session: str) -> int:
