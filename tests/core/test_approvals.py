@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from holdfast.core.approvals import NO_ANSWER, NOBODY_HERE
+from holdfast.core.approvals import EXPIRED, NO_ANSWER, NOBODY_HERE, UNANSWERED
 from holdfast.core.state import phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
@@ -102,14 +102,25 @@ def test_the_first_answer_counts_and_a_later_one_means_nothing() -> None:
 
 
 @pytest.mark.requirement("H5")
-def test_a_deadline_denies_and_an_early_one_does_not() -> None:
+def test_an_approval_that_nobody_answers_in_time_expires_and_the_model_is_told_so() -> None:
     story = asking(approval_deadline_s=60)
     approval = story.asked().approval_id
     events = story.due(f"approval {approval}")
-    assert only(e.ApprovalResolved, events) == e.ApprovalResolved(
-        approval, "deny", "deadline", "Nobody answered in time."
-    )
-    assert kinds(events) == ["ApprovalResolved", "ToolCallRefused"]
+    assert only(e.ApprovalResolved, events) == e.ApprovalResolved(approval, "expired", "deadline")
+    failure = only(e.ToolCallRefused, events).failure
+    assert failure == Failure("policy_denied", EXPIRED)
+    assert "expired" in failure.message
+    assert "nobody decided" in failure.message
+    assert "A person denied" not in failure.message
+
+
+@pytest.mark.requirement("H5")
+def test_a_question_that_nobody_answers_in_time_expires_and_the_model_is_told_so() -> None:
+    story = questioned(approval_deadline_s=60)
+    events = story.due(f"approval {story.asked().approval_id}")
+    assert only(e.ApprovalResolved, events).decision == "expired"
+    assert only(e.ToolCallRefused, events).failure == Failure("policy_denied", UNANSWERED)
+    assert "denied" not in UNANSWERED
 
 
 @pytest.mark.requirement("H5")

@@ -29,7 +29,7 @@ from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop
 from holdfast.protocol.rows import ApprovalRow
 
 _BAD_NEWS = 1
-_DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered", "withdrawn": "withdrawn"}
+_DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 ApprovalName = Annotated[str, typer.Argument(metavar="ID", help="As `holdfast approvals` lists it.")]
 Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Words for the model; answers a question.")]
@@ -137,6 +137,9 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
         if not row.decision:
             raise UsageError(f"{row.id} cannot be decided: its session does not wait for it.")
         word = _DECIDED.get(row.decision, row.decision)
+        if row.decision == "expired":
+            say([[Span("Expired", "yellow"), f" {local(row.decided_ms)}: nobody decided in time."]])
+            return _BAD_NEWS
         why = f": {neutral(row.note)}" if row.note else ""
         say([[Span(f"Already {word}", "yellow"), f" by {row.decided_by}, {local(row.decided_ms)}{why}."]])
         return _BAD_NEWS

@@ -124,8 +124,10 @@ def _notice(event: Event) -> str:
 
 
 def _resolved(decision: str, by: str, note: str) -> str:
-    words = {"approve": "approved", "deny": "denied", "answer": "answered", "withdrawn": "withdrawn"}
-    return f"{words[decision]} by {by}" + (f": {note}" if note else "")
+    if decision == "expired":
+        return "the approval expired: nobody decided in time"
+    words = {"approve": "approved", "deny": "denied", "answer": "answered"}
+    return f"{words.get(decision, decision)} by {by}" + (f": {note}" if note else "")
 
 
 def spent(state: State) -> str:

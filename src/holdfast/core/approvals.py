@@ -14,6 +14,11 @@ from holdfast.protocol.ids import approval_id
 from holdfast.protocol.tools import Admission, CallResult
 
 NOBODY_HERE = "This call needs a person's approval, and this run has nobody to ask. Find another way."
+EXPIRED = (
+    "This call needed a person's approval, and the approval expired: nobody decided in time. The call did not run. "
+    "Find another way, or ask for it again."
+)
+UNANSWERED = "The question expired: nobody answered in time. Decide yourself, and say what you assumed."
 NO_ANSWER = "Nobody is there to answer in this run. Decide yourself, and say what you assumed."
 
 
@@ -62,17 +67,19 @@ def resolve(draft: Draft, body: Resolve, sender: str) -> None:
 
 
 def expire(draft: Draft, approval: str) -> None:
-    """The deadline decides as the approval said it would."""
+    """Nobody decided until the deadline."""
     if _asked(draft.state, approval) is not None:
-        draft.add(e.ApprovalResolved(approval, "deny", "deadline", "Nobody answered in time."))
+        draft.add(e.ApprovalResolved(approval, "expired", "deadline"))
 
 
 def act_on_answers(draft: Draft) -> bool:
-    """Close the calls that people denied or answered; whether there were any."""
-    decided = [call for call in draft.state.calls if call.status in ("denied", "answered")]
+    """Close the calls that people denied or answered, or on which nobody decided in time; whether there were any."""
+    decided = [call for call in draft.state.calls if call.status in ("denied", "answered", "expired")]
     for call in decided:
         if call.status == "answered":
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", call.note or "(no words)")))
+        elif call.status == "expired":
+            draft.add(not_run(call, Failure("policy_denied", UNANSWERED if call.is_question else EXPIRED)))
         else:
             said = f" They said: {call.note}" if call.note else ""
             draft.add(not_run(call, Failure("policy_denied", f"A person denied this call.{said}")))

@@ -223,7 +223,7 @@ def _wind_down(draft: Draft, run: Run) -> None:
     for call in draft.state.calls:
         if call.status == "asked":
             draft.add(e.ApprovalResolved(call.approval_id, "withdrawn", "runtime"))
-        if call.status in ("proposed", "asked", "answered", "denied"):
+        if call.status in ("proposed", "asked", "answered", "denied", "expired"):
             draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
     if draft.state.model_call is None and not started_calls(draft.state):
         ending = run.stopping

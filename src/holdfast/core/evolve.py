@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import guard
 from holdfast.core.state import (
     Call,
+    CallStatus,
     ModelCall,
     Run,
     State,
@@ -70,7 +71,7 @@ def _forked(state: State, event: e.SessionForked) -> State:
     given is not its own. What its parent had in flight no driver of the branch started."""
     calls = tuple(
         replace(call, status="proposed", approval_id="", deadline_ms=0, is_approved=False)
-        if call.status in ("proposed", "asked", "answered", "denied")
+        if call.status in ("proposed", "asked", "answered", "denied", "expired")
         else replace(call, epoch=NO_EPOCH, is_approved=False)
         for call in state.calls
     )
@@ -326,12 +327,21 @@ def _asked(state: State, event: e.ApprovalRequested) -> State:
 
 
 def _resolved(state: State, event: e.ApprovalResolved) -> State:
-    status = {"approve": "proposed", "answer": "answered", "deny": "denied"}.get(event.decision)
+    status = _RESOLVED.get(event.decision)
     for call in state.calls:
         if call.approval_id == event.approval_id and call.status == "asked" and status is not None:
             is_approved = event.decision == "approve"
             return _with_call(state, call.call_id, status=status, is_approved=is_approved, note=event.note)
     return state
+
+
+_RESOLVED: dict[str, CallStatus] = {
+    "approve": "proposed",
+    "answer": "answered",
+    "deny": "denied",
+    "expired": "expired",
+}
+"""Where a decision leaves its call."""
 
 
 def _consumed(state: State, event: e.ApprovalConsumed) -> State:

@@ -21,7 +21,7 @@ Phase = Literal[
 failed and waits to be tried again. admitting: a tool call may be put before the gates. acting: tool calls are
 open. waiting: only people can go on. paused: somebody said so. stopping: the run ends when nothing is open."""
 
-CallStatus = Literal["proposed", "asked", "answered", "denied", "started", "done"]
+CallStatus = Literal["proposed", "asked", "answered", "denied", "expired", "started", "done"]
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

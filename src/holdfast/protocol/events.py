@@ -276,10 +276,10 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
 
 
 class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Somebody decided, or the deadline did, or the run ended first (`withdrawn`)."""
+    """Somebody decided, or nobody did in time (`expired`), or the run ended first (`withdrawn`)."""
 
     approval_id: str
-    decision: Literal["approve", "deny", "answer", "withdrawn"]
+    decision: Literal["approve", "deny", "answer", "expired", "withdrawn"]
     by: str
     note: str = ""
 

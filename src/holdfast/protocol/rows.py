@@ -57,7 +57,7 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     question: str = ""
     options: tuple[str, ...] = ()
     decision: str = ""
-    """Empty while it is open; then approve, deny, answer or withdrawn."""
+    """Empty while it is open; then approve, deny, answer, expired or withdrawn."""
     decided_by: str = ""
     decided_ms: int = 0
     note: str = ""
