@@ -25,7 +25,7 @@ from holdfast.app import App, built_in_specs, open_app
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
-from holdfast.errors import ConfigError, NoSuchSession, UsageError
+from holdfast.errors import ConfigError, NoSuchSession, UsageError, clearing_up
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
@@ -131,7 +131,8 @@ class Runtime:
             self._is_closed = True
             app, self._app = self._app, None
             if app is not None:
-                await self._stop(app)
+                with clearing_up("What still ran"):
+                    await self._stop(app)
             await self._rooms.aclose()
 
     async def _stop(self, app: App) -> None:

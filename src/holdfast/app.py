@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.config.paths import Home, is_text
 from holdfast.config.settings import Config
-from holdfast.errors import UsageError
+from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
 from holdfast.protocol.tools import ToolSpec
@@ -199,11 +199,11 @@ async def open_app(
     redact = Redactor(known_secrets(config, environ))
     async with AsyncExitStack() as open_rooms:
         store = open_store(home)
-        open_rooms.push_async_callback(store.aclose)
+        open_rooms.push_async_callback(_close, "The store", store)
         http = factory(_HTTP_POOL)()
-        open_rooms.push_async_callback(http.aclose)
+        open_rooms.push_async_callback(_close, "The connections to models", http)
         tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret)
-        open_rooms.push_async_callback(tools.aclose)
+        open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock or system_clock(), environ, http)
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
@@ -211,8 +211,13 @@ async def open_app(
 
 
 async def _close_providers(app: App) -> None:
-    for provider in app._providers.values():
-        await provider.aclose()
+    for name, provider in app._providers.items():
+        await _close(f"The provider of {name}", provider)
+
+
+async def _close(what: str, room: Store | Tools | Provider) -> None:
+    with clearing_up(what):
+        await room.aclose()
 
 
 def open_store(home: Home | None) -> Store:

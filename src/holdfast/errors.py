@@ -1,4 +1,5 @@
-"""The taxonomy of what can go wrong at the edge: exceptions, each with a stable code and an exit code.
+"""The taxonomy of what can go wrong at the edge: exceptions, each with a stable code and an exit code; and the one
+place where what goes wrong while clearing up is kept from changing an outcome.
 
 Expected outcomes of a run (a refused call, a spent budget, a failed provider) are data in the journal
 (`protocol.failures`), never exceptions. What belongs here is what ends a command or a program's call:
@@ -20,6 +21,12 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
 """
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_log = logging.getLogger("holdfast")
 
 
 class HoldfastError(Exception):
@@ -120,3 +127,12 @@ class StorageNewer(StorageError):
     """This home was written by a newer version of Holdfast; upgrade to open it."""
 
     code = "storage_newer"
+
+
+@contextmanager
+def clearing_up(what: str) -> Iterator[None]:
+    """Log what fails inside the block and go on: the outcome of the work stands before its clearing up begins."""
+    try:
+        yield
+    except Exception as error:
+        _log.warning("%s could not be cleared up: %s: %s", what, type(error).__name__, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from holdfast.app import App, known_secrets, open_app
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import StorageError, UsageError
+from holdfast.protocol.messages import ModelReply
+from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.ports import ModelAttempt
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock
@@ -142,3 +146,31 @@ async def test_everything_is_closed_also_when_the_work_fails(tmp_path: Path) -> 
         await work()
     with pytest.raises(StorageError, match="closed"):
         await apps[0].store.last_seq("x")
+
+
+class Stumbling:
+    """A provider that cannot be closed."""
+
+    wire: Any = None
+
+    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        raise OSError("its connection is gone")
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("outcome", [None, KeyError("what really happened")])
+async def test_a_room_that_cannot_be_closed_hides_no_outcome_and_keeps_no_other_open(
+    tmp_path: Path, outcome: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Home(tmp_path / "h", tmp_path / "h" / "config.toml")
+    with pytest.raises(KeyError) if outcome else nullcontext():
+        async with opened({}, home) as app:
+            app._providers["stumbling"] = Stumbling()
+            if outcome:
+                raise outcome
+    assert "stumbling could not be cleared up" in caplog.text
+    with pytest.raises(StorageError, match="closed"):
+        await app.store.sessions()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast.agent import _STOP_S
-from holdfast.errors import ConfigError, NoSuchSession, UsageError
+from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
 
@@ -84,6 +85,30 @@ async def test_closing_an_agent_ends_the_run_that_it_is_in(tmp_path: Path) -> No
     again = Agent(model=model, tools=[hang], home=tmp_path / "home")
     assert (await again.result("cli:demo")).status == "interrupted"
     await again.aclose()
+
+
+@pytest.mark.requirement("S1", "L7")
+async def test_a_database_that_fails_while_an_agent_closes_hides_nothing_and_keeps_nothing_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = asyncio.Event()
+    model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}])
+    running: list[asyncio.Task[Result]] = []
+
+    async def work() -> None:
+        async with Agent(model=model, tools=[hanging(started)], home=tmp_path / "home") as agent:
+            running.append(asyncio.create_task(agent.run("go", session="cli:demo")))
+            await started.wait()
+            with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database:
+                database.execute("DROP TABLE inbox")
+            raise KeyError("what really happened")
+
+    with pytest.raises(KeyError, match="what really happened"):
+        await work()
+    with pytest.raises(StorageError):
+        await running[0]
+    assert "What still ran could not be cleared up" in caplog.text
+    assert list((tmp_path / "home" / "run").iterdir()) == []
 
 
 @pytest.mark.requirement("S1", "L9")

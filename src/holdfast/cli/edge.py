@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import secrets
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.cli.terminal import neutral, say_json, warn
+from holdfast.cli.terminal import iso, neutral, say_json, warn
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
 from holdfast.redact import make_redactor
@@ -76,24 +76,14 @@ def _log_path(arguments: Sequence[str]) -> Path | None:
         return None
 
 
-class _JsonLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        at = self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
-        return json.dumps({"at": at, "event": record.msg, **record.__dict__["values"]})
-
-
 def _log(path: Path, trace_id: str, details: str) -> bool:
     """Append one line; False when the home cannot be written, which must not hide the first error."""
     try:
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-        handler = logging.FileHandler(path, encoding="utf-8")
+        line = {"at": iso(time.time_ns() // 1_000_000), "event": "unexpected_error", "trace_id": trace_id}
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as log:  # noqa: PTH123
+            log.write(json.dumps({**line, "details": details}) + "\n")
     except OSError:
         return False
-    handler.setFormatter(_JsonLine())
-    record = logging.LogRecord("holdfast", logging.ERROR, "", 0, "unexpected_error", None, None)
-    record.__dict__["values"] = {"trace_id": trace_id, "details": details}
-    handler.handle(record)
-    handler.close()
     return True

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
-from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError
+from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError, clearing_up
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
 from holdfast.protocol.ids import session_id
@@ -217,7 +217,7 @@ class SessionController:
         finally:
             self._held.discard(session)
             if hold is not None and not hold.is_over:
-                with contextlib.suppress(StorageError):  # then it lapses by itself
+                with clearing_up("The lease"), contextlib.suppress(StorageError):  # then it lapses by itself
                     await self._parts.store.release(hold.lease)
 
     async def _acquire(self, standing: Standing) -> Lease | None:

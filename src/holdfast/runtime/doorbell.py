@@ -6,8 +6,13 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from holdfast.errors import clearing_up
+
+_ADDRESS_BYTES = 104
+"""An address with the byte that ends it takes no more on any system."""
 
 
 class Doorbell:
@@ -19,14 +24,15 @@ class Doorbell:
         self.path = ""
 
     def open(self, folder: Path, name: str) -> None:
-        """Listen in the folder; without a doorbell (a path too long, no unix sockets) polling has to do."""
+        """Listen in the folder; without a doorbell (no right to make one, no unix sockets) polling has to do."""
         path = folder / f"{name}.sock"
         bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bell.setblocking(False)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(folder)
-            bell.bind(str(path))
+            with _addressed(path) as address:
+                bell.bind(address)
             path.chmod(0o600)
         except OSError:
             bell.close()
@@ -46,7 +52,8 @@ class Doorbell:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-            Path(self.path).unlink(missing_ok=True)
+            with clearing_up("The socket of the doorbell"):
+                Path(self.path).unlink(missing_ok=True)
 
 
 def ring(path: str, session: str) -> None:
@@ -55,8 +62,21 @@ def ring(path: str, session: str) -> None:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
         bell.setblocking(False)
-        with contextlib.suppress(OSError):
-            bell.sendto(session.encode(), path)
+        with contextlib.suppress(OSError), _addressed(Path(path)) as address:
+            bell.sendto(session.encode(), address)
+
+
+@contextlib.contextmanager
+def _addressed(path: Path) -> Iterator[str]:
+    """The path as the address of a socket, which is short: what is too long is named by way of its open folder."""
+    if len(os.fsencode(path)) < _ADDRESS_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def _sweep(folder: Path) -> None:
@@ -66,4 +86,5 @@ def _sweep(folder: Path) -> None:
         with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):
             os.kill(int(pid), 0)
             continue
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decision
@@ -208,9 +208,7 @@ class Driver:
         unwanted = [task for key, task in self._running.items() if key not in attempts]
         if unwanted:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-        for task in unwanted:
-            if not task.cancelling():  # a second time would disturb its clearing up
-                task.cancel()
+        _cancel(unwanted)
         for key, attempt in attempts.items():
             if key not in self._running:
                 if self._parts.clock.now_ms() >= self._hold.lease.until_ms:
@@ -259,6 +257,12 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         tasks = [keeper, *self._running.values()]
-        for task in tasks:
-            task.cancel()
+        _cancel(tasks)
         await asyncio.wait(tasks, timeout=CLOSE_S)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel the tasks, each once: a second time would disturb its clearing up."""
+    for task in tasks:
+        if not task.cancelling():
+            task.cancel()
