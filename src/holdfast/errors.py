@@ -7,7 +7,8 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     HoldfastError
     ├── UsageError            2   the caller asked for something that cannot be
     │   ├── ConfigError       2   a configuration file or value is wrong (all problems at once)
-    │   └── NoSuchSession     2   no session, approval or record by that name
+    │   ├── NoSuchSession     2   no session, approval or record by that name
+    │   └── RecordErased      2   what is asked for needs a record that was erased
     ├── Overloaded            1   the inbox is full: nothing was accepted
     ├── Fenced                1   another driver took the session: this one wrote nothing
     ├── ProviderUnavailable   7   no such provider, no key, or it cannot be reached
@@ -64,6 +65,12 @@ class NoSuchSession(UsageError):
     """Nothing by that name is in this home."""
 
     code = "not_found"
+
+
+class RecordErased(UsageError):
+    """A record that this needs was erased."""
+
+    code = "erased"
 
 
 class Overloaded(HoldfastError):

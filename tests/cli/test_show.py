@@ -18,7 +18,7 @@ import pytest
 from holdfast.cli.story import story
 from holdfast.cli.tables import call_lines, call_rows, request_lines
 from holdfast.cli.timeline import timeline_lines, timeline_rows
-from holdfast.protocol.codec import StoredRecord, chain_link
+from holdfast.protocol.codec import StoredRecord, chain_link, digest_of
 from holdfast.protocol.events import (
     Attached,
     MessageReceived,
@@ -262,7 +262,7 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
         driving, _ = await write(store, 1, a_finished_run, "done")
         stored = (await store.read(driving.session))[-1]
         body, seq = b'{"what":"never seen"}', stored.seq + 1
-        link = chain_link(stored.link, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, body)
+        link = chain_link(stored.link, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, digest_of(body))
         newer = StoredRecord(driving.session, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, body, link)
         again = await drive(store, 1)
         row = await store.session(driving.session)

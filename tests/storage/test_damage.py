@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from holdfast.errors import StorageCorrupt, StorageError
-from holdfast.protocol.codec import StoredRecord, chain_link
+from holdfast.protocol.codec import StoredRecord, chain_link, digest_of
 from holdfast.protocol.events import MessageReceived, ToolCallFinished
-from holdfast.protocol.rows import Damage, SessionRow
+from holdfast.protocol.rows import Damage, SessionRow, Verified
 from holdfast.protocol.tools import CallResult
 from holdfast.storage.blobs import blob_path
 from holdfast.storage.fsck import verify_home
@@ -45,7 +45,7 @@ def change(home: Path, sql: str) -> None:
 
 
 def found(home: Path) -> list[tuple[str, str, int]]:
-    return [(damage.kind, damage.session, damage.seq) for damage in verify_home(home)]
+    return [(damage.kind, damage.session, damage.seq) for damage in verify_home(home).damages]
 
 
 async def readable(home: Path, number: int) -> list[StoredRecord] | None:
@@ -85,7 +85,7 @@ async def test_a_torn_file_is_told_and_what_can_be_read_stays_readable(home: Pat
     file = home / DATABASE
     whole = {number: await readable(home, number) for number in (1, 2)}
     os.truncate(file, int(file.stat().st_size * share))
-    assert "file" in {damage.kind for damage in verify_home(home)}
+    assert "file" in {damage.kind for damage in verify_home(home).damages}
     for number in (1, 2):
         assert await readable(home, number) in (whole[number], None)
 
@@ -105,7 +105,7 @@ async def test_any_flipped_byte_ends_in_a_storage_error_or_whole_records(home: P
             read = await readable(home, number)
             if read != whole[number]:
                 assert read is None or read == [], "never wrong records"
-                assert verify_home(home) != []
+                assert verify_home(home).damages
                 told += 1
     assert told > 10
 
@@ -183,7 +183,7 @@ async def test_records_of_no_session_and_unreadable_approvals_are_told(tmp_path:
     await store.aclose()
     change(tmp_path, "UPDATE approvals SET row = x'7b'")
     change(tmp_path, "DELETE FROM sessions")
-    assert [damage.kind for damage in verify_home(tmp_path)] == ["row", "row"]
+    assert [damage.kind for damage in verify_home(tmp_path).damages] == ["row", "row"]
     store = SqliteStore.open(tmp_path)
     with pytest.raises(StorageCorrupt):
         await store.approvals()
@@ -216,7 +216,7 @@ async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time
 ) -> None:
     change(with_snapshot, f"UPDATE snapshots SET {sql}")
     assert found(with_snapshot) == [("row", where, 0)]
-    told = verify_home(with_snapshot)[0].message
+    told = verify_home(with_snapshot).damages[0].message
     assert what in told
     assert ("time and nothing else" if where else "nothing needs it") in told
     store = SqliteStore.open(with_snapshot)
@@ -227,9 +227,9 @@ async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time
 
 
 async def test_what_other_code_put_into_a_snapshot_is_no_damage(with_snapshot: Path) -> None:
-    assert verify_home(with_snapshot) == []
+    assert verify_home(with_snapshot) == Verified()
     change(with_snapshot, "UPDATE snapshots SET body = x'00', seq = 3")
-    assert verify_home(with_snapshot) == []
+    assert verify_home(with_snapshot) == Verified()
 
 
 @pytest.mark.requirement("L7")
@@ -249,13 +249,14 @@ async def test_a_table_that_was_dropped_is_told_by_name_and_never_made_anew(home
         assert isinstance(error, StorageCorrupt)
         assert f"is damaged: no such table: {table}" in error.message
         assert "holdfast fsck" in error.hint
-    assert verify_home(home) == [Damage("file", f"the table {table} is missing, with all that was in it")]
+    lost = Damage("file", f"the table {table} is missing, with all that was in it")
+    assert verify_home(home) == Verified((lost,))
 
 
 @pytest.mark.requirement("L7")
 async def test_an_index_that_was_dropped_is_told(home: Path) -> None:
     change(home, "DROP INDEX sessions_by_key")
-    (damage,) = verify_home(home)
+    (damage,) = verify_home(home).damages
     assert damage.kind == "file"
     assert "the index sessions_by_key is missing" in damage.message
 
@@ -279,7 +280,7 @@ async def test_a_table_of_other_columns_is_told(home: Path) -> None:
 
 async def test_the_table_of_snapshots_is_only_a_short_cut_and_made_anew(with_snapshot: Path) -> None:
     change(with_snapshot, "DROP TABLE snapshots")
-    damage = verify_home(with_snapshot)
+    damage = verify_home(with_snapshot).damages
     assert [(each.kind, "costs time and nothing else" in each.message) for each in damage] == [("file", True)]
     store = SqliteStore.open(with_snapshot)
     recovered = await store.recover(an_id(1))
@@ -288,7 +289,7 @@ async def test_the_table_of_snapshots_is_only_a_short_cut_and_made_anew(with_sna
     await driving.commit(MessageReceived("one"), snapshot=b"derived")
     assert (await store.recover(an_id(2))).snapshot == b"derived"
     await store.aclose()
-    assert verify_home(with_snapshot) == []
+    assert verify_home(with_snapshot) == Verified()
 
 
 def test_many_processes_may_make_the_table_of_snapshots_anew_at_once(with_snapshot: Path) -> None:
@@ -298,19 +299,19 @@ def test_many_processes_may_make_the_table_of_snapshots_anew_at_once(with_snapsh
         command = [sys.executable, "-W", "ignore", "-c", code, str(with_snapshot)]
         openers = [subprocess.Popen(command) for _ in range(3)]
         assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0]
-        assert verify_home(with_snapshot) == []
+        assert verify_home(with_snapshot) == Verified()
 
 
 async def test_a_record_of_an_unknown_type_is_told_and_does_not_hide_the_others(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path)
     driving = await drive(store)
     await driving.commit(MessageReceived("one"))
-    link = chain_link(driving.link, 2, 5, 1, "test", "MoonLanded", 1, b"{}")
+    link = chain_link(driving.link, 2, 5, 1, "test", "MoonLanded", 1, digest_of(b"{}"))
     newer = StoredRecord(driving.session, 2, 5, 1, "test", "MoonLanded", 1, b"{}", link)
     commit = msgspec.structs.replace(driving.make(MessageReceived("two")), records=(newer,))
     await store.commit(commit)
     assert [record.type for record in await store.read(driving.session)] == ["MessageReceived", "MoonLanded"]
-    damages = await store.verify()
+    damages = (await store.verify()).damages
     assert [(damage.kind, damage.seq) for damage in damages] == [("unreadable", 2)]
     assert "upgrade" in damages[0].message
     await store.aclose()
@@ -338,7 +339,7 @@ async def test_missing_and_changed_blobs_are_found_where_they_are_needed(tmp_pat
     await store.aclose()
     blob_path(tmp_path / BLOBS, missing).unlink()
     blob_path(tmp_path / BLOBS, changed).write_bytes(b"owt")
-    assert verify_home(tmp_path) == [
+    assert list(verify_home(tmp_path).damages) == [
         Damage("blob", f"the blob {missing} is missing", driving.session, 1),
         Damage("blob", f"the blob {changed} was changed", driving.session, 2),
         Damage("blob", f"the blob {changed} was changed", driving.session, 3),
@@ -366,7 +367,7 @@ async def test_a_blob_is_written_once(tmp_path: Path) -> None:
 async def test_verifying_changes_nothing(home: Path) -> None:
     change(home, "UPDATE records SET epoch = 9 WHERE seq = 2")
     before = {path: hashlib.sha256(path.read_bytes()).digest() for path in home.rglob("*") if path.is_file()}
-    assert len(verify_home(home)) == 2
+    assert len(verify_home(home).damages) == 2
     after = {path: hashlib.sha256(path.read_bytes()).digest() for path in home.rglob("*") if path.is_file()}
     assert {path: after[path] for path in before} == before
 
@@ -376,5 +377,5 @@ async def test_a_home_can_be_verified_while_others_write(tmp_path: Path) -> None
     driving = await drive(store)
     for turn in range(20):
         await driving.commit(MessageReceived(str(turn)))
-        assert await store.verify() == []
+        assert await store.verify() == Verified()
     await store.aclose()

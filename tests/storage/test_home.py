@@ -24,6 +24,7 @@ from holdfast.errors import (
     StorageReadOnly,
 )
 from holdfast.protocol.events import MessageReceived
+from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
@@ -161,7 +162,7 @@ def test_a_home_without_a_database_cannot_be_verified(tmp_path: Path) -> None:
 async def test_a_home_that_was_made_but_never_written_opens(tmp_path: Path) -> None:
     (tmp_path / DATABASE).touch()
     await SqliteStore.open(tmp_path).aclose()
-    assert verify_home(tmp_path) == []
+    assert verify_home(tmp_path) == Verified()
 
 
 async def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ async def test_a_read_only_home_is_told_to_who_would_write_and_can_be_verified(r
         with pytest.raises(StorageReadOnly, match="read-only") as caught:
             SqliteStore.open(home)
         assert "--home" in caught.value.hint
-    assert verify_home(read_only) == []
+    assert verify_home(read_only) == Verified()
 
 
 @pytest.mark.requirement("L7")
@@ -221,7 +222,7 @@ async def test_a_read_only_home_can_be_read_where_it_lies(read_only: Path) -> No
     assert await store.blobs.get(hashlib.sha256(b"content").hexdigest()) == b"content"
     with pytest.raises(StorageReadOnly):
         await drive(store, 2)
-    assert await store.verify() == []
+    assert await store.verify() == Verified()
     await store.aclose()
     assert sorted(read_only.iterdir()) == before
 
@@ -263,7 +264,7 @@ async def test_what_others_write_is_seen_through_a_read_only_view_of_their_home(
     assert texts(await looking.read(driving.session)) == ["one"]
     await driving.commit(MessageReceived("two"))
     assert texts(await looking.read(driving.session)) == ["one", "two"]
-    assert await looking.verify() == []
+    assert await looking.verify() == Verified()
     await looking.aclose()
 
 
@@ -279,7 +280,7 @@ async def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(small_disk: 
     await store.aclose()
     again = SqliteStore.open(small_disk)
     assert len(await again.read(driving.session)) == acknowledged
-    assert await again.verify() == []
+    assert await again.verify() == Verified()
     await again.aclose()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol.events import MessageReceived
+from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import an_id, drive
@@ -49,7 +50,7 @@ async def whole_journal(home: Path, session: int) -> int:
     store = SqliteStore.open(home)
     try:
         records = await store.read(an_id(session))
-        assert await store.verify() == []
+        assert await store.verify() == Verified()
         return len(records)
     finally:
         await store.aclose()
@@ -69,7 +70,7 @@ async def test_after_kill_9_every_acknowledged_commit_is_there_and_the_home_is_c
         written = await whole_journal(tmp_path, 1)
         assert written >= seen[-1]
         assert written - seen[-1] in (0, 2), "at most the commit whose answer was cut off is there besides"
-        assert verify_home(tmp_path) == []
+        assert verify_home(tmp_path) == Verified()
 
 
 @pytest.mark.requirement("C11")
@@ -99,7 +100,7 @@ async def test_looking_at_a_home_that_is_in_use_does_not_drop_its_locks(tmp_path
     store = SqliteStore.open(tmp_path)
     driving = await drive(store, 2)
     await driving.commit(MessageReceived("one"))
-    assert await store.verify() == []
+    assert await store.verify() == Verified()
     await SqliteStore.open(tmp_path).aclose()
     with child(tmp_path, 1, 5) as other:
         go(other)
@@ -117,4 +118,4 @@ def test_many_processes_may_make_one_home_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
     openers = [subprocess.Popen(command) for _ in range(4)]
     assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0, 0]
-    assert verify_home(tmp_path) == []
+    assert verify_home(tmp_path) == Verified()

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.app import built_in_specs
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import Line, Span, columns, neutral, one_line, say, say_json, table
-from holdfast.protocol.rows import Damage
+from holdfast.protocol.rows import Damage, Erased
 from holdfast.protocol.tools import ToolSpec
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
@@ -19,7 +19,8 @@ _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": 
 
 
 def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
-    """Read a whole home and tell all damage; nothing is changed. Exits 1 when there is any.
+    """Read a whole home and tell all damage, and apart from it what was erased; nothing is changed. Exits 1 when
+    there is damage.
 
     \b
     holdfast fsck
@@ -27,18 +28,17 @@ def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     """
     folder = home_of(home).folder
     with storage_errors(folder):
-        damages = verify_home(folder)
+        found = verify_home(folder)
+    damages = found.damages
     if is_json:
-        say_json({"home": str(folder), "ok": not damages, "damage": [damage_row(d) for d in damages]})
-    elif damages:
-        say(_damage_line(damage) for damage in damages)
-        count = len(damages)
-        say(
-            [
-                "",
-                f"{count} damages in all; all other records are readable.",
-            ]
-        )
+        erased = [msgspec.structs.asdict(stretch) for stretch in found.erased]
+        rows = [damage_row(damage) for damage in damages]
+        say_json({"home": str(folder), "ok": not damages, "damage": rows, "erased": erased})
+        return _BAD_NEWS if damages else 0
+    say(_damage_line(damage) for damage in damages)
+    say(_erased_line(stretch) for stretch in found.erased)
+    if damages:
+        say(["", f"{len(damages)} damages in all; all other records are readable."])
     else:
         say([f"{folder}: every record, row and blob is whole."])
     return _BAD_NEWS if damages else 0
@@ -58,6 +58,12 @@ def _damage_line(damage: Damage) -> Line:
     where = f"{damage.session} " if damage.session else ""
     where += f"record {damage.seq} " if damage.seq else ""
     return [Span(f"{damage.kind:<11}", "red"), f"{where}{neutral(damage.message)}"]
+
+
+def _erased_line(erased: Erased) -> Line:
+    first, last = erased.first_seq, erased.last_seq
+    which = f"record {first}" if first == last else f"records {first} to {last}"
+    return [Span(f"{'erased':<11}", "dim"), f"{erased.session} {which}: no damage, the place is proven"]
 
 
 def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:

@@ -20,7 +20,7 @@ from holdfast.cli.terminal import Line, Span, columns, counted, is_terminal, one
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
-from holdfast.errors import StorageNewer
+from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.events import Event
 from holdfast.protocol.limits import Settings
@@ -103,7 +103,9 @@ def replay(
 async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal, Replay]:
     async with reading(home) as store:
         journal = await read_journal(store, name)
-    if len(journal.records) < len(journal.stored):
+    if journal.erased:
+        raise RecordErased(f"{journal.erased} records of session {journal.row.session} were erased.")
+    if journal.newer:
         raise StorageNewer(f"Session {journal.row.session} holds records of a newer version.")
     change = _change(config) if config is not None else None
     return journal, decide_again(journal.row.session, journal.row.key, journal.records, change)

@@ -18,7 +18,8 @@ from holdfast.protocol.ports import Store
 
 
 async def event_rows(journal: Journal, store: Store) -> AsyncIterator[dict[str, Any]]:
-    """Every record in order as plain data; what a newer version wrote is shown as it lies there."""
+    """Every record in order as plain data; what a newer version wrote is shown as it lies there, the body of an
+    erased one is null."""
     runs = dict(zip((r.seq for r in journal.records), runs_of(journal.records), strict=True))
     records = {record.seq: record for record in journal.records}
     plain = PlainEvents(store, journal.row.session)
@@ -29,7 +30,8 @@ async def event_rows(journal: Journal, store: Store) -> AsyncIterator[dict[str, 
         head = {"seq": stored.seq, "at": iso(stored.at_ms), "type": stored.type, "v": stored.v}
         tail = {"trace_id": trace_id(stored.session, run), "epoch": stored.epoch, "cause": stored.cause}
         if record is None:
-            yield {**head, **tail, "body": msgspec.json.decode(stored.body)}
+            body = None if stored.is_erased else msgspec.json.decode(stored.body)
+            yield {**head, **tail, "body": body}
         else:
             yield {**head, "v": VERSIONS[type(record.event)], **tail, "body": await plain.data(record)}
 

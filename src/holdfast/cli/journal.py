@@ -1,7 +1,7 @@
 """Finding a session by any of its names and reading its journal, for commands that only look.
 
 Looking never makes a home, needs no configuration and no right to write, and shows what it can of a journal
-that a newer version wrote. What is shown of a journal is the views' business.
+that a newer version wrote, or of which something was erased. What is shown of a journal is the views' business.
 """
 
 from __future__ import annotations
@@ -36,6 +36,16 @@ class Journal(NamedTuple):
     """All records, also those that this version cannot read."""
     records: Sequence[Record]
     """The readable ones."""
+
+    @property
+    def erased(self) -> int:
+        """How many records have no body any more."""
+        return sum(stored.is_erased for stored in self.stored)
+
+    @property
+    def newer(self) -> int:
+        """How many records a newer version wrote."""
+        return len(self.stored) - len(self.records) - self.erased
 
 
 @asynccontextmanager
@@ -110,7 +120,7 @@ async def read_journal(store: Store, name: str) -> Journal:
 
 
 def readable_here(stored: StoredRecord) -> Record | None:
-    """The record; None when a newer version wrote it.
+    """The record; None when a newer version wrote it, or it was erased.
 
     Raises:
         StorageCorrupt: it cannot be read for any other reason.
@@ -118,7 +128,7 @@ def readable_here(stored: StoredRecord) -> Record | None:
     try:
         return decode(stored)
     except UnreadableEvent as error:
-        if error.is_newer:
+        if error.why != "damaged":
             return None
         hint = "`holdfast fsck` tells what is wrong."
         raise StorageCorrupt(f"record {stored.seq} of {stored.session}: {error}", hint=hint) from None

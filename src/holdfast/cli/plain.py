@@ -15,6 +15,9 @@ from holdfast.protocol.codec import to_builtins
 from holdfast.protocol.events import ModelCallStarted, Piece, Record, ToolCallFinished
 from holdfast.protocol.ports import Store
 
+_ERASED = "[erased]"
+"""In the place of a text that a request quotes and nobody has any more."""
+
 
 class PlainEvents:
     """The events of one session, in their order, with text that is kept elsewhere filled in.
@@ -55,6 +58,7 @@ class PlainEvents:
         missing = [seq for seq in missing if seq not in self._texts]
         if missing:
             stored = await self._store.read(self._session, min(missing) - 1, max(missing))
+            self._texts |= {each.seq: _ERASED for each in stored if each.is_erased}
             records = [record for record in map(readable_here, stored) if record is not None]
             texts = {record.seq: quoted_text(record.event) for record in records}
             self._texts |= {seq: text for seq, text in texts.items() if text is not None}

@@ -18,7 +18,7 @@ from holdfast.cli.timeline import timeline_lines, timeline_rows
 from holdfast.cli.transcript import overview, transcript_lines
 from holdfast.config.paths import Home
 from holdfast.context.requests import body_of, requests
-from holdfast.errors import NoSuchSession, UsageError
+from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
 from holdfast.protocol.ports import Store
 
 _TABLES = {
@@ -72,9 +72,13 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
 async def _show(home: Home, name: str, view: str, number: int, is_json: bool) -> None:
     async with reading(home) as store:
         journal = await read_journal(store, name)
-        unread = len(journal.stored) - len(journal.records)
-        if unread:
-            warn(f"{unread} records come from a newer version of Holdfast; only --events --json shows them.")
+        if journal.newer:
+            warn(
+                f"{journal.newer} records come from a newer version of Holdfast;"
+                " only --events --json shows them."
+            )
+        if journal.erased:
+            warn(f"{journal.erased} records were erased; what they said is not kept any more.")
         match view:
             case "":
                 if is_json:
@@ -105,13 +109,18 @@ async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
 
 async def _show_request(store: Store, journal: Journal, number: int) -> None:
     count = 0
-    for sent in requests(journal.records):
-        count += 1
-        if sent.number == number:
-            body = body_of(sent, await store.blobs.get(sent.request.base))
-            sys.stdout.buffer.write(body)
-            sys.stdout.buffer.flush()
-            return
+    try:
+        for sent in requests(journal.records):
+            count += 1
+            if sent.number == number:
+                body = body_of(sent, await store.blobs.get(sent.request.base))
+                sys.stdout.buffer.write(body)
+                sys.stdout.buffer.flush()
+                return
+    except StorageCorrupt:
+        if journal.erased:
+            raise RecordErased(f"Request {number} cannot be shown: some of it was erased.") from None
+        raise
     raise NoSuchSession(
         f"There is no request {number}: {journal.row.session} sent {count}.",
         hint=f"`holdfast show {journal.row.session} --requests` lists them.",

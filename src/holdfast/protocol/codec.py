@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,11 +22,12 @@ FIRST_LINK = bytes(32)
 
 
 class UnreadableEvent(Exception):
-    """A stored event that this version cannot read: of an unknown type, a newer version, or damaged."""
+    """A stored event that this version cannot read."""
 
-    def __init__(self, message: str, *, is_newer: bool) -> None:
+    def __init__(self, message: str, why: Literal["newer", "damaged", "erased"]) -> None:
         super().__init__(message)
-        self.is_newer = is_newer
+        self.why = why
+        """newer: of an unknown type or a newer version. erased: nothing but its digest was kept."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +41,20 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     type: str
     v: int
     body: bytes
+    """Empty where it was erased; an encoded event never is."""
     link: bytes
+    digest: bytes = b""
+    """SHA-256 of the body that was erased; empty while the body is there and tells it."""
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether the body was taken away; the record still proves its place."""
+        return not self.body
+
+    @property
+    def body_digest(self) -> bytes:
+        """What stands for the body in the hash chain."""
+        return digest_of(self.body) if self.body else self.digest
 
 
 Selected = tuple[int, str, int, bytes]
@@ -52,7 +66,7 @@ def encode(record: Record, previous_link: bytes) -> StoredRecord:
     event = record.event
     name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
     link = chain_link(
-        previous_link, record.seq, record.at_ms, record.epoch, record.cause, name, version, body
+        previous_link, record.seq, record.at_ms, record.epoch, record.cause, name, version, digest_of(body)
     )
     return StoredRecord(
         record.session, record.seq, record.at_ms, record.epoch, record.cause, name, version, body, link
@@ -60,18 +74,24 @@ def encode(record: Record, previous_link: bytes) -> StoredRecord:
 
 
 def chain_link(
-    previous_link: bytes, seq: int, at_ms: int, epoch: int, cause: str, type_: str, v: int, body: bytes
+    previous_link: bytes, seq: int, at_ms: int, epoch: int, cause: str, type_: str, v: int, digest: bytes
 ) -> bytes:
     """SHA-256 over the previous link and everything in the record: shows a flip, a cut and a reorder.
 
-    The session's id is left out, since a branch shares its parent's records.
+    The body is in it by its digest, so that a record whose body was erased still holds the chain together. The
+    session's id is left out, since a branch shares its parent's records.
     """
     head = f"{seq}\0{at_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()
-    return hashlib.sha256(previous_link + head + body).digest()  # one call: cheaper than three updates
+    return hashlib.sha256(previous_link + head + digest).digest()  # one call: cheaper than three updates
+
+
+def digest_of(body: bytes) -> bytes:
+    """SHA-256 of a body."""
+    return hashlib.sha256(body).digest()
 
 
 def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
-    """Whether the stored record is unchanged and follows the record with `previous_link`."""
+    """Whether the stored record is unchanged, erased or not, and follows the record with `previous_link`."""
     return stored.link == chain_link(
         previous_link,
         stored.seq,
@@ -80,7 +100,7 @@ def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
         stored.cause,
         stored.type,
         stored.v,
-        stored.body,
+        stored.body_digest,
     )
 
 
@@ -88,7 +108,7 @@ def decode(stored: StoredRecord) -> Record:
     """The record, brought up to the current version of its event.
 
     Raises:
-        UnreadableEvent: the type is unknown, the version newer than this code, or the body damaged.
+        UnreadableEvent: the type is unknown, the version newer than this code, or the body damaged or erased.
     """
     return Record(
         stored.session, stored.seq, stored.at_ms, stored.epoch, stored.cause,
@@ -98,17 +118,19 @@ def decode(stored: StoredRecord) -> Record:
 
 def decode_event(type_: str, v: int, body: bytes) -> Event:
     """The event in a body of that type and version; raises as `decode` does."""
+    if not body:
+        raise UnreadableEvent(f"the body of this {type_} record was erased", "erased")
     cls = _TYPES.get(type_)
     if cls is None or v > VERSIONS[cls]:
         raise UnreadableEvent(
-            f"this version of Holdfast does not know {type_} version {v}: upgrade to go on", is_newer=True
+            f"this version of Holdfast does not know {type_} version {v}: upgrade to go on", "newer"
         )
     try:
         if v == VERSIONS[cls]:
             return _decoders[type_].decode(body)
         return msgspec.convert(upcast(type_, v, VERSIONS[cls], msgspec.json.decode(body)), cls)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise UnreadableEvent(f"a {type_} record is damaged: {error}", is_newer=False) from None
+        raise UnreadableEvent(f"a {type_} record is damaged: {error}", "damaged") from None
 
 
 def encode_json(value: object) -> bytes:

@@ -17,7 +17,6 @@ from holdfast.protocol.outcomes import ModelFailure, Probed
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
-    Damage,
     Holder,
     InboxEntry,
     Lease,
@@ -25,6 +24,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     Standing,
+    Verified,
 )
 from holdfast.protocol.tools import Admission, FileChange, ToolSpec
 
@@ -148,8 +148,8 @@ class Store(Protocol):
         """One approval, open or decided."""
         ...
 
-    async def verify(self) -> list[Damage]:
-        """Read everything and tell all that is wrong; empty when all is well."""
+    async def verify(self) -> Verified:
+        """Read everything and tell all that is wrong, and apart from that what was erased."""
         ...
 
     async def aclose(self) -> None:

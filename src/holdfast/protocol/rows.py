@@ -154,6 +154,14 @@ class Commit(msgspec.Struct, frozen=True):
     """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
 
 
+class Erased(msgspec.Struct, frozen=True):
+    """Records that have no body any more, and still prove their place: `first_seq` to `last_seq`."""
+
+    session: str
+    first_seq: int
+    last_seq: int
+
+
 class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that `fsck` found wrong."""
 
@@ -161,3 +169,12 @@ class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     session: str = ""
     seq: int = 0
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What `fsck` came to."""
+
+    damages: tuple[Damage, ...] = ()
+    """Empty when all is well."""
+    erased: tuple[Erased, ...] = ()
+    """Not damage: somebody wanted it so."""

@@ -14,7 +14,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.core.summary import summary
-from holdfast.errors import StorageCorrupt, StorageNewer
+from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, decode_event, encode
 from holdfast.protocol.events import (
     ApprovalRequested,
@@ -27,6 +27,13 @@ from holdfast.protocol.events import (
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow, Commit, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
+
+_UNREADABLE: dict[str, tuple[type[HoldfastError], str]] = {
+    "newer": (StorageNewer, ""),
+    "damaged": (StorageCorrupt, "`holdfast fsck` tells what is wrong."),
+    "erased": (RecordErased, "`holdfast show` has what is left of it; a new session begins afresh."),
+}
+"""By why a record cannot be read: what its reader is told."""
 
 
 class Journal:
@@ -48,6 +55,7 @@ class Journal:
 
         Raises:
             StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
+            RecordErased: what it would go on from was erased.
         """
         found = await store.recover(self.session)
         snapshot = unpacked(found, self.session)
@@ -203,12 +211,12 @@ def readable(stored: StoredRecord) -> Record:
     Raises:
         StorageNewer: a newer version wrote it.
         StorageCorrupt: it is damaged.
+        RecordErased: it was erased.
     """
     try:
         return decode(stored)
     except UnreadableEvent as error:
-        kind = StorageNewer if error.is_newer else StorageCorrupt
-        hint = "" if error.is_newer else "`holdfast fsck` tells what is wrong."
+        kind, hint = _UNREADABLE[error.why]
         raise kind(f"Record {stored.seq} of session {stored.session}: {error}.", hint=hint) from None
 
 

@@ -13,12 +13,12 @@ from holdfast.core.approvals import open_question
 from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import UsageError
-from holdfast.protocol.codec import decode
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Usage, text_of
 from holdfast.protocol.ports import Store
+from holdfast.runtime.journal import readable
 
 ResultStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
 
@@ -62,7 +62,7 @@ async def report(store: Store, state: State) -> Result:
     """What the newest run came to, or how it stands.
 
     Raises:
-        UsageError: the session has no run yet.
+        UsageError: the session has no run yet, or the answer was erased.
         StorageError: its records cannot be read.
     """
     run = state.run
@@ -112,7 +112,7 @@ async def _why(store: Store, state: State, run: Run) -> tuple[str, str]:
 
 async def _last_failure(store: Store, state: State) -> tuple[str, str]:
     recent = await store.read(state.session, max(state.seq - _RECENT_RECORDS, 0))
-    for event in (decode(stored).event for stored in reversed(recent)):
+    for event in (readable(stored).event for stored in reversed(recent)):
         if isinstance(event, ModelCallFailed):
             return event.failure.code, event.failure.message
     return "provider_transient", "The provider is not available."
@@ -123,7 +123,7 @@ async def last_words(store: Store, state: State) -> str:
     seq = state.run.answer_seq if state.run is not None else 0
     if not seq:
         return ""
-    match decode((await store.read(state.session, seq - 1, seq))[0]).event:
+    match readable((await store.read(state.session, seq - 1, seq))[0]).event:
         case Responded(parts=parts):
             return text_of(parts)
         case ModelCallCut(text=text):

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import StoredRecord, UnreadableEvent, chain_link, decode_event, is_linked
 from holdfast.protocol.events import ModelCallStarted, ToolCallFinished
-from holdfast.protocol.rows import Commit, Damage, SessionRow
+from holdfast.protocol.rows import Commit, Damage, Erased, SessionRow
 
 _SUSPECTS = 64
 """Up to so many broken links it is looked whether records were moved; beyond, all count as changed."""
@@ -64,6 +64,7 @@ class Examined(msgspec.Struct, frozen=True):
     """What was found in one journal."""
 
     damages: tuple[Damage, ...]
+    erased: tuple[Erased, ...]
     blobs: tuple[tuple[int, str], ...]
     """(seq, SHA-256) of every blob that a record refers to."""
 
@@ -79,8 +80,12 @@ def examine(
     damages += _broken_links(session, records, after_seq, previous_link)
     told = {damage.seq for damage in damages if damage.kind in ("changed", "reordered")}
     blobs: list[tuple[int, str]] = []
+    erased: list[int] = []
     for record in records:
         if record.seq in told:
+            continue
+        if record.is_erased:
+            erased.append(record.seq)
             continue
         try:
             event = decode_event(record.type, record.v, record.body)
@@ -91,7 +96,20 @@ def examine(
             blobs.append((record.seq, event.base))
         elif isinstance(event, ToolCallFinished) and event.result.blob:
             blobs.append((record.seq, event.result.blob))
-    return Examined(tuple(sorted(damages, key=lambda damage: damage.seq)), tuple(blobs))
+    damages.sort(key=lambda damage: damage.seq)
+    return Examined(tuple(damages), tuple(_stretches(session, erased)), tuple(blobs))
+
+
+def _stretches(session: str, seqs: Sequence[int]) -> Iterable[Erased]:
+    """Ascending seqs as stretches without a gap."""
+    first = last = 0
+    for seq in seqs:
+        if first and seq > last + 1:
+            yield Erased(session, first, last)
+            first = 0
+        first, last = first or seq, seq
+    if first:
+        yield Erased(session, first, last)
 
 
 def _gaps(session: str, records: Sequence[StoredRecord], after_seq: int, head_seq: int) -> Iterable[Damage]:
@@ -156,7 +174,14 @@ def _follows(previous_link: bytes, seq: int, record: StoredRecord) -> bool:
 def _link(previous_link: bytes, seq: int, record: StoredRecord) -> bytes:
     try:
         return chain_link(
-            previous_link, seq, record.at_ms, record.epoch, record.cause, record.type, record.v, record.body
+            previous_link,
+            seq,
+            record.at_ms,
+            record.epoch,
+            record.cause,
+            record.type,
+            record.v,
+            record.body_digest,
         )
     except TypeError:  # a value of another type than was written
         return b""

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import StorageCorrupt, StorageError
-from holdfast.protocol.rows import ApprovalRow, Damage, SessionRow
+from holdfast.protocol.rows import ApprovalRow, Damage, Erased, SessionRow, Verified
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import examine, row_damage
 from holdfast.storage.errors import primary_code, storage_errors
@@ -30,8 +30,8 @@ _JOURNALS = {"sessions", "records"}
 _COSTS_TIME = "this costs time and nothing else"
 
 
-def verify_home(home: Path) -> list[Damage]:
-    """All that is wrong with a home, also with one that cannot be written; empty when all is well.
+def verify_home(home: Path) -> Verified:
+    """All that is wrong with a home, also with one that cannot be written, and what was erased in it.
 
     Raises:
         StorageCorrupt: its file is no database of Holdfast at all.
@@ -44,27 +44,30 @@ def verify_home(home: Path) -> list[Damage]:
     with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
         try:
             version = check_version(connection, path)
-            return _verify(connection, home / BLOBS, version) if version else []
+            return _verify(connection, home / BLOBS, version) if version else Verified()
         except sqlite3.DatabaseError as error:
             if primary_code(error) not in _UNREADABLE:
                 raise
-            return [Damage("file", f"the database cannot be read: {error}")]
+            return Verified((Damage("file", f"the database cannot be read: {error}"),))
 
 
-def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> list[Damage]:
+def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
+    erased: list[Erased] = []
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
     there = _schema(connection)
     tables = {table for kind, _, table in there if kind == "table"}
     lost = sorted(_schema_of(version) - there)
     damages += [_lost(kind, name) for kind, name, table in lost if kind == "table" or table in tables]
     if _JOURNALS - tables:
-        return damages
+        return Verified(tuple(damages))
     seen_blobs: dict[str, str] = {}
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
-            damages += _session_damages(connection, session, blobs, seen_blobs)
+            found = _verify_session(connection, session, blobs, seen_blobs)
+            damages += found.damages
+            erased += found.erased
         except StorageCorrupt as error:
             damages.append(Damage("row", error.message, session))
         except sqlite3.DatabaseError as error:
@@ -75,7 +78,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> list[D
                 damages += look(connection)
             except sqlite3.DatabaseError as error:
                 damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
-    return damages
+    return Verified(tuple(damages), tuple(erased))
 
 
 def _decoded(raw: bytes) -> str:
@@ -113,15 +116,14 @@ def _lost(kind: str, name: str) -> Damage:
     return Damage("file", f"the {kind} {name} is missing{what}")
 
 
-def _session_damages(
+def _verify_session(
     connection: sqlite3.Connection, session: str, blobs: Path, seen_blobs: dict[str, str]
-) -> Iterator[Damage]:
+) -> Verified:
     own = lineage(connection, session)
     number, at_seq, head_seq = own[-1]
     records = stored(connection, session, number, at_seq, _NO_END)
     examined = examine(session, records, at_seq, link_at(connection, own, at_seq), head_seq)
-    yield from examined.damages
-    yield from _row_damages(connection, session, head_seq)
+    damages = [*examined.damages, *_row_damages(connection, session, head_seq)]
     for seq, sha256 in examined.blobs:
         if sha256 not in seen_blobs:
             try:
@@ -130,7 +132,8 @@ def _session_damages(
             except StorageCorrupt as error:
                 seen_blobs[sha256] = error.message
         if seen_blobs[sha256]:
-            yield Damage("blob", seen_blobs[sha256], session, seq)
+            damages.append(Damage("blob", seen_blobs[sha256], session, seq))
+    return Verified(tuple(damages), examined.erased)
 
 
 def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) -> list[Damage]:

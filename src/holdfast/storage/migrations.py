@@ -37,6 +37,7 @@ CREATE TABLE records (
     v INTEGER NOT NULL,
     body BLOB NOT NULL,
     link BLOB NOT NULL,
+    digest BLOB NOT NULL,
     PRIMARY KEY (session, seq)
 ) STRICT;
 

@@ -24,7 +24,7 @@ _approval_decoder = msgspec.json.Decoder(ApprovalRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
 _RECORDS = (
-    "SELECT seq, at_ms, epoch, cause, type, v, body, link FROM records"
+    "SELECT seq, at_ms, epoch, cause, type, v, body, link, digest FROM records"
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY updated_ms DESC, number DESC"

@@ -20,7 +20,6 @@ from holdfast.protocol.ports import Blobs
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
-    Damage,
     Holder,
     InboxEntry,
     Lease,
@@ -28,6 +27,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     Standing,
+    Verified,
 )
 from holdfast.storage import fsck, reads, writes
 from holdfast.storage.blobs import FileBlobs
@@ -131,7 +131,7 @@ class SqliteStore:
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         return await self._ask(lambda connection: reads.approval(connection, approval_id))
 
-    async def verify(self) -> list[Damage]:
+    async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, fsck.verify_home, self.path.parent)
 

@@ -20,6 +20,7 @@ from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
     Damage,
+    Erased,
     Holder,
     InboxEntry,
     Lease,
@@ -27,6 +28,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     Standing,
+    Verified,
 )
 from holdfast.storage.chain import check_contiguous, checked, examine, row_damage
 from holdfast.storage.search import SAID_IN, is_in, says
@@ -245,19 +247,21 @@ class VolatileStore:
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         return self._approvals.get(approval_id)
 
-    async def verify(self) -> list[Damage]:
+    async def verify(self) -> Verified:
         damages: list[Damage] = []
+        erased: list[Erased] = []
         for session, journal in self._journals.items():
             link = FIRST_LINK if not journal.parent else self._link_at(journal.parent, journal.at_seq)
             found = examine(session, journal.records, journal.at_seq, link, journal.head_seq)
             damages += found.damages
+            erased += found.erased
             damages += row_damage(journal.row, journal.head_seq)
             for seq, sha256 in found.blobs:
                 try:
                     await self.blobs.get(sha256)
                 except StorageCorrupt as error:
                     damages.append(Damage("blob", error.message, session, seq))
-        return damages
+        return Verified(tuple(damages), tuple(erased))
 
     async def aclose(self) -> None:
         """Nothing to let go of: what it holds stays, for whoever uses it next."""

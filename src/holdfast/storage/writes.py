@@ -132,10 +132,10 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
         )
     number = advanced[0][0]
     connection.executemany(
-        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (number, record.seq, record.at_ms, record.epoch, record.cause, record.type, record.v,
-             record.body, record.link)
+             record.body, record.link, record.digest)
             for record in commit.records
         ],
     )  # fmt: skip

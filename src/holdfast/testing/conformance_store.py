@@ -35,6 +35,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
+    Erased,
     Holder,
     InboxEntry,
     Lease,
@@ -43,6 +44,7 @@ from holdfast.protocol.rows import (
     SessionRow,
     SessionStatus,
     Standing,
+    Verified,
 )
 from holdfast.protocol.tools import CallResult
 
@@ -187,7 +189,30 @@ class StoreConformance:
         await store.commit(msgspec.structs.replace(good, records=(forged, good.records[1])))
         error = await refused(StorageCorrupt, store.read(driving.session))
         assert "record 1 " in error.message
-        assert [(damage.kind, damage.seq) for damage in await store.verify()] == [("changed", 1)]
+        assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [("changed", 1)]
+
+    async def test_an_erased_record_proves_its_place_and_is_no_damage(self, store: Store) -> None:
+        driving = await drive(store)
+        told = driving.make(*(MessageReceived(f"words {number}") for number in range(1, 7)))
+        kept = list(told.records)
+        for seq in (2, 3, 5):
+            record = kept[seq - 1]
+            kept[seq - 1] = msgspec.structs.replace(record, body=b"", digest=record.body_digest)
+        await store.commit(msgspec.structs.replace(told, records=tuple(kept)))
+        assert await store.read(driving.session) == kept
+        assert await store.sessions(grep="words 2") == []
+        erased = (Erased(driving.session, 2, 3), Erased(driving.session, 5, 5))
+        assert await store.verify() == Verified((), erased)
+
+    async def test_a_body_that_is_only_gone_is_damage(self, store: Store) -> None:
+        driving = await drive(store)
+        good = driving.make(MessageReceived("one"), MessageReceived("two"))
+        emptied = msgspec.structs.replace(good.records[0], body=b"")
+        await store.commit(msgspec.structs.replace(good, records=(emptied, good.records[1])))
+        await refused(StorageCorrupt, store.read(driving.session))
+        verified = await store.verify()
+        assert [(damage.kind, damage.seq) for damage in verified.damages] == [("changed", 1)]
+        assert verified.erased == ()
 
     async def test_records_that_do_not_follow_each_other_are_a_bug(self, store: Store) -> None:
         driving = await drive(store)
@@ -206,7 +231,7 @@ class StoreConformance:
         await store.commit(msgspec.structs.replace(good, records=(forged,)))
         await sound.commit(MessageReceived("whole"))
         assert texts(await store.read(sound.session)) == ["whole"]
-        assert {damage.session for damage in await store.verify()} == {broken.session}
+        assert {damage.session for damage in (await store.verify()).damages} == {broken.session}
 
     # --- fences
 
@@ -444,7 +469,7 @@ class StoreConformance:
         early = await branch(second, 1, 4, MessageReceived("d"))
         assert texts(await store.read(third.session)) == ["one", "two", "b", "c"]
         assert texts(await store.read(early.session)) == ["one", "d"]
-        assert await store.verify() == []
+        assert await store.verify() == Verified()
 
     async def test_nothing_branches_off_behind_the_end(self, store: Store) -> None:
         parent, child = await drive(store, 1), await drive(store, 2)
@@ -531,6 +556,6 @@ class StoreConformance:
         driving = await drive(store)
         kept = await store.blobs.put(b"whole output")
         await driving.commit(ToolCallFinished("t1.c1", CallResult("ok", "head", blob=kept)))
-        assert await store.verify() == []
+        assert await store.verify() == Verified()
         await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob="f" * 64)))
-        assert [(damage.kind, damage.seq) for damage in await store.verify()] == [("blob", 2)]
+        assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [("blob", 2)]

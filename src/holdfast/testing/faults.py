@@ -17,7 +17,6 @@ from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
-    Damage,
     Holder,
     InboxEntry,
     Lease,
@@ -25,6 +24,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     Standing,
+    Verified,
 )
 
 T = TypeVar("T")
@@ -134,7 +134,7 @@ class FaultyStore:
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         return await self.pass_on(lambda: self._inner.approval(approval_id))
 
-    async def verify(self) -> list[Damage]:
+    async def verify(self) -> Verified:
         return await self.pass_on(lambda: self._inner.verify())
 
     async def aclose(self) -> None:

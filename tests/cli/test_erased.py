@@ -1,0 +1,70 @@
+"""Records that were erased: what is left of their session is shown, nobody goes on from it, and it is no damage."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+import pytest
+
+from holdfast.protocol.codec import digest_of
+from holdfast.storage.home import DATABASE
+from tests.cli.conftest import Filled, Holdfast
+
+VIEWS = [(), ("--events",), ("--requests",), ("--tools",), ("--timeline",), ("--cost",)]
+
+
+def erase(home: Filled, seqs: Iterable[int]) -> None:
+    """Take away the bodies of records of the finished session, and keep their digests."""
+    with sqlite3.connect(home.folder / DATABASE) as connection:
+        for seq in seqs:
+            where = "WHERE session = 1 AND seq = ?"
+            (body,) = connection.execute(f"SELECT body FROM records {where}", (seq,)).fetchone()
+            connection.execute(f"UPDATE records SET body = x'', digest = ? {where}", (digest_of(body), seq))
+    connection.close()
+
+
+@pytest.mark.requirement("L8")
+@pytest.mark.parametrize("seqs", [*((seq,) for seq in range(1, 20)), range(1, 20)], ids=str)
+def test_what_is_left_is_shown_in_every_view(holdfast: Holdfast, home: Filled, seqs: Iterable[int]) -> None:
+    erase(home, seqs)
+    for view in VIEWS:
+        for flags in (view, (*view, "--json")):
+            answer = holdfast("show", home.finished, *flags, "--home", str(home.folder))
+            assert answer.code == 0, (flags, answer.err)
+            assert "were erased" in answer.err
+    rows = holdfast("show", home.finished, "--events", "--json", "--home", str(home.folder)).rows
+    assert [row["seq"] for row in rows if row["body"] is None] == list(seqs)
+    assert [row["type"] for row in rows] == [type(event).__name__ for event in home.book.events]
+    assert holdfast("sessions", "--grep", "mend", "--home", str(home.folder)).code == 0
+
+
+def test_a_request_is_shown_where_nothing_of_it_was_erased_and_else_refused(
+    holdfast: Holdfast, home: Filled
+) -> None:
+    erase(home, [11])  # an output that the second turn's request carries
+    flags = ("--home", str(home.folder), "--json")
+    refused = holdfast("show", home.finished, "--request", "4", *flags)
+    assert (refused.code, refused.rows[0]["error"]["code"]) == (2, "erased")
+
+
+@pytest.mark.requirement("L7")
+def test_fsck_tells_an_erased_record_from_a_damaged_one(holdfast: Holdfast, home: Filled) -> None:
+    erase(home, [3, 4, 11])
+    flags = ("--home", str(home.folder))
+    answer = holdfast("fsck", "--json", *flags)
+    told = [(one["session"], one["first_seq"], one["last_seq"]) for one in answer.rows[0]["erased"]]
+    assert (answer.code, answer.rows[0]["ok"], answer.rows[0]["damage"]) == (0, True, [])
+    assert told == [(home.finished, 3, 4), (home.finished, 11, 11)]
+    plain = holdfast("fsck", *flags)
+    assert "records 3 to 4" in plain.out
+    assert "every record, row and blob is whole" in plain.out
+
+
+@pytest.mark.parametrize("command", ["replay", "resume"])
+def test_nobody_goes_on_from_an_erased_record(holdfast: Holdfast, home: Filled, command: str) -> None:
+    erase(home, [2])
+    answer = holdfast(command, home.finished, "--home", str(home.folder), "--json")
+    assert (answer.code, answer.rows[0]["error"]["code"]) == (2, "erased")
+    branch = holdfast("fork", home.finished, "--at", "9", "--home", str(home.folder))
+    assert (branch.code, "was erased" in branch.err) == (2, True)
