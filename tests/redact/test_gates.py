@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from holdfast.redact import assigned, credentials, make_redactor, shapes
 from holdfast.redact.credentials import _CARD, _PLACES
 from holdfast.redact.gates import Gate, widened
-from holdfast.redact.shapes import _INNER_SHAPES, _PEM_BEGIN, _SHAPES
+from holdfast.redact.shapes import _BEGUN, _INNER_SHAPES, _PEM_BEGIN, _SHAPES
 
 SHAPES_GATE = Gate(shapes.gate_patterns())
 PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()))
 
-SHAPED = [*(re.compile(shape.pattern) for shape in (*_SHAPES, *_INNER_SHAPES)), _PEM_BEGIN]
+SHAPED = [*(re.compile(shape.pattern) for shape in (*_SHAPES, *_BEGUN, *_INNER_SHAPES)), _PEM_BEGIN]
 PLACED = [*(pattern for _, pattern, _, _ in _PLACES), _CARD]
 BEHIND = [
     *((SHAPES_GATE, pattern) for pattern in SHAPED),
@@ -116,7 +116,7 @@ def test_a_lone_surrogate_opens_every_gate() -> None:
 
 
 @pytest.mark.requirement("A4", "L7")
-@pytest.mark.parametrize("seed", ["token=", "sk-", "ey", "a", "Ab1_-/", "x-", "//x/", "-u ", "_"])
+@pytest.mark.parametrize("seed", ["token=", "sk-", "ghp_", "ey", "a", "Ab1_-/", "x-", "//x/", "-u ", "_"])
 def test_a_megabyte_of_beginnings_is_seen_through_at_once(seed: str) -> None:
     redact = make_redactor()
     redact("password=hunter2")

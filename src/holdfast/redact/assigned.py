@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from holdfast.redact.gates import widened
+from holdfast.redact.likeness import is_counted
 from holdfast.redact.spans import Span, places
 
 _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
@@ -176,6 +177,6 @@ def _is_secret(value: str, match: re.Match[str]) -> bool:
         return False
     if value.isdigit():
         return len(value) >= _DIGITS_ONLY_MIN_CHARS
-    if not any(map(str.isdigit, value)) or len(set(value)) < 5:
+    if not any(map(str.isdigit, value)) or len(set(value)) < 5 or is_counted(value):
         return False
     return not (match["bare"] and _CODE.fullmatch(value))

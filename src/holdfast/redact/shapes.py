@@ -1,6 +1,8 @@
 """Shapes that only a credential has: one vendor's tokens each, and blocks of private keys.
 
-Where a value stands, and what it is called there, is looked at in `assigned` and `credentials`.
+A token is known by its vendor's whole form, or by a beginning that nothing else has: then its length does not
+matter, and what is plainly made up is left alone. Where a value stands, and what it is called there, is looked at
+in `assigned` and `credentials`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.redact.gates import widened
+from holdfast.redact.likeness import is_drawn, is_specimen
 from holdfast.redact.spans import Span
 
 
@@ -23,10 +26,27 @@ class _Shape(NamedTuple):
     """Compiled where a beginning is met: seventy patterns that no text needs take their time."""
     sign: str
     """What the gate looks for instead of the pattern, where that begins with what every text has."""
+    is_whole: bool
+    """The pattern asks for the whole form; else what follows the beginning must look drawn by lot."""
 
 
 def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
-    return _Shape(kind, tuple(beginnings.split()), pattern, sign)
+    return _Shape(kind, tuple(beginnings.split()), pattern, sign, is_whole=True)
+
+
+BODY_MIN_CHARS = 20
+"""Of what follows a beginning. Vendors' keys are longer, today."""
+
+
+def _begun(kind: str, beginnings: str, characters: str = r"[A-Za-z0-9]", most: str = "") -> _Shape:
+    """Keys of any length, by their beginnings; of at most so many characters where longer words are common."""
+    names = tuple(beginnings.split())
+    end = f"(?!{characters})" if most else ""
+    pattern = f"(?:{'|'.join(map(re.escape, names))})(?P<body>{characters}{{{BODY_MIN_CHARS},{most}}}){end}"
+    return _Shape(kind, names, pattern, "", is_whole=False)
+
+
+_WORD, _HEX, _CAPITALS = r"[\w-]", "[a-fA-F0-9]", "[A-Z0-9]"
 
 
 _SHAPES = (
@@ -81,7 +101,7 @@ _SHAPES = (
     _shape("sendgrid", "SG.", r"SG\.[\w-]{16,}\.[\w-]{32,}"),
     _shape("twilio", "SK AC", r"(?:SK|AC)[0-9a-f]{32}(?!\w)"),
     _shape("mailgun", "key- pubkey-", r"(?:pub)?key-[0-9a-f]{32}(?!\w)"),
-    _shape("facebook", "EAAM EAAC", r"EAA[MC](?=[A-Za-z]*\d)[A-Za-z0-9]{100,}"),
+    _shape("facebook", "EAAM EAAC", r"EAA[MC](?=[A-Za-z]*\d)[A-Za-z0-9]{60,}"),
     _shape("atlassian", "ATATT3 ATCTT3", r"AT[AC]TT3[\w+/=-]{60,}"),
     _shape("1password", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/_-]{200,}={0,3}"),
     _shape("1password", "A3-", r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}(?!\w)"),
@@ -96,7 +116,7 @@ _SHAPES = (
     _shape("postman", "PMAK-", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),
     _shape("newrelic", "NRAK- NRJS- NRII-", r"NR(?:AK|JS|II)-[A-Za-z0-9-]{19,32}"),
     _shape("sentry", "sntrys_ sntryu_", r"sntry[su]_[\w+/=-]{60,}"),
-    _shape("openshift", "sha256~", r"sha256~[\w-]{43}(?![\w-])"),
+    _shape("openshift", "sha256~", r"sha256~(?=[\w-]*[A-Z])[\w-]{32,}"),
     _shape("sourcegraph", "sgp_", r"sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40}(?!\w)"),
     _shape("intra42", "s-s4t2", r"s-s4t2(?:ud|af)-[a-f0-9]{64}"),
     _shape("heroku", "HRKU-", r"HRKU-AA[\w-]{58}"),
@@ -105,6 +125,60 @@ _SHAPES = (
     _shape("dynatrace", "dt0c01.", r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
     _shape("octopus", "API-", r"API-[A-Z0-9]{26}(?!\w)"),
     _shape("jwt", "ey", r"ey[A-Za-z0-9]{15,}\.ey[\w/\\+-]{15,}(?:\.[\w/\\+-]{10,}={0,2}|(?![\w/\\.+-]))"),
+)
+
+
+_BEGUN = (
+    _begun("anthropic", "sk-ant-", _WORD),
+    _begun("openai", "sk-proj- sk-svcacct- sk-admin- sk-None-", _WORD),
+    _begun("openai", "sk-"),
+    _begun("openrouter", "sk-or-v1- sk-or-", _WORD),
+    _begun("groq", "gsk_"),
+    _begun("perplexity", "pplx-"),
+    _begun("xai", "xai-"),
+    _begun("replicate", "r8_"),
+    _begun("huggingface", "hf_ api_org_"),
+    _begun("cerebras", "csk-"),
+    _begun("nvidia", "nvapi-", _WORD),
+    _begun("tavily", "tvly-", _WORD),
+    _begun("langsmith", "lsv2_pt_ lsv2_sk_", r"\w"),
+    _begun("github", "ghp_ gho_ ghu_ ghs_ ghr_"),
+    _begun("github", "github_pat_", r"\w"),
+    _begun("gitlab", "glptt- glimt- glagent- gloas- glrtr-", _WORD),
+    _begun("slack", "xoxe.xoxb-1- xoxe.xoxp-1- xoxe-1-", _WORD),
+    _begun("stripe", "whsec_", "[A-Za-z0-9+/]"),
+    _begun("square", "sq0atp- sq0csp-", _WORD),
+    _begun("shopify", "shpss_ shpat_ shpca_ shppa_", _HEX),
+    _begun("google", "GOCSPX- ya29.", _WORD),
+    _begun("google", "AIza", _WORD, most="40"),
+    _begun("aws", "AKIA ABIA ACCA", _CAPITALS),
+    _begun("aws", "ABSKQm", "[A-Za-z0-9+/]"),
+    _begun("digitalocean", "doo_v1_ dop_v1_ dor_v1_", _HEX),
+    _begun("databricks", "dapi", _HEX),
+    _begun("npm", "npm_"),
+    _begun("pypi", "pypi-", _WORD),
+    _begun("rubygems", "rubygems_", _HEX),
+    _begun("docker", "dckr_pat_ dckr_oat_", _WORD),
+    _begun("atlassian", "ATATT3 ATCTT3", r"[\w+/=-]"),
+    _begun("1password", "ops_eyJ", "[A-Za-z0-9+/_-]"),
+    _begun("age", "AGE-SECRET-KEY-1", _CAPITALS),
+    _begun("vault", "hvs. hvb.", _WORD),
+    _begun("grafana", "glsa_ glc_ eyJrIjoi", r"[\w+/]"),
+    _begun("linear", "lin_api_ lin_oauth_"),
+    _begun("notion", "ntn_"),
+    _begun("postman", "PMAK-", "[a-f0-9-]"),
+    _begun("newrelic", "NRAK- NRJS- NRII-", r"[A-Za-z0-9-]"),
+    _begun("sentry", "sntrys_ sntryu_", r"[\w+/=-]"),
+    _begun("sourcegraph", "sgp_", _HEX),
+    _begun("intra42", "s-s4t2ud- s-s4t2af-", _HEX),
+    _begun("heroku", "HRKU-", _WORD),
+    _begun("fly", "fo1_ fm1_ fm2_ fm1r_ fm1a_", "[A-Za-z0-9+/_-]"),
+    _begun("doppler", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit."),
+    _begun("dynatrace", "dt0c01.", "[A-Za-z0-9.]"),
+    _begun("tailscale", "tskey-auth- tskey-api- tskey-client-", _WORD),
+    _begun("supabase", "sbp_ sb_secret_", r"\w"),
+    _begun("figma", "figd_", _WORD),
+    _begun("brevo", "xkeysib-", _WORD),
 )
 
 
@@ -132,7 +206,7 @@ _INNER_SHAPES = (
         r"\.[\w-]{6}\.[\w-]{27,38}(?![\w-])",
         sign=r"(?:^|[^A-Za-z0-9_])[MNO][\w-]{20,}\.[\w-]{6}\.",
     ),
-    _inner("telegram", ":AA", r"\b\d{8,10}", r":AA[\w-]{33}(?![\w-])"),
+    _inner("telegram", ":AA", r"\b\d{8,10}", r":AA[\w-]{28,40}(?![\w-])"),
     _inner("mailchimp", "-us", r"\b[0-9a-f]{31}", r"[0-9a-f]-us\d{1,2}\b"),
     _inner("facebook", "|", r"\b\d{14,15}", r"\d\|[\w-]{27,40}(?![\w-])"),
     _inner("hashicorp", ".atlasv1.", r"\b[a-zA-Z0-9]{14}", r"\.atlasv1\.[\w=-]{60,70}"),
@@ -147,7 +221,7 @@ _PEM_BODY_MIN_CHARS = 24
 
 def gate_patterns() -> Iterator[str]:
     """What a gate before `find_shapes` looks for."""
-    begun = "|".join(widened(shape.pattern) for shape in _SHAPES if not shape.sign)
+    begun = "|".join(widened(shape.pattern) for shape in (*_SHAPES, *_BEGUN) if not shape.sign)
     yield f"(?:^|[^A-Za-z0-9_])(?:{begun})"
     yield from (widened(shape.sign) for shape in (*_SHAPES, *_INNER_SHAPES) if shape.sign)
     yield widened(_PEM_BEGIN.pattern)
@@ -164,7 +238,7 @@ def _find_tokens(text: str) -> Iterator[Span]:
     long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
-    for shape in _SHAPES:
+    for shape in (*_SHAPES, *_BEGUN):
         for beginning in shape.beginnings:
             if beginning in long_words:
                 yield from _find_words(text, beginning, shape)
@@ -182,15 +256,14 @@ def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:
         is_start = not at or not (text[at - 1].isalnum() or text[at - 1] == "_")
         if is_start and (match := pattern.match(text, at)):
             end = match.end()
-            if not _is_specimen(match[group]):
+            if not is_specimen(match[group]) and (shape.is_whole or _is_real(match)):
                 yield Span(*match.span(group), shape.kind)
         at = text.find(beginning, end)
 
 
-def _is_specimen(value: str) -> bool:
-    """Whether the shape is there only to show the shape."""
-    lowered = value.lower()
-    return "xxxx" in lowered or lowered.endswith("example") or "..." in value
+def _is_real(match: re.Match[str]) -> bool:
+    """Whether what follows a beginning is a key, and not cut short in words: `sk-ant-api03-...`."""
+    return is_drawn(match["body"]) and not match.string.startswith("..", match.end())
 
 
 def _find_private_keys(text: str) -> Iterator[Span]:
