@@ -111,7 +111,10 @@ def test_deny_is_stricter_than_ask_and_ask_than_allow() -> None:
     ],
 )
 def test_a_catastrophe_spelled_out_is_denied_even_with_full_autonomy(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", command=command) == ("deny", "hard-floor")
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,)) == (
+        "deny",
+        "hard-floor",
+    )
 
 
 @pytest.mark.requirement("C12")
@@ -132,7 +135,10 @@ def test_a_catastrophe_spelled_out_is_denied_even_with_full_autonomy(command: st
     ],
 )
 def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", command=command) == ("deny", "secret-path")
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,)) == (
+        "deny",
+        "secret-path",
+    )
 
 
 @pytest.mark.requirement("C12")
@@ -157,8 +163,8 @@ def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
     ],
 )
 def test_an_ordinary_command_is_not_denied(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", command=command)[0] == "allow"
-    assert verdict(tool="shell", effect="exec", command=command)[0] == "ask"
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,))[0] == "allow"
+    assert verdict(tool="shell", effect="exec", commands=(command,))[0] == "ask"
 
 
 @pytest.mark.requirement("C12")

@@ -43,8 +43,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Globs; empty means all."""
     deny_tools: tuple[str, ...] = ()
     paths: tuple[PathFact, ...] = ()
-    command: str = ""
-    """The text of a shell command; empty for every other tool."""
+    commands: tuple[str, ...] = ()
+    """The texts of shell commands."""
 
 
 Rule = Callable[[Facts], Decision | None]
@@ -76,8 +76,9 @@ def tool_globs(facts: Facts) -> Decision | None:
 
 def hard_floor(facts: Facts) -> Decision | None:
     """Catastrophes are denied under every autonomy; a person cannot approve them either."""
-    if facts.command and (disaster := catastrophe(facts.command)):
-        return _deny("hard-floor", f"The command was refused: it looks like {disaster}.")
+    for command in facts.commands:
+        if disaster := catastrophe(command):
+            return _deny("hard-floor", f"The command was refused: it looks like {disaster}.")
     for path in facts.paths:
         if any(is_kernel_path(name, facts.workspace) for name in (path.given, path.resolved)):
             return _deny("hard-floor", f"{path.given}: /proc, /sys and /dev are not for file tools.")
@@ -89,8 +90,11 @@ def secret_paths(facts: Facts) -> Decision | None:
     for path in facts.paths:
         if rule := secret_rule(path.given) or secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} names a secret ({rule}); work without its content.")
-    if facts.command and (word := secret_named(facts.command)):
-        return _deny("secret-path", f"The command names a secret path ({word}); work without its content.")
+    for command in facts.commands:
+        if word := secret_named(command):
+            return _deny(
+                "secret-path", f"The command names a secret path ({word}); work without its content."
+            )
     return None
 
 

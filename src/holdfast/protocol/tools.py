@@ -16,6 +16,11 @@ OnInterrupt = Literal["rerun", "probe", "unknown"]
 or neither (the model is told that the outcome is unknown)."""
 
 
+ParameterKind = Literal["path", "command", "url", "timeout"]
+"""What an argument means to the gates. `path`: a file or folder, as the workspace sees it. `command`: text for a
+shell. `url`: an address. `timeout`: the seconds that this call may take, in place of the tool's own."""
+
+
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool as the model and the gates see it."""
 
@@ -30,7 +35,11 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """It ends by itself at its limits and says what it did until then; any other is cancelled there."""
     max_output_chars: int = 24_000
     """What the model sees of one result; the whole is kept as a blob."""
-    source: str = "builtin"
+    source: str = "foreign"
+    """Who made it: `builtin` (it comes with Holdfast), `function` (it belongs to the program), else `foreign`."""
+    kinds: dict[str, ParameterKind] = {}
+    """The parameters that mean something to the gates, by name. The gates look at these and at no others; every
+    text inside such an argument counts as one path, command or URL."""
 
 
 class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

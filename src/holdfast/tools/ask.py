@@ -28,6 +28,7 @@ class AskUser:
             ),
             effect="ask",
             on_interrupt="rerun",
+            source="builtin",
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

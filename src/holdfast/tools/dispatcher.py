@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from holdfast.policy.rules import Facts, PathFact, judge, strictest
+from holdfast.policy.rules import judge, strictest
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import ToolCall
@@ -21,11 +21,11 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult, Tool
 from holdfast.protocol.tools import Admission, Decision, FileChange, ToolSpec
 from holdfast.sandbox.process import Processes
+from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
 from holdfast.tools.schema import BadSchema, SchemaGate
-from holdfast.tools.shell import program_of, timeout_of
-from holdfast.tools.workspace import PathRefused, resolve
+from holdfast.tools.shell import program_of
 from holdfast.tools.writing import probe
 
 GRACE_S = 2.0
@@ -147,10 +147,10 @@ class Dispatcher:
 
     def _secrets(self, proposal: Proposal) -> Proposal | Admission:
         """No call carries the value of a known secret: arguments are stored, shown and sent."""
-        texts = [proposal.canonical]
+        found = [proposal.canonical]
         if "\\" in proposal.canonical:  # an escaped quote or newline would hide it
-            texts += _texts(proposal.values)
-        if not any(map(self._has_secret, texts)):
+            found += texts(proposal.values)
+        if not any(map(self._has_secret, found)):
             return proposal
         message = (
             f"{proposal.spec.name} was refused: its arguments hold the value of a secret. Refer to it by "
@@ -160,7 +160,7 @@ class Dispatcher:
 
     def _policy(self, proposal: Proposal) -> Proposal | Admission:
         """What the rules say; deny over ask over allow."""
-        decisions = judge(_facts(proposal))
+        decisions = judge(facts_of(proposal.spec, proposal.values, proposal.settings))
         decision = strictest(decisions)
         if decision.verdict == "deny":
             failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
@@ -185,7 +185,7 @@ class Dispatcher:
 
 async def _admission(proposal: Proposal, session: str) -> Admission:
     spec, values, settings = proposal.spec, proposal.values, proposal.settings
-    is_shell = _is_built_in(spec) and "command" in values
+    command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
     change = await _plan(proposal, session)
     # Without a plan there is nothing that a look at the disk could be compared with.
     cannot_probe = spec.on_interrupt == "probe" and change is None
@@ -195,10 +195,10 @@ async def _admission(proposal: Proposal, session: str) -> Admission:
         arguments=proposal.canonical,
         effect=spec.effect,
         on_interrupt="unknown" if cannot_probe else spec.on_interrupt,
-        timeout_s=timeout_of(values) if is_shell else spec.timeout_s,
+        timeout_s=timeout_of(spec, values),
         change=change,
         cwd=settings.workspace if spec.effect == "exec" else "",
-        binary=program_of(values["command"], settings.workspace) if is_shell else "",
+        binary=program_of(command, settings.workspace) if command else "",
         question=values["question"] if spec.effect == "ask" else "",
         options=tuple(values.get("options", ())) if spec.effect == "ask" else (),
     )
@@ -222,51 +222,6 @@ async def _plan(proposal: Proposal, session: str) -> FileChange | None:
     # A plan that fails is no plan; the call itself will say what is wrong.
     except Exception:
         return None
-
-
-def _facts(proposal: Proposal) -> Facts:
-    spec, values, settings = proposal.spec, proposal.values, proposal.settings
-    paths: tuple[PathFact, ...] = ()
-    # Every built-in tool calls its path `path`, and its command `command`.
-    if _is_built_in(spec) and "path" in spec.parameters["properties"]:
-        paths = (_path_fact(settings.workspace, values.get("path", ".")),)
-    return Facts(
-        tool=spec.name,
-        effect=spec.effect,
-        autonomy=settings.autonomy,
-        workspace=settings.workspace,
-        allow_tools=settings.allow_tools,
-        deny_tools=settings.deny_tools,
-        paths=paths,
-        command=values.get("command", "") if _is_built_in(spec) else "",
-    )
-
-
-def _path_fact(workspace: str, given: str) -> PathFact:
-    try:
-        return PathFact(given, resolve(workspace, given))
-    except PathRefused as refusal:
-        return PathFact(given, "", str(refusal))
-    except OSError as error:
-        return PathFact(given, "", f"{given} cannot be reached: {error.strerror or error}.")
-
-
-def _is_built_in(spec: ToolSpec) -> bool:
-    return spec.source == "builtin"
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Every text in decoded JSON."""
-    match value:
-        case str():
-            yield value
-        case list():
-            for item in value:
-                yield from _texts(item)
-        case dict():
-            for key, item in value.items():
-                yield key
-                yield from _texts(item)
 
 
 def _refused(by: str, failure: Failure, rule: str = "") -> Admission:

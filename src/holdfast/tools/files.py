@@ -40,6 +40,8 @@ class ReadFile:
             ),
             effect="read",
             on_interrupt="rerun",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -63,6 +65,8 @@ class WriteFile:
             parameters=arguments_object(required=["path", "content"], path=_PATH, content={"type": "string"}),
             effect="write",
             on_interrupt="probe",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -93,6 +97,8 @@ class EditFile:
             ),
             effect="write",
             on_interrupt="probe",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

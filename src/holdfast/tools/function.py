@@ -61,6 +61,9 @@ def tool(
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool, as `@tool` or `@tool(...)`; it stays callable as the function that it was.
 
+    A parameter that is annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) is judged like those of the
+    built-in tools; `Annotated[float, "timeout"]` is the time that the call may take. No other argument is judged.
+
     Args:
         function: What bare `@tool` stands above.
         effect: What it does to the world: `read`, `write`, `exec` or `network`. Unsaid it counts as `exec`,
@@ -99,6 +102,7 @@ def tool(
             timeout_s=timeout_s,
             keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
             source="function",
+            kinds=signature.kinds,
         )
         target = _target(function) if isolation == "process" else None
         return FunctionTool(function, spec, signature, plan, target)
@@ -146,8 +150,11 @@ class FunctionTool(Generic[P, R]):
 
     def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         """The keyword arguments of the function: converted to the annotated types, the context added."""
-        values = msgspec.convert(arguments, self._signature.shape)
-        keywords = {name: getattr(values, name) for name in arguments}
+        signature = self._signature
+        known = set(signature.shape.__struct_fields__)
+        values = msgspec.convert({n: v for n, v in arguments.items() if n in known}, signature.shape)
+        keywords = {name: getattr(values, name) for name in arguments if name in known}
+        keywords |= msgspec.convert({n: v for n, v in arguments.items() if n not in known}, signature.rest)
         if self._signature.context_name:
             keywords[self._signature.context_name] = context
         return keywords

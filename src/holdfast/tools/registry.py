@@ -15,6 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.policy.rules import is_offered
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.tools import ToolSpec
+from holdfast.tools.schema import closed
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -39,6 +40,7 @@ class Registry:
             raise UsageError(f"{spec.name!r} is no name for a tool: letters, digits, _ and -, at most 64")
         if spec.name in self._tools:
             raise UsageError(f"two tools are called {spec.name!r}")
+        _check_kinds(spec)
         self._tools[spec.name], self._specs[spec.name] = tool, spec
 
     def tool(self, name: str) -> Tool | None:
@@ -62,4 +64,19 @@ class Registry:
 
 def _pinned(spec: ToolSpec) -> ToolSpec:
     """A copy that shares nothing with the original: a tool cannot change what was offered and approved."""
-    return msgspec.json.decode(msgspec.json.encode(spec), type=ToolSpec)
+    try:
+        return msgspec.json.decode(msgspec.json.encode(spec), type=ToolSpec)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the tool {spec.name!r} declares what cannot be meant: {error}") from None
+
+
+def _check_kinds(spec: ToolSpec) -> None:
+    """What is declared is there: a slip in a name would leave an argument unjudged."""
+    schema = closed(spec.parameters)
+    known = schema.get("properties", {})
+    unknown = [name for name in spec.kinds if name not in known]
+    if unknown and schema.get("additionalProperties") is False:
+        hint = f"Its parameters are: {', '.join(known) or 'none'}."
+        raise UsageError(
+            f"the tool {spec.name!r} has no parameter {unknown[0]!r}, but `kinds` names it", hint=hint
+        )

@@ -61,6 +61,8 @@ class ListDir:
             parameters=arguments_object(required=[], path=_FOLDER),
             effect="read",
             on_interrupt="rerun",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -85,6 +87,8 @@ class Glob:
             ),
             effect="read",
             on_interrupt="rerun",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -114,6 +118,8 @@ class Grep:
             ),
             effect="read",
             on_interrupt="rerun",
+            source="builtin",
+            kinds={"path": "path"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

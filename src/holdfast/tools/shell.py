@@ -42,6 +42,8 @@ class Shell:
             on_interrupt="unknown",
             timeout_s=TIMEOUT_S,
             keeps_time=True,
+            source="builtin",
+            kinds={"command": "command", "timeout_s": "timeout"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -51,7 +53,7 @@ class Shell:
             cwd=context.workspace,
             key=context.key,
             env=clean_environment(os.environ),
-            timeout_s=min(timeout_of(arguments), context.timeout_s),
+            timeout_s=min(float(arguments.get("timeout_s", TIMEOUT_S)), context.timeout_s),
             idle_s=context.idle_s,
         )
         try:
@@ -64,11 +66,6 @@ class Shell:
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """Nobody can know what a command changes."""
         return None
-
-
-def timeout_of(arguments: dict[str, Any]) -> float:
-    """How long the command may run, in seconds."""
-    return float(arguments.get("timeout_s", TIMEOUT_S))
 
 
 def program_of(command: str, workspace: str) -> str:

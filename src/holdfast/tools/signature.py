@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterator
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from holdfast.protocol.ports import CallContext
+from holdfast.protocol.tools import ParameterKind
 
 _ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
 _SHAPE = "Arguments_of_a_call"
+_KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -28,8 +30,12 @@ class Signature(msgspec.Struct, frozen=True):
     description: str
     shape: type[msgspec.Struct]
     """Converts plain arguments into the annotated types."""
+    rest: Any
+    """Converts all further ones, as `**name` is annotated; takes none without it."""
     context_name: str
     """The parameter that takes a `CallContext`; empty when there is none."""
+    kinds: dict[str, ParameterKind]
+    """What the parameters mean to the gates, as `Annotated[str, "path"]` says."""
 
 
 def describe(function: Callable[..., object]) -> Signature:
@@ -43,8 +49,11 @@ def describe(function: Callable[..., object]) -> Signature:
     name = getattr(function, "__name__", repr(function))
     hints = _hints(function, name)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    context_name = ""
+    context_name, rest = "", None
     for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind == parameter.VAR_KEYWORD:
+            rest = dict[str, hints.get(parameter.name, Any)]  # type: ignore[misc]  # known only now
+            continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{name}: {parameter} cannot be described to a model; give each argument a name")
         if parameter.name not in hints:
@@ -58,7 +67,8 @@ def describe(function: Callable[..., object]) -> Signature:
             fields.append((parameter.name, hint, _default(parameter.default)))
     summary, about = _docstring(function)
     shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
-    return Signature(_schema(shape, name, about), summary, shape, context_name)
+    schema, kinds = _schema(shape, rest, name, about), _kinds(hints, name)
+    return Signature(schema, summary, shape, rest or dict, context_name, kinds)
 
 
 def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
@@ -68,6 +78,25 @@ def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
         raise TypeError(f"{name}: a type cannot be found ({error}); define it at module level") from None
 
 
+def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
+    kinds: dict[str, ParameterKind] = {}
+    for parameter, hint in hints.items():
+        for word in _metadata(hint) if parameter != "return" else ():
+            if word in _KINDS:
+                kinds[parameter] = word
+            elif isinstance(word, str):
+                known = ", ".join(_KINDS)
+                raise TypeError(f"{name}: {parameter} is annotated {word!r}, which is none of {known}")
+    return kinds
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """What `Annotated` says anywhere in a type: of a list's items, of one of several types."""
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _metadata(inner)
+
+
 def _default(value: object) -> Any:
     """The default as the schema may show it; the function itself fills in what the model left out."""
     if value is None or isinstance(value, bool | int | float | str):
@@ -75,14 +104,15 @@ def _default(value: object) -> Any:
     return msgspec.field(default_factory=lambda: value)
 
 
-def _schema(shape: type[msgspec.Struct], name: str, about: dict[str, str]) -> dict[str, Any]:
+def _schema(shape: type[msgspec.Struct], rest: Any, name: str, about: dict[str, str]) -> dict[str, Any]:
     try:
-        schema = msgspec.json.schema(shape)
+        (_, others), definitions = msgspec.json.schema_components([shape, rest or dict])
     except TypeError as error:
         raise TypeError(f"{name}: a parameter's type has no JSON Schema: {error}") from None
-    definitions: dict[str, Any] = schema["$defs"]
     own: dict[str, Any] = definitions.pop(shape.__name__)
     own.pop("title", None)
+    if rest is not None:
+        own["additionalProperties"] = others.get("additionalProperties", True)
     for parameter, text in about.items():
         if parameter in own["properties"]:
             own["properties"][parameter] = {**own["properties"][parameter], "description": text}
