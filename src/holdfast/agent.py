@@ -34,8 +34,9 @@ from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Delta, Tool
 from holdfast.protocol.rows import ApprovalRow
 from holdfast.runtime.bus import Item
-from holdfast.runtime.report import Result, report
+from holdfast.runtime.report import report
 from holdfast.tools.function import tool
+from holdfast.views.report import Result
 
 __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 

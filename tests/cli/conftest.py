@@ -13,7 +13,7 @@ import pytest
 from holdfast.cli.root import run
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import an_id
-from tests.cli.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write
+from tests.views.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write
 
 WHOLE_OUTPUT = b"the whole output " * 10
 

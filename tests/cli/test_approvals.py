@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.answer import clipped_call
 from tests.cli.conftest import Filled, Holdfast
 from tests.cli.processes import Cli, calls, says
 
@@ -214,10 +213,3 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
         screen.until("Allow it?")
         screen.type("n\n")
         assert screen.end() == 0
-
-
-def test_a_clipped_call_says_how_much_is_hidden() -> None:
-    shown, hidden = clipped_call(json.dumps({"command": "x" * 10_000}))
-    assert f"[... {hidden:,} characters are hidden ...]" in shown
-    assert shown.count("x") + hidden == 10_000
-    assert clipped_call('{"path":"a.txt"}') == ("path: a.txt", 0)

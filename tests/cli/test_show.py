@@ -15,20 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.cli.story import story
-from holdfast.cli.tables import call_lines, call_rows, request_lines
-from holdfast.cli.timeline import timeline_lines, timeline_rows
 from holdfast.protocol.codec import StoredRecord, chain_link, digest_of
 from holdfast.protocol.events import (
-    Attached,
     MessageReceived,
     ModelCallAbandoned,
-    Record,
-    RunStarted,
     SessionOpened,
-    ToolCallAbandoned,
     ToolCallRefused,
-    ToolCallStarted,
 )
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ids import trace_id
@@ -39,7 +31,7 @@ from holdfast.storage.home import BLOBS
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import drive
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
-from tests.cli.journals import OUTPUT, SETTINGS, Book, a_finished_run, answer, said, write
+from tests.views.journals import OUTPUT, Book, a_finished_run, answer, said, write
 
 AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -165,18 +157,6 @@ def test_the_timeline_draws_turns_calls_repeats_and_cost(show: Any) -> None:
         (2, 1, "0.0014"),
         (3, 0, "0.0014"),
     ]
-
-
-@pytest.mark.requirement("B7")
-def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
-    records, at_ms = [], 0
-    for seq, event in enumerate(a_finished_run("S").events, 1):
-        at_ms += 8 * 3_600_000 if seq == 12 else 1_000
-        records.append(Record("S", seq, at_ms, 1, "test", event))
-    lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
-    assert any("nothing ran for 8h 00m" in line for line in lines)
-    bars = [line.count("█") for line in lines if line.startswith("turn")]
-    assert min(bars) >= 2, lines
 
 
 @pytest.mark.requirement("L8")
@@ -325,14 +305,6 @@ def test_what_a_crash_left_open_is_shown_as_held(holdfast: Holdfast, tmp_path: P
     assert "enough for about" in plain
 
 
-# --- counts and durations -----------------------------------------------------------------------
-
-
-def plain(lines: Any) -> str:
-    """Lines for people, as a pipe shows them."""
-    return "\n".join("".join(getattr(span, "text", span) for span in line) for line in lines)
-
-
 @pytest.mark.requirement("L8")
 def test_calls_that_never_ran_are_told_apart_from_those_that_were_started(
     holdfast: Holdfast, tmp_path: Path
@@ -354,33 +326,3 @@ def test_calls_that_never_ran_are_told_apart_from_those_that_were_started(
     assert holdfast("show", "last", "--json", *home).rows[0]["tool_calls"] == 2
     assert "4 model calls, 2 tool calls (1 refused), " in holdfast("show", "last", *home).out
     assert "4 model calls · 2 tool calls (1 refused) · " in holdfast("show", "last", "--timeline", *home).out
-
-
-@pytest.mark.requirement("L8")
-def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
-    book = Book()
-    task = book.add(SessionOpened("S"), MessageReceived("go"))
-    book.add(Attached(1), RunStarted(1, SETTINGS))
-    book.request("m1", 1, 1, said(task))
-    book.add(answer("m1", ToolCall("c", "shell", '{"command":"make"}', "t1.c1")))
-    book.add(ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "unknown", 120.0))
-    alive = book.add(MessageReceived("and hurry"))
-    book.add(Attached(2), ToolCallAbandoned("t1.c1", "Nobody knows."))
-    book.request("m2", 2, 1, said(task), epoch=2)
-    killed = book.add(Attached(3), ModelCallAbandoned("m2"))
-    night_ms = 8 * 3_600_000
-    records = [
-        Record("S", seq, seq * 1_000 + (night_ms if seq > alive else 0), 1 + (seq > alive) + (seq >= killed), "", e)
-        for seq, e in enumerate(book.events, 1)
-    ]  # fmt: skip
-    told = story(records)
-    assert "abandoned" in plain(call_lines(told, 100))
-    (row,) = call_rows(told)
-    assert (row["status"], row["duration_ms"], row["attempts"]) == ("abandoned", None, 1)
-    assert row["ended_at"] == f"1970-01-01T00:00:{alive:02d}.000Z", "when it was last seen at work"
-    drawn = [line for line in plain(timeline_lines(told, 100)).split("\n") if re.search("[█▏▎▍▌▋▊▉]", line)]
-    assert len(drawn) == 3
-    for shown in (plain(call_lines(told, 100)), plain(request_lines(told, 100)), *drawn):
-        assert not re.search(r"\b0\.0s|8h", shown), shown
-    (first, second) = timeline_rows(told)
-    assert (first["tool_calls"][0]["duration_ms"], second["model_calls"][0]["duration_ms"]) == (None, None)

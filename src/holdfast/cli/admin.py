@@ -8,11 +8,12 @@ import msgspec
 
 from holdfast.app import built_in_specs
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import Line, Span, columns, neutral, one_line, say, say_json, table
+from holdfast.cli.terminal import columns, say, say_json
 from holdfast.protocol.rows import Damage, Erased
 from holdfast.protocol.tools import ToolSpec
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
+from holdfast.views.lines import Line, Span, neutral, one_line, table
 
 _BAD_NEWS = 1
 _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": "red"}

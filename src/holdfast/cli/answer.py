@@ -6,20 +6,16 @@ What the answer does is the engine's business; answering from another process st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-
-import msgspec
 
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import tell
-from holdfast.cli.terminal import Line, Span, counted, neutral, write
+from holdfast.cli.terminal import write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.views.lines import Span, counted, neutral
+from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
-SHOWN_LINES = 40
-SHOWN_CHARS = 4_000
 _LOOK_S = 0.1
 """How often an open approval is looked at: another front door may answer first."""
 
@@ -69,7 +65,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
     _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(f"{row.tool} needs a decision", "bold yellow"), Span(f"  {row.reason}", "dim")])
-    for line in call_lines(row):
+    for line in approval_call_lines(row):
         tell(line)
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
@@ -77,7 +73,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
         word, _, why = answer.strip().partition(" ")
         match word.lower():
             case "v" if hidden:
-                for line in _framed(_readable_call(row.arguments)):
+                for line in framed(readable_call(row.arguments)):
                     tell(line)
                 hidden = 0
             case "y" | "yes" if hidden:
@@ -86,47 +82,6 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
                 return Resolve(row.id, "approve", why)
             case "n" | "no":
                 return Resolve(row.id, "deny", why)
-
-
-def call_lines(row: ApprovalRow) -> Iterator[Line]:
-    """What a person decides about: the call, where it runs, and the program that its first word means."""
-    shown, _ = clipped_call(row.arguments)
-    yield from _framed(shown)
-    for name, value in (("in", row.cwd), ("begins with", row.binary)):
-        if value:
-            yield [Span(f"  {name:<12}", "dim"), neutral(value)]
-
-
-def clipped_call(arguments: str) -> tuple[str, int]:
-    """The arguments of a call for people, and how many characters are left out in the middle."""
-    text = _readable_call(arguments)
-    lines = text.split("\n")
-    if len(text) <= SHOWN_CHARS and len(lines) <= SHOWN_LINES:
-        return text, 0
-    head = "\n".join(lines[: SHOWN_LINES // 2])[: SHOWN_CHARS // 2]
-    tail = "\n".join(lines[-SHOWN_LINES // 2 :])[-SHOWN_CHARS // 2 :]
-    hidden = len(text) - len(head) - len(tail)
-    return f"{head}\n[... {hidden:,} characters are hidden ...]\n{tail}", hidden
-
-
-def _readable_call(arguments: str) -> str:
-    """Canonical JSON arguments as `name: value`, text with its real line breaks; safe to show."""
-    try:
-        given = decode_untrusted(arguments or "{}")
-    except msgspec.DecodeError:
-        given = None
-    if not isinstance(given, dict):
-        return neutral(arguments)
-    said = {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in given.items()
-    }
-    return "\n".join(neutral(f"{name}: {value}") for name, value in said.items())
-
-
-def _framed(text: str) -> Iterator[Line]:
-    for line in text.split("\n"):
-        yield [Span("  │ ", "yellow"), line]
 
 
 # --- questions ----------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ import typer
 from msgspec.structs import replace
 
 from holdfast.app import system_clock
-from holdfast.cli.journal import Journal, about_to_write, find_session, read_journal, reading
+from holdfast.cli.journal import about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
-from holdfast.cli.terminal import Line, Span, columns, counted, is_terminal, one_line, say, say_json
+from holdfast.cli.terminal import columns, is_terminal, say, say_json
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
@@ -25,8 +25,10 @@ from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.events import Event
 from holdfast.protocol.limits import Settings
 from holdfast.runtime.fork import fork as branch_off
-from holdfast.runtime.replay import Difference, Replay
-from holdfast.runtime.replay import replay as decide_again
+from holdfast.views.journal import Journal
+from holdfast.views.lines import Line, Span, counted, one_line
+from holdfast.views.replay import Difference, Replay
+from holdfast.views.replay import replay as decide_again
 
 _DIFFERS = 1
 _SHOWN_DIFFERENCES = 20

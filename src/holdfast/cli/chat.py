@@ -37,11 +37,12 @@ from holdfast.cli.run import (
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.sitting import Sitting
-from holdfast.cli.terminal import Span, legible, neutral, write
+from holdfast.cli.terminal import legible, write
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send
 from holdfast.protocol.limits import Settings
+from holdfast.views.lines import Span, neutral
 
 _PROMPT = "> "
 _EDITOR = "prompt_toolkit"

@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import Span, neutral, say, say_json, table, warn
+from holdfast.cli.terminal import say, say_json, warn
 from holdfast.config.load import load
 from holdfast.config.paths import PROJECT_FILE, admin_file
 from holdfast.config.schema import json_schema, shown
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.errors import UsageError
+from holdfast.views.lines import Span, neutral, table
 
 _HELP = """Show settings and where each came from.
 

@@ -15,11 +15,10 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from holdfast.app import App, open_app
-from holdfast.cli.answer import call_lines
 from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.sitting import sender
-from holdfast.cli.terminal import Span, local, neutral, say
+from holdfast.cli.terminal import say
 from holdfast.config.load import load, load_only
 from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
@@ -27,6 +26,8 @@ from holdfast.core.summary import status
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.views.lines import Span, local, neutral
+from holdfast.views.lists import approval_call_lines
 
 _BAD_NEWS = 1
 _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
@@ -129,7 +130,7 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
             if any(record.cause == command_id and record.type == "ApprovalResolved" for record in records):
                 say([f"{_DECIDED[row.decision]}: {row.tool} in session {row.session}."])
                 if not row.question:
-                    say(call_lines(row))
+                    say(approval_call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
                     say(["Nobody drives it now. Where somebody was asked it goes on by itself, else with:"])
                     say([f"  holdfast resume {row.session}"])

@@ -23,15 +23,17 @@ import msgspec
 from holdfast.app import system_clock
 from holdfast.cli import demo_story
 from holdfast.cli.demo_checks import Check, Evidence, checks
-from holdfast.cli.journal import Journal, read_journal, reading
+from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.story import story
-from holdfast.cli.terminal import Line, Span, columns, say, say_json
-from holdfast.cli.timeline import timeline_lines
+from holdfast.cli.terminal import columns, say, say_json
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallStarted
 from holdfast.protocol.limits import usd
+from holdfast.views.journal import Journal
+from holdfast.views.lines import Line, Span
+from holdfast.views.story import story
+from holdfast.views.timeline import timeline_lines
 
 _FAILED = 1
 _KEY = "demo:ferry"

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from holdfast.cli import demo_story
-from holdfast.cli.journal import Journal
-from holdfast.cli.story import Call, story
-from holdfast.cli.terminal import counted
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
-from holdfast.runtime.replay import replay
+from holdfast.views.journal import Journal
+from holdfast.views.lines import counted
+from holdfast.views.replay import replay
+from holdfast.views.story import Call, story
 
 _EXITS = (-signal.SIGKILL, 5, 0, 0, 0, 0)
 """Of run, resume, approvals, approve, resume, fsck."""

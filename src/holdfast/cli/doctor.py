@@ -22,12 +22,13 @@ import msgspec
 from holdfast.app import open_store
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import Line, Span, neutral, say, say_json
+from holdfast.cli.terminal import say, say_json
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.errors import ConfigError, StorageError
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE
+from holdfast.views.lines import Line, Span, neutral
 
 _OLDEST_PYTHON = (3, 11)
 _DISK_FAULT_BYTES = 100 << 20

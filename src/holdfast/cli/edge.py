@@ -14,10 +14,11 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.cli.terminal import iso, neutral, say_json, warn
+from holdfast.cli.terminal import say_json, warn
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
 from holdfast.redact import make_redactor
+from holdfast.views.lines import iso, neutral
 
 LOG_FILE = "errors.jsonl"
 _JSON_FLAGS = ("--json", "--stream-json")

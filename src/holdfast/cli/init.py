@@ -11,10 +11,11 @@ import typer
 
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import neutral, say, say_json
+from holdfast.cli.terminal import say, say_json
 from holdfast.config.load import load
 from holdfast.errors import StorageReadOnly, UsageError
 from holdfast.providers.registry import entry_of
+from holdfast.views.lines import neutral
 
 FIRST_CHOICES = {
     "anthropic": "claude-sonnet-5",

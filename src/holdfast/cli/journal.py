@@ -7,45 +7,23 @@ that a newer version wrote, or of which something was erased. What is shown of a
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import NamedTuple
 
 from holdfast.app import open_store, open_store_to_read
 from holdfast.config.paths import Home
-from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
-from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode
-from holdfast.protocol.events import Record
+from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.views.journal import Journal, readable_here
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _RUN_DIGITS = 6
 _LISTED_MAX = 8
 _EVERY = 1_000_000
-
-
-class Journal(NamedTuple):
-    """A session as it was read."""
-
-    row: SessionRow
-    stored: Sequence[StoredRecord]
-    """All records, also those that this version cannot read."""
-    records: Sequence[Record]
-    """The readable ones."""
-
-    @property
-    def erased(self) -> int:
-        """How many records have no body any more."""
-        return sum(stored.is_erased for stored in self.stored)
-
-    @property
-    def newer(self) -> int:
-        """How many records a newer version wrote."""
-        return len(self.stored) - len(self.records) - self.erased
 
 
 @asynccontextmanager
@@ -117,18 +95,3 @@ async def read_journal(store: Store, name: str) -> Journal:
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
     return Journal(row or SessionRow(session), stored, records)
-
-
-def readable_here(stored: StoredRecord) -> Record | None:
-    """The record; None when a newer version wrote it, or it was erased.
-
-    Raises:
-        StorageCorrupt: it cannot be read for any other reason.
-    """
-    try:
-        return decode(stored)
-    except UnreadableEvent as error:
-        if error.why != "damaged":
-            return None
-        hint = "`holdfast fsck` tells what is wrong."
-        raise StorageCorrupt(f"record {stored.seq} of {stored.session}: {error}", hint=hint) from None

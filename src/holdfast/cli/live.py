@@ -13,26 +13,14 @@ import sys
 import time
 from typing import Any, Protocol
 
-from holdfast.cli.happenings import Happenings, spent
-from holdfast.cli.plain import PlainEvents
-from holdfast.cli.terminal import (
-    PIPE_COLUMNS,
-    Line,
-    Span,
-    clipped,
-    is_unread,
-    iso,
-    mute,
-    neutral,
-    one_line,
-    say_json,
-    took,
-    write,
-)
+from holdfast.cli.terminal import PIPE_COLUMNS, is_unread, mute, say_json, warn, write
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Delta, Store
+from holdfast.runtime.plain import PlainEvents
+from holdfast.views.happenings import Happenings, spent
+from holdfast.views.lines import Line, Span, clipped, iso, neutral, one_line, took
 
 _TICK_S = 0.1
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -64,7 +52,7 @@ class JsonView:
     """Every record and delta as one object a line on stdout."""
 
     def __init__(self, store: Store, session: str) -> None:
-        self._plain = PlainEvents(store, session)
+        self._plain = PlainEvents(store, session, warn)
 
     async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""

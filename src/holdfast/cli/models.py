@@ -12,10 +12,11 @@ import typer
 from holdfast.app import system_clock
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import Line, Span, one_line, say, say_json, short, table
+from holdfast.cli.terminal import say, say_json
 from holdfast.config.load import load
 from holdfast.protocol.limits import ModelFacts, Tier
 from holdfast.providers.catalog import known_models
+from holdfast.views.lines import Line, Span, one_line, short, table
 
 
 def models(

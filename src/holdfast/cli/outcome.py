@@ -1,18 +1,17 @@
 """What is told at the end of a stretch of work: the exit code, the object of `--json`, closing words for people.
 
-What a run came to is `runtime.report`'s to say.
+What a run came to is `views.report`'s to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from holdfast.cli.tables import money
-from holdfast.cli.terminal import Line, Span, counted, local, short, took
-from holdfast.runtime.report import Result
+from holdfast.views.lines import Line, Span, counted, local, short, took
+from holdfast.views.report import Result, next_command
+from holdfast.views.tables import money
 
 INTERRUPTED = 130
 WAITING = 5
@@ -24,7 +23,6 @@ _COST_REACHED = 3
 _UNAVAILABLE = 7
 _PROVIDER_REASONS = frozenset({"provider_transient", "rate_limited", "provider_refused"})
 _STYLES = {"done": "green", "waiting": "yellow", "parked": "yellow"}
-_USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 def exit_code(status: str, reason: str) -> int:
@@ -49,27 +47,6 @@ def is_answer(report: Result) -> bool:
     return bool(report.text) and report.status in ("done", "limit")
 
 
-def as_json(report: Result) -> dict[str, Any]:
-    """The object of `run --json`."""
-    return {
-        "session": report.session_id,
-        "status": report.status,
-        "reason": report.reason,
-        "text": report.text,
-        "turns": report.turns,
-        "model_calls": report.model_calls,
-        "tool_calls": report.tool_calls,
-        "usage": {name: asdict(report.usage)[name] for name in _USAGE},
-        "cost_usd": report.cost_usd,
-        "trace_id": report.trace_id,
-        "resume": _resume(report) if report.can_go_on else None,
-    }
-
-
-def _resume(report: Result) -> str:
-    return f"holdfast resume {report.session_id}"
-
-
 def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
     """How it stands, and what it took."""
     spent = (
@@ -92,7 +69,7 @@ def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
 def next_steps(report: Result) -> Iterator[Line]:
     """The commands that go on from here."""
     if report.reason == "question":
-        yield ["  answer:  ", Span(f'{_resume(report)} "TEXT"', "bold")]
+        yield ["  answer:  ", Span(f'{next_command(report)} "TEXT"', "bold")]
         return
     if report.reason == "approval":
         yield [
@@ -102,4 +79,4 @@ def next_steps(report: Result) -> Iterator[Line]:
             Span("holdfast approve ID", "bold"),
         ]
     if report.can_go_on:
-        yield ["  go on:   ", Span(_resume(report), "bold")]
+        yield ["  go on:   ", Span(next_command(report), "bold")]

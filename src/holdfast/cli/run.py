@@ -20,9 +20,9 @@ from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
-from holdfast.cli.outcome import as_json, closing_lines, exit_code, is_answer, left, next_steps
+from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import Span, is_terminal, neutral, say_json
+from holdfast.cli.terminal import is_terminal, say_json
 from holdfast.config.paths import Home
 from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
@@ -30,7 +30,9 @@ from holdfast.protocol.commands import CommandBody, Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.limits import Settings
 from holdfast.runtime.journal import state_of
-from holdfast.runtime.report import Result, report
+from holdfast.runtime.report import report
+from holdfast.views.lines import Span, neutral
+from holdfast.views.report import Result, result_row
 
 Output = Literal["text", "json", "stream"]
 
@@ -244,7 +246,7 @@ def show(came_to: Result, state: State, output: Output, view: View | None = None
     run = state.run
     is_shown = isinstance(view, LiveView) and run is not None and view.shown_seq == run.answer_seq
     if output == "json":
-        say_json(as_json(came_to))
+        say_json(result_row(came_to))
     elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
         text = neutral(came_to.text) if is_terminal() else came_to.text
         sys.stdout.write(text.rstrip("\n") + "\n")

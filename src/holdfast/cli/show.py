@@ -8,18 +8,20 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.events_view import event_lines, event_rows
-from holdfast.cli.journal import Journal, read_journal, reading
+from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
-from holdfast.cli.story import story
-from holdfast.cli.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
 from holdfast.cli.terminal import columns, say, say_json, warn
-from holdfast.cli.timeline import timeline_lines, timeline_rows
-from holdfast.cli.transcript import overview, transcript_lines
 from holdfast.config.paths import Home
 from holdfast.context.requests import body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
 from holdfast.protocol.ports import Store
+from holdfast.runtime.plain import PlainEvents
+from holdfast.views.events_view import event_lines, event_row
+from holdfast.views.journal import Journal
+from holdfast.views.story import runs_of, story
+from holdfast.views.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
+from holdfast.views.timeline import timeline_lines, timeline_rows
+from holdfast.views.transcript import overview, transcript_lines
 
 _TABLES = {
     "--requests": (request_lines, request_rows),
@@ -103,8 +105,14 @@ async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
     if not is_json:
         say(event_lines(journal, columns()))
         return
-    async for row in event_rows(journal, store):
-        say_json(row)
+    runs = dict(zip((r.seq for r in journal.records), runs_of(journal.records), strict=True))
+    records = {record.seq: record for record in journal.records}
+    events = PlainEvents(store, journal.row.session, warn)
+    run = 0
+    for stored in journal.stored:
+        run, record = runs.get(stored.seq, run), records.get(stored.seq)
+        body = await events.data(record) if record is not None else None
+        say_json(event_row(stored, record, run, body))
 
 
 async def _show_request(store: Store, journal: Journal, number: int) -> None:

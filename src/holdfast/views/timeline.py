@@ -10,10 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from holdfast.cli.story import Call, Run, Story
-from holdfast.cli.tables import STYLES, counted_calls, counted_turns, has_price, length_of, money, outcome_of
-from holdfast.cli.terminal import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
 from holdfast.protocol.limits import usd
+from holdfast.views.lines import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
+from holdfast.views.story import Call, Run, Story
+from holdfast.views.tables import (
+    STYLES,
+    counted_calls,
+    counted_turns,
+    has_price,
+    length_of,
+    money,
+    outcome_of,
+)
 
 _SHOWN_TURNS = 60
 _NAME_CELLS = 14

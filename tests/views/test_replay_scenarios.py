@@ -9,7 +9,6 @@ import pytest
 from holdfast.core.evolve import fold
 from holdfast.protocol.ports import Store
 from holdfast.runtime.fork import fork
-from holdfast.runtime.replay import replay
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults
 from holdfast.testing.scenarios import (
@@ -23,6 +22,7 @@ from holdfast.testing.scenarios import (
     play_with_crash,
     records_of,
 )
+from holdfast.views.replay import replay
 from tests.scenarios.scenes import BY_NAME, SCENARIOS
 from tests.scenarios.stage import Stage
 

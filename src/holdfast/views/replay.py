@@ -22,7 +22,7 @@ from holdfast.core.state import State
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import Settings
-from holdfast.runtime.recorded import cause_of, finding
+from holdfast.views.recorded import cause_of, finding
 
 Change = Callable[[Settings], Settings]
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.cli.story import Attempt, Call, Run, Story, starts
-from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, short, table, took
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
+from holdfast.views.lines import Line, Span, counted, iso, local, neutral, one_line, short, table, took
+from holdfast.views.story import Attempt, Call, Run, Story, starts
 
 STYLES = {
     "ok": "green",

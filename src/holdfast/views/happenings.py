@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.cli.terminal import Line, Span, counted, local, one_line, took
 from holdfast.core.state import Call, State
 from holdfast.protocol.events import (
     ApprovalRequested,
@@ -30,6 +29,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.views.lines import Line, Span, counted, local, one_line, took
 
 _MARKS = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),

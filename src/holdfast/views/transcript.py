@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.journal import Journal
-from holdfast.cli.story import Call, Run, Story, runs_of, story
-from holdfast.cli.tables import (
-    STYLES,
-    counted_calls,
-    counted_turns,
-    has_price,
-    length_of,
-    money,
-    result_lines,
-    status_span,
-)
-from holdfast.cli.terminal import Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.config.values import spoken
 from holdfast.protocol.events import (
     ApprovalRequested,
@@ -41,6 +28,19 @@ from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
+from holdfast.views.journal import Journal
+from holdfast.views.lines import Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.views.story import Call, Run, Story, runs_of, story
+from holdfast.views.tables import (
+    STYLES,
+    counted_calls,
+    counted_turns,
+    has_price,
+    length_of,
+    money,
+    result_lines,
+    status_span,
+)
 
 _STATUS_STYLES = {
     "done": "green",

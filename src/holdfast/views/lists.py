@@ -1,0 +1,139 @@
+"""The lists of a home: its sessions, and what waits for a person. Made from the rows that the store derives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.limits import usd
+from holdfast.protocol.rows import ApprovalRow, SessionRow
+from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.views.lines import Line, Span, iso, local, neutral, one_line, table
+from holdfast.views.tables import money
+from holdfast.views.transcript import status_of
+
+SHOWN_LINES = 40
+SHOWN_CHARS = 4_000
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def session_row(row: SessionRow) -> dict[str, Any]:
+    """A line of the list, for scripts."""
+    return {
+        "session": row.session,
+        "key": row.key or None,
+        "status": row.status,
+        "reason": row.reason,
+        "title": row.title,
+        "model": row.model,
+        "workspace": row.workspace,
+        "runs": row.runs,
+        "turns": row.turns,
+        "model_calls": row.model_calls,
+        "tool_calls": row.tool_calls,
+        "tokens": row.usage.total_tokens,
+        "cost_usd": None if row.cost_microusd is None else usd(row.cost_microusd),
+        "created_at": iso(row.created_ms),
+        "updated_at": iso(row.updated_ms),
+        "due_at": iso(row.due_ms) if row.due_ms else None,
+        "seq": row.seq,
+    }
+
+
+def session_lines(rows: list[SessionRow], width: int) -> list[Line]:
+    """One line for each session."""
+    names = ("session", "key", "status", "last", "turns", "cost", "title")
+    cells: list[list[Span | str]] = [[Span(name, "bold") for name in names]]
+    for row in rows:
+        cells.append([
+            row.session, one_line(row.key, 24), status_of(row), local(row.updated_ms, "%m-%d %H:%M"),
+            str(row.turns), money(row.cost_microusd), one_line(row.title, max(width - 90, 24)),
+        ])  # fmt: skip
+    return table(cells, right=(4, 5))
+
+
+# --- approvals ----------------------------------------------------------------------------------
+
+
+def approval_row(row: ApprovalRow) -> dict[str, Any]:
+    """An open approval, for scripts."""
+    return {
+        "id": row.id,
+        "session": row.session,
+        "tool": row.tool,
+        "arguments": _arguments(row.arguments),
+        "asked_at": iso(row.asked_ms),
+        "deadline": iso(row.deadline_ms) if row.deadline_ms else None,
+        "cwd": row.cwd or None,
+        "binary": row.binary or None,
+    }
+
+
+def _arguments(canonical: str) -> Any:
+    try:
+        return decode_untrusted(canonical)
+    except msgspec.DecodeError:
+        return canonical
+
+
+def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
+    """Every open approval with its call, and how to decide."""
+    for row in rows:
+        until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
+        yield [Span(row.id, "bold"), Span(f"  asked {local(row.asked_ms)}{until}", "dim")]
+        asked = row.question or f"{row.tool}: {row.reason}"
+        yield [Span(f"  {one_line(asked, width - 2)}", "yellow")]
+        if row.options:
+            yield [f"  one of: {one_line(', '.join(row.options), width - 10)}"]
+        if not row.question:
+            yield from approval_call_lines(row)
+        yield [""]
+    yield [Span("holdfast approve ID", "bold"), "  or  ", Span('holdfast deny ID --note "..."', "bold")]
+    if any(clipped_call(row.arguments)[1] for row in rows):
+        yield ["What is hidden stands in ", Span("holdfast approvals --json", "bold"), "."]
+
+
+def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
+    """What a person decides about: the call, where it runs, and the program that its first word means."""
+    shown, _ = clipped_call(row.arguments)
+    yield from framed(shown)
+    for name, value in (("in", row.cwd), ("begins with", row.binary)):
+        if value:
+            yield [Span(f"  {name:<12}", "dim"), neutral(value)]
+
+
+def clipped_call(arguments: str) -> tuple[str, int]:
+    """The arguments of a call for people, and how many characters are left out in the middle."""
+    text = readable_call(arguments)
+    lines = text.split("\n")
+    if len(text) <= SHOWN_CHARS and len(lines) <= SHOWN_LINES:
+        return text, 0
+    head = "\n".join(lines[: SHOWN_LINES // 2])[: SHOWN_CHARS // 2]
+    tail = "\n".join(lines[-SHOWN_LINES // 2 :])[-SHOWN_CHARS // 2 :]
+    hidden = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {hidden:,} characters are hidden ...]\n{tail}", hidden
+
+
+def readable_call(arguments: str) -> str:
+    """Canonical JSON arguments as `name: value`, text with its real line breaks; safe to show."""
+    try:
+        given = decode_untrusted(arguments or "{}")
+    except msgspec.DecodeError:
+        given = None
+    if not isinstance(given, dict):
+        return neutral(arguments)
+    said = {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in given.items()
+    }
+    return "\n".join(neutral(f"{name}: {value}") for name, value in said.items())
+
+
+def framed(text: str) -> Iterator[Line]:
+    """The text with a bar before each line."""
+    for line in text.split("\n"):
+        yield [Span("  │ ", "yellow"), line]

@@ -1,0 +1,151 @@
+"""What a run came to, in one frozen value: what `run --json` prints and the library returns.
+
+How it is shown or written belongs to the command line and the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import asdict
+
+from holdfast.core.approvals import open_question
+from holdfast.core.state import Run, State
+from holdfast.core.summary import status
+from holdfast.errors import UsageError
+from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, Record, Responded
+from holdfast.protocol.ids import trace_id
+from holdfast.protocol.limits import usd
+from holdfast.protocol.messages import Usage, text_of
+
+ResultStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
+
+_USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_OPEN: dict[str, ResultStatus] = {"waiting": "waiting", "paused": "waiting", "parked": "parked"}
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a run came to, the open or the last one of a session. Counts and cost are of this run, over every process
+    that drove it."""
+
+    session_id: str
+    status: ResultStatus
+    reason: str
+    """One word: `answer`, `cost`, `turns`, `approval`, `rate_limited` ..."""
+    message: str
+    """Why it ended, as a sentence; empty when it was simply done."""
+    text: str
+    """The last words of the model; empty when it said none."""
+    turns: int
+    model_calls: int
+    tool_calls: int
+    """Calls that were started."""
+    usage: Usage
+    cost_microusd: int | None
+    """None: a model without a known price took part."""
+    trace_id: str
+    due_ms: int
+    """When a parked run wants to go on; else 0."""
+    can_go_on: bool
+    """Whether `resume` would go on with it: it was not simply done."""
+
+    @property
+    def cost_usd(self) -> str | None:
+        """Dollars as decimal text, `"0.001234"`; None: the model's price is not known."""
+        return None if self.cost_microusd is None else usd(self.cost_microusd)
+
+
+def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ()) -> Result:
+    """What the newest run came to, or how it stands.
+
+    Args:
+        answer: The event of the run's `answer_seq`, if it has one.
+        recent: The last records of a parked session: the failure that parked it stands among them.
+
+    Raises:
+        UsageError: the session has no run yet.
+    """
+    run = state.run
+    if run is None:
+        raise UsageError(f"Nothing ran in session {state.session} yet.", hint="Give it a task.")
+    used = run.totals
+    reason, message = _why(state, run, recent)
+    return Result(
+        session_id=state.session,
+        status=_status(state, run),
+        reason=reason,
+        message=message,
+        text=_words(answer),
+        turns=used.turns,
+        model_calls=used.model_calls,
+        tool_calls=used.tool_calls,
+        usage=used.usage,
+        cost_microusd=None if used.is_unpriced else used.cost_microusd,
+        trace_id=trace_id(state.session, run.number),
+        due_ms=state.retry_at_ms,
+        can_go_on=run.status != "done",
+    )
+
+
+def _status(state: State, run: Run) -> ResultStatus:
+    """An open run that does not rest counts as interrupted: whoever asks has left it."""
+    if run.status:
+        return run.status  # type: ignore[return-value]  # the fold of a RunStopped
+    return _OPEN.get(status(state), "interrupted")
+
+
+def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
+    """One word and a sentence."""
+    if run.status:
+        return run.reason, run.message
+    match status(state):
+        case "waiting" if open_question(state) is not None:
+            return "question", "It waits for a person's answer."
+        case "waiting":
+            return "approval", "It waits for a person's decision."
+        case "paused":
+            return "paused", "Somebody paused it."
+        case "parked":
+            return _last_failure(recent)
+    return "open", "The run is open, and it was left before it came to rest."
+
+
+def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
+    for record in reversed(recent):
+        if isinstance(record.event, ModelCallFailed):
+            return record.event.failure.code, record.event.failure.message
+    return "provider_transient", "The provider is not available."
+
+
+def _words(answer: Event | None) -> str:
+    """The last words of the model; empty when it said none."""
+    match answer:
+        case Responded(parts=parts):
+            return text_of(parts)
+        case ModelCallCut(text=text):
+            return text
+    return ""
+
+
+def result_row(report: Result) -> dict[str, Any]:
+    """The object of `run --json`."""
+    return {
+        "session": report.session_id,
+        "status": report.status,
+        "reason": report.reason,
+        "text": report.text,
+        "turns": report.turns,
+        "model_calls": report.model_calls,
+        "tool_calls": report.tool_calls,
+        "usage": {name: asdict(report.usage)[name] for name in _USAGE},
+        "cost_usd": report.cost_usd,
+        "trace_id": report.trace_id,
+        "resume": next_command(report) if report.can_go_on else None,
+    }
+
+
+def next_command(report: Result) -> str:
+    """What goes on from here."""
+    return f"holdfast resume {report.session_id}"

@@ -1,0 +1,91 @@
+"""Replay tells every decision that differs from the recorded one, with its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.protocol.commands import Continue, Resolve, Send
+from holdfast.protocol.events import Record, Responded, RunStopped, SettingsChanged, ToolCallStarted
+from holdfast.storage.volatile import VolatileStore
+from holdfast.testing.clock import JumpingClock, run_jumping
+from holdfast.testing.scenarios import (
+    SESSION_KEY,
+    Played,
+    World,
+    controller_of,
+    play,
+    records_of,
+    settings_of,
+)
+from holdfast.views.replay import replay
+from tests.scenarios.scenes import BY_NAME
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    place = tmp_path_factory.mktemp("place")
+    return run_jumping(lambda clock: play(BY_NAME["several turns"], clock, VolatileStore(), place))
+
+
+def forged(records: tuple[Record, ...], kind: type, **changes: object) -> tuple[Record, ...]:
+    """The journal with the last event of a type changed."""
+    at = max(index for index, record in enumerate(records) if isinstance(record.event, kind))
+    changed = replace(records[at], event=replace(records[at].event, **changes))
+    return (*records[:at], changed, *records[at + 1 :])
+
+
+@pytest.mark.requirement("H2")
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (RunStopped, {"reason": "boredom"}),
+        (ToolCallStarted, {"attempt": 7}),
+        (Responded, {"cost_microusd": 1_000_000}),
+    ],
+)
+def test_what_today_would_be_decided_otherwise_is_told_with_its_record(
+    played: Played, kind: type, changes: dict[str, object]
+) -> None:
+    records = forged(played.records, kind, **changes)
+    (difference, *_) = replay(played.session, SESSION_KEY, records).differences
+    assert isinstance(records[difference.seq - 1].event, kind)
+    assert next(iter(changes)) in difference.what
+
+
+@pytest.mark.requirement("H2")
+def test_what_is_missing_or_too_much_in_a_batch_is_told(played: Played) -> None:
+    without_end = played.records[:-1]
+    (difference,) = replay(played.session, SESSION_KEY, without_end).differences
+    assert (difference.seq, type(difference.decided)) == (len(played.records), RunStopped)
+    last = played.records[-1]
+    twice = (*played.records, replace(last, seq=last.seq + 1))
+    (difference,) = replay(played.session, SESSION_KEY, twice).differences
+    assert (difference.seq, type(difference.recorded)) == (last.seq + 1, RunStopped)
+
+
+@pytest.mark.requirement("H2")
+def test_a_session_in_which_nothing_happened_yet_is_the_same() -> None:
+    assert replay("S", "", []).differences == ()
+
+
+@pytest.mark.requirement("H2")
+def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_them(tmp_path: Path) -> None:
+    scenario = BY_NAME["approved"]
+
+    async def answer_and_change(clock: JumpingClock) -> tuple[Record, ...]:
+        store, settings = VolatileStore(), settings_of(scenario, tmp_path)
+        async with controller_of(scenario, store, clock, World(tmp_path)) as controller:
+            session = await controller.begin(SESSION_KEY, "tester", Send("Do it.", settings))
+            await controller.drive(session)
+            (asked,) = await store.approvals(session)
+            await controller.submit(session, "one", Resolve(asked.id, "approve"))
+            await controller.submit(session, "two", Continue(replace(settings, max_output_tokens=999)))
+            await controller.drive(session)
+        return await records_of(store, session)
+
+    records = run_jumping(answer_and_change)
+    assert any(isinstance(record.event, SettingsChanged) for record in records)
+    assert replay(records[0].session, SESSION_KEY, records).differences == ()

@@ -1,0 +1,71 @@
+"""What the views make of records: durations, statuses, and the picture of a session over time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from holdfast.protocol.events import (
+    Attached,
+    MessageReceived,
+    ModelCallAbandoned,
+    Record,
+    RunStarted,
+    SessionOpened,
+    ToolCallAbandoned,
+    ToolCallStarted,
+)
+from holdfast.protocol.messages import ToolCall
+from holdfast.views.story import story
+from holdfast.views.tables import call_lines, call_rows, request_lines
+from holdfast.views.timeline import timeline_lines, timeline_rows
+from tests.views.journals import SETTINGS, Book, a_finished_run, answer, said
+
+
+def plain(lines: Any) -> str:
+    """Lines for people, as a pipe shows them."""
+    return "\n".join("".join(getattr(span, "text", span) for span in line) for line in lines)
+
+
+@pytest.mark.requirement("B7")
+def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
+    records, at_ms = [], 0
+    for seq, event in enumerate(a_finished_run("S").events, 1):
+        at_ms += 8 * 3_600_000 if seq == 12 else 1_000
+        records.append(Record("S", seq, at_ms, 1, "test", event))
+    lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
+    assert any("nothing ran for 8h 00m" in line for line in lines)
+    bars = [line.count("█") for line in lines if line.startswith("turn")]
+    assert min(bars) >= 2, lines
+
+
+@pytest.mark.requirement("L8")
+def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
+    book = Book()
+    task = book.add(SessionOpened("S"), MessageReceived("go"))
+    book.add(Attached(1), RunStarted(1, SETTINGS))
+    book.request("m1", 1, 1, said(task))
+    book.add(answer("m1", ToolCall("c", "shell", '{"command":"make"}', "t1.c1")))
+    book.add(ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "unknown", 120.0))
+    alive = book.add(MessageReceived("and hurry"))
+    book.add(Attached(2), ToolCallAbandoned("t1.c1", "Nobody knows."))
+    book.request("m2", 2, 1, said(task), epoch=2)
+    killed = book.add(Attached(3), ModelCallAbandoned("m2"))
+    night_ms = 8 * 3_600_000
+    records = [
+        Record("S", seq, seq * 1_000 + (night_ms if seq > alive else 0), 1 + (seq > alive) + (seq >= killed), "", e)
+        for seq, e in enumerate(book.events, 1)
+    ]  # fmt: skip
+    told = story(records)
+    assert "abandoned" in plain(call_lines(told, 100))
+    (row,) = call_rows(told)
+    assert (row["status"], row["duration_ms"], row["attempts"]) == ("abandoned", None, 1)
+    assert row["ended_at"] == f"1970-01-01T00:00:{alive:02d}.000Z", "when it was last seen at work"
+    drawn = [line for line in plain(timeline_lines(told, 100)).split("\n") if re.search("[█▏▎▍▌▋▊▉]", line)]
+    assert len(drawn) == 3
+    for shown in (plain(call_lines(told, 100)), plain(request_lines(told, 100)), *drawn):
+        assert not re.search(r"\b0\.0s|8h", shown), shown
+    (first, second) = timeline_rows(told)
+    assert (first["tool_calls"][0]["duration_ms"], second["model_calls"][0]["duration_ms"]) == (None, None)
