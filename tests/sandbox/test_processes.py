@@ -240,11 +240,11 @@ async def test_a_keeper_that_was_killed_is_replaced(processes: Processes, tmp_pa
     await processes.run(launch("true", tmp_path), lambda _: None)
     first = processes._keeper
     assert first is not None
-    first.kill()
-    first.wait()
+    first.process.kill()
+    first.process.wait()
     assert (await processes.run(launch("echo on", tmp_path), lambda _: None)).output == "on\n"
     assert processes._keeper is not None
-    assert processes._keeper.pid != first.pid
+    assert processes._keeper.process.pid != first.process.pid
 
 
 async def test_many_commands_at_once_do_not_disturb_each_other(processes: Processes, tmp_path: Path) -> None:

@@ -1,122 +1,164 @@
-"""Ends process trees; and, run as a program, the keeper that does so when its driver dies.
+"""Starts and ends process trees: the keeper and its guards, run as a program, and what ends a tree from outside.
 
-    python -I -S keeper.py DRIVER_PID < pipe     one JSON list a line: ["+", KEY], ["=", KEY, PID], ["-", KEY]
+    python -I -S keeper.py DRIVER_PID     its standard input is a socket from the driver
 
-The keeper holds the reading end of a pipe from the driver. However the driver ends, also by SIGKILL, the
-pipe ends with it (or its pid does, should another process have inherited the pipe), and the keeper ends
-every tree that is still registered, then itself. Standard library only, so that it starts in milliseconds.
+The driver hands every call to its keeper: one byte with the open files of the call. The keeper forks a guard,
+which starts the program, and to which every descendant comes back that loses its parent, also one that forked
+twice, left its session and cleared its environment: a guard adopts orphans (`PR_SET_CHILD_SUBREAPER`). So a
+guard without children is one whose tree is gone. It ends the tree when the first process has exited, when the
+driver closes the call's socket, and when the driver is gone, however it ended. Should a command kill its
+guard, the tree comes to the keeper, which adopts orphans too and ends them.
 
-A process belongs to a tree when it is the root or its descendant, is in the root's session or group, or
-carries the call's key in its environment, which a child keeps through `setsid` and `nohup`. Without /proc
-(macOS) only groups are known. Starting processes belongs to `process`.
+Who takes a session over knows only the keys of its calls: `end_trees` ends from outside what carries a key in
+its environment, and all below a guard, which carries the key in its name. Where the kernel lets nobody adopt
+orphans (macOS), and has no /proc, only process groups are known.
+
+Standard library only, and little of it, so that it starts in milliseconds. Waiting for a call belongs to `process`.
 """
 
 # Pathlib would double the time that the keeper takes to start.
-# ruff: noqa: PTH112, PTH123, PTH208
+# ruff: noqa: PTH123, PTH208
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call a process works for."""
 
-MARK = "HOLDFAST_KEEPER"
-"""The environment variable that a keeper is known by. It belongs to no tree, not even its driver's: a driver
-may itself run inside a tool, and when that is ended its keeper still has to end what the driver ran."""
-
 GRACE_S = 0.3
 """Between asking (TERM) and ending (KILL)."""
+MAX_FDS = 64
+"""So many open files one call may be handed."""
 _END_S = 0.6
 _POLL_S = 0.01
 _LOOKS = 4
 """As often nobody must be found, while there is a process that could not be told."""
 _KERNEL_THREAD = 0x00200000
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end neither a keeper nor a guard: they go when their work is done."""
 
 
-def end_trees(keys: Collection[str], roots: Collection[int] = ()) -> None:
-    """End every process of these calls; returns when they are gone, or after at most a second.
+# --- from outside -------------------------------------------------------------------------------
 
-    Args:
-        keys: The calls, as they stand in `HOLDFAST_CALL`.
-        roots: Pids of processes that were started as leaders of a session of their own.
-    """
-    if not _lives(keys, roots):
+
+def end_trees(keys: Collection[str]) -> None:
+    """End every process of these calls; returns when they are gone, or after at most a second."""
+    if not _lives(keys):
         return
-    _signal(members(keys, roots), roots, signal.SIGTERM)
+    _signal(members(keys), signal.SIGTERM)
     term_until = time.monotonic() + GRACE_S
-    while _lives(keys, roots) and time.monotonic() < term_until:
+    while _lives(keys) and time.monotonic() < term_until:
         time.sleep(_POLL_S)
     kill_until = time.monotonic() + _END_S
-    while _lives(keys, roots) and time.monotonic() < kill_until:
-        # Again and again, since a process may fork between the look and the signal.
-        _signal(members(keys, roots), roots, signal.SIGKILL)
+    while _lives(keys) and time.monotonic() < kill_until:
+        # Again and again, since a process may fork between the look and the signal. A guard comes last: as
+        # long as it is there, no orphan gets away.
+        seen = _look(keys)
+        _signal(seen.members or seen.guards, signal.SIGKILL)
         time.sleep(_POLL_S)
 
 
-def members(keys: Collection[str], roots: Collection[int] = ()) -> set[int]:
-    """The pids of all living processes that belong to the calls or the roots; never this process."""
-    return _look(keys, roots)[0]
+def members(keys: Collection[str]) -> set[int]:
+    """The pids of all living processes that belong to the calls, their guards aside; never this process."""
+    return _look(keys).members
 
 
-def _look(keys: Collection[str], roots: Collection[int]) -> tuple[set[int], bool]:
-    """The members, and whether some process could not be told: one that is just becoming another program
-    has no environment for a moment."""
+def guard_name(key: str) -> str:
+    """The name that the guard of a call bears, as `ps -o comm` shows it."""
+    import hashlib  # only here: it would slow every keeper's start
+
+    return f"hf-{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:12]}"
+
+
+class _Seen(NamedTuple):
+    """What a look at all processes found."""
+
+    members: set[int]
+    guards: set[int]
+    is_unsure: bool
+    """Some process could not be told: one that is just becoming another program has no environment."""
+
+
+def _look(keys: Collection[str]) -> _Seen:
     needles = {f"{VARIABLE}={key}".encode() for key in keys}
+    names = {guard_name(key).encode() for key in keys}
     parents: dict[int, int] = {}
     found: set[int] = set()
+    guards: set[int] = set()
     is_unsure = False
-    for pid in _pids():
-        stat = _stat(pid) if pid != os.getpid() else None
-        if stat is None:
+    for pid, stat in _processes():
+        if pid == os.getpid():
             continue
         parents[pid] = stat.parent
-        if pid in roots or stat.group in roots or stat.session in roots:
-            found.add(pid)
-        elif needles and not stat.is_kernel:
+        if stat.name in names:
+            guards.add(pid)
+        elif not stat.is_kernel:
             environment = _environment(pid)
             is_unsure = is_unsure or environment == {b""}
             if not needles.isdisjoint(environment):
                 found.add(pid)
+    below = _below(parents, found | guards) | found
+    return _Seen(below - guards, guards, is_unsure)
+
+
+def _below(parents: dict[int, int], roots: Collection[int]) -> set[int]:
+    """All descendants of these processes."""
+    found = set(roots)
     while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= more
-    return {pid for pid in found if f"{MARK}=1".encode() not in _environment(pid)}, is_unsure
+    return found - set(roots)
 
 
-def _pids() -> Iterable[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return ()
+def _lives(keys: Collection[str]) -> bool:
+    for _ in range(_LOOKS):
+        seen = _look(keys)
+        if seen.members or seen.guards:
+            return True
+        if not seen.is_unsure:
+            return False
+        time.sleep(_POLL_S)
+    return False
 
 
 class _Stat(NamedTuple):
     """What the kernel says of a process."""
 
+    name: bytes
     parent: int
-    group: int
-    session: int
     is_kernel: bool
+
+
+def _processes() -> Iterable[tuple[int, _Stat]]:
+    """All living processes; none where there is no /proc."""
+    with contextlib.suppress(OSError):
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and (stat := _stat(int(entry))):
+                yield int(entry), stat
 
 
 def _stat(pid: int) -> _Stat | None:
     """None when the process is gone or only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            head, _, tail = file.read().rpartition(b")")
     except OSError:
         return None
+    fields = tail.split()
     if fields[0] in (b"Z", b"X"):
         return None
-    return _Stat(int(fields[1]), int(fields[2]), int(fields[3]), bool(int(fields[6]) & _KERNEL_THREAD))
+    return _Stat(head.partition(b"(")[2], int(fields[1]), bool(int(fields[6]) & _KERNEL_THREAD))
 
 
 def _environment(pid: int) -> set[bytes]:
@@ -128,72 +170,229 @@ def _environment(pid: int) -> set[bytes]:
         return set()
 
 
-def _signal(pids: Iterable[int], groups: Iterable[int], number: signal.Signals) -> None:
-    for group in groups:
-        with contextlib.suppress(OSError):
-            os.killpg(group, number)
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 
 
-def _lives(keys: Collection[str], roots: Collection[int]) -> bool:
-    for _ in range(_LOOKS):
-        found, is_unsure = _look(keys, roots)
-        if found or any(map(_group_lives, roots)):
-            return True
-        if not is_unsure:
-            return False
-        time.sleep(_POLL_S)
-    return False
-
-
-def _group_lives(group: int) -> bool:
-    """Whether a group has members, where there is no /proc; with it `members` sees more (and no zombies)."""
-    if os.path.isdir("/proc/self"):
-        return False
-    try:
-        os.killpg(group, 0)
-    except OSError:
-        return False
-    return True
-
-
-# --- the program --------------------------------------------------------------------------------
+# --- the keeper ---------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Keep watch until the driver is gone, then end what it left."""
-    watched: dict[str, int] = {}
-    buffer = b""
-    for chunk in _messages(int(sys.argv[1])):
-        *lines, buffer = (buffer + chunk).split(b"\n")
-        for line in lines:
-            _note(watched, json.loads(line))
-    end_trees(watched.keys(), {pid for pid in watched.values() if pid})
+    """Fork a guard for every call, until the driver is gone and every guard with it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
+    _become(b"hf-keeper")
+    door, driver, wakes = socket.socket(fileno=0), _pidfd(int(sys.argv[1])), _wakes()
+    guards: dict[int, socket.socket] = {}
+    """The sockets of the calls too, so that a driver hears the end of one when its tree is gone."""
+    orphaned: list[socket.socket] = []
+    """The calls whose guards were killed."""
+    is_open = True
+    while is_open or guards or orphaned:
+        sources = [wakes, door.fileno(), *driver] if is_open else [wakes]
+        ready = _ready(sources, _POLL_S if orphaned else None)
+        codes, _ = _ended(wakes)
+        for pid in codes.keys() & guards.keys():
+            control = guards.pop(pid)
+            orphaned.append(control) if codes[pid] else control.close()
+        if orphaned and not _kill_strays(guards):
+            for control in orphaned:
+                control.close()
+            orphaned.clear()
+        if not set(driver).isdisjoint(ready):
+            is_open = False
+        elif is_open and door.fileno() in ready:
+            is_open = _begin(door, driver, guards)
 
 
-def _messages(driver: int) -> Iterable[bytes]:
-    """What comes through standard input, until it ends or the driver's process does."""
-    sources = [0]
-    with contextlib.suppress(OSError, AttributeError):
-        sources.append(os.pidfd_open(driver))
-    while True:
-        ready = select.select(sources, (), ())[0]
-        chunk = os.read(0, 65536) if 0 in ready else b""
+def _begin(door: socket.socket, driver: Collection[int], guards: dict[int, socket.socket]) -> bool:
+    """Take over the next call; False when the driver is gone."""
+    fds = _received(door)
+    if not fds:
+        return False
+    control = socket.socket(fileno=fds[0])
+    pid = os.fork()
+    if not pid:
+        for other in (door, *guards.values()):
+            other.close()
+        _guard(control, fds[1:], driver)
+    guards[pid] = control
+    for fd in fds[1:]:
+        os.close(fd)
+    return True
+
+
+def _received(door: socket.socket) -> list[int]:
+    try:
+        fds = socket.recv_fds(door, 1, MAX_FDS)[1]
+    except OSError:
+        return []
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return fds
+
+
+def _kill_strays(guards: Collection[int]) -> set[int]:
+    """Kill what a killed guard left to this process; returns who was there."""
+    parents = {pid: stat.parent for pid, stat in _processes()}
+    strays = {pid for pid, parent in parents.items() if parent == os.getpid()} - set(guards)
+    strays |= _below(parents, strays)
+    _signal(strays, signal.SIGKILL)
+    return strays
+
+
+# --- a guard ------------------------------------------------------------------------------------
+
+
+def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> NoReturn:
+    """Run one call to its end; the keeper ends what an exception leaves."""
+    code = 1
+    try:
+        wakes = _wakes()
+        if request := _request(control):
+            _become(request["name"].encode())
+            try:
+                root = _started(request, fds)
+            except (OSError, ValueError) as error:
+                _tell(control, "failed", getattr(error, "errno", None) or errno.EINVAL)
+            else:
+                _watch(root, control, [control.fileno(), *driver], wakes)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _request(control: socket.socket) -> Any:
+    """What is to be run; None when the driver is gone before it told."""
+    told = b""
+    while not told.endswith(b"\n"):
+        chunk = control.recv(1 << 16)
         if not chunk:
-            return
-        yield chunk
+            return None
+        told += chunk
+    return json.loads(told)
 
 
-def _note(watched: dict[str, int], message: list[str]) -> None:
-    match message:
-        case ["+", key]:
-            watched[key] = 0
-        case ["=", key, pid]:
-            watched[key] = int(pid)
-        case ["-", key]:
-            watched.pop(key, None)
+def _started(request: dict[str, Any], fds: list[int]) -> int:
+    """Start the program as the leader of a session, with default signals and only the files it was given."""
+    import fcntl
+
+    targets = [1, *([0] if request["has_stdin"] else []), *request["pass_fds"]]
+    actions: list[Any] = []
+    for fd, target in zip(fds, targets, strict=True):
+        # Moved out of the way: its number here may be the one that another file has there.
+        source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(2, *targets) + 1)
+        os.close(fd)
+        actions.append((os.POSIX_SPAWN_DUP2, source, target))
+    actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    if not request["has_stdin"]:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    os.chdir(request["cwd"])
+    return os.posix_spawnp(
+        request["argv"][0],
+        request["argv"],
+        request["env"],
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    )
+
+
+def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> None:
+    """Wait until the program exits or one of `ends` speaks, then end the tree; returns when it is gone."""
+    has_exited = False
+
+    def is_left() -> bool:
+        nonlocal has_exited
+        codes, is_any_left = _ended(wakes)
+        if root in codes:
+            has_exited = True
+            _tell(control, "exited", codes[root])
+        return is_any_left
+
+    while is_left() and not has_exited:
+        if _ready([wakes, *ends]) & set(ends):
+            break
+    if is_left():
+        _signal_tree(root, signal.SIGTERM)
+    kill_s = time.monotonic() + GRACE_S
+    while is_left() and (left_s := kill_s - time.monotonic()) > 0:
+        _ready([wakes], left_s)
+    pause_s = _POLL_S
+    while is_left():
+        # Again and again, since a process may fork between the look and the signal.
+        _signal_tree(root, signal.SIGKILL)
+        _ready([wakes], pause_s)
+        pause_s = min(2 * pause_s, 1.0)
+
+
+def _signal_tree(root: int, number: signal.Signals) -> None:
+    """Signal all below this process; where there is no /proc, the group of the first."""
+    parents = {pid: stat.parent for pid, stat in _processes()}
+    if parents:
+        _signal(_below(parents, {os.getpid()}), number)
+    else:
+        with contextlib.suppress(OSError):
+            os.killpg(root, number)
+
+
+def _tell(control: socket.socket, word: str, number: int) -> None:
+    with contextlib.suppress(OSError):
+        control.sendall(json.dumps([word, number]).encode() + b"\n")
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def _become(name: bytes) -> None:
+    """Bear this name, and adopt the orphans among all descendants."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError):  # not Linux
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_NAME, name, 0, 0, 0)
+        prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+
+
+def _ready(fds: Iterable[int], timeout_s: float | None = None) -> set[int]:
+    """Those of the descriptors that speak, waited for so long."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * timeout_s)}
+
+
+def _pidfd(pid: int) -> list[int]:
+    """A descriptor that speaks when the process ends, should another hold its end of the socket; where there are
+    such descriptors."""
+    with contextlib.suppress(OSError, AttributeError):
+        return [os.pidfd_open(pid)]
+    return []
+
+
+def _wakes() -> int:
+    """A descriptor that speaks when a child ends."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reading
+
+
+def _ended(wakes: int) -> tuple[dict[int, int], bool]:
+    """The exit codes of the children that ended since the last look, and whether any child is left."""
+    with contextlib.suppress(BlockingIOError):
+        os.read(wakes, 1 << 16)
+    codes: dict[int, int] = {}
+    try:
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            codes[child[0]] = os.waitstatus_to_exitcode(child[1])
+    except ChildProcessError:
+        return codes, False
+    return codes, True
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Runs a command as a process tree that ends with its call, whatever the call comes to.
 
 The tree is a session of its own with a clean environment. It is ended at its timeout, at its idle timeout,
-when it floods, when the call is cancelled, when its first process has exited, and, by the keeper, when this
-process dies. What a command may reach is the user's own rights: `[sandbox] mode = "unsafe"`. How a result
-reads for a model belongs to `tools`.
+when it floods, when the call is cancelled, when its first process has exited, and when this process dies: by
+its guard, which `keeper` tells about. What a command may reach is the user's own rights: `[sandbox] mode =
+"unsafe"`. How a result reads for a model belongs to `tools`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -31,6 +32,8 @@ FLOOD_BYTES = 64 << 20
 
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _CHUNK_BYTES = 1 << 16
+_PATIENCE_S = 2.0
+"""Longer than a guard needs to end its tree; after it something is wrong with the guard."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -69,8 +72,8 @@ class Processes:
     """The process trees of one runtime, and the keeper that outlives it by a moment."""
 
     def __init__(self) -> None:
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self._watched: set[str] = set()
+        self._keeper: _Keeper | None = None
+        self._open: set[socket.socket] = set()
 
     async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run the command to its end; nothing of its tree is left when this returns or raises.
@@ -82,97 +85,159 @@ class Processes:
         output = _Output(on_output)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        process: asyncio.subprocess.Process | None = None
-        self._watch(launch.key)
+        control, given = socket.socketpair()
+        self._open.add(control)
+        tree: _Tree | None = None
         try:
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *launch.argv,
-                    cwd=launch.cwd,
-                    env={**launch.env, keeper.VARIABLE: launch.key},
-                    stdin=launch.stdin_fd,
-                    stdout=writing,
-                    stderr=writing,
-                    start_new_session=True,
-                    pass_fds=launch.pass_fds,
-                )
+                self._hand_over(launch, given, writing)
             finally:
                 os.close(writing)
-            self._tell("=", launch.key, str(process.pid))
-            how = await _until_end(process, launch, reading, output)
+                given.close()
+            tree = await _Tree.of(launch, control)
+            how = await _until_end(tree, launch, reading, output)
         finally:
             try:
-                await _uninterrupted(_end_tree(launch.key, process))
+                if tree is not None:
+                    await _uninterrupted(tree.end())
             finally:
                 output.drain(reading)
                 os.close(reading)
-                self._unwatch(launch.key)
-        return Ended(how, await process.wait(), output.text(), output.size_bytes)
+                control.close()
+                self._open.discard(control)
+        return Ended(how, tree.exit_code, output.text(), output.size_bytes)
 
     async def end(self, keys: Collection[str]) -> None:
-        """End every process that carries one of the call keys in its environment, whoever started it."""
+        """End every process of the calls with these keys, whoever started it."""
         if keys:
             await asyncio.to_thread(keeper.end_trees, frozenset(keys))
 
     async def aclose(self) -> None:
         """End what still runs, then the keeper."""
-        await self.end(tuple(self._watched))
+        for control in self._open:
+            with contextlib.suppress(OSError):  # it has ended
+                control.shutdown(socket.SHUT_WR)
         if self._keeper is not None:
-            await asyncio.to_thread(_dismiss, self._keeper)
+            await asyncio.to_thread(self._keeper.dismiss)
             self._keeper = None
 
-    def _watch(self, key: str) -> None:
-        self._watched.add(key)
-        if self._keeper is not None and self._keeper.poll() is not None:
-            _dismiss(self._keeper)  # somebody killed it
+    def _hand_over(self, launch: Launch, given: socket.socket, writing: int) -> None:
+        if self._keeper is not None and self._keeper.process.poll() is not None:
+            self._keeper.dismiss()  # somebody killed it
             self._keeper = None
         if self._keeper is None:
             self._keeper = _start_keeper()
-            for open_key in self._watched:
-                self._tell("+", open_key)
-        else:
-            self._tell("+", key)
-
-    def _unwatch(self, key: str) -> None:
-        self._watched.discard(key)
-        self._tell("-", key)
-
-    def _tell(self, *message: str) -> None:
-        if self._keeper is not None and self._keeper.stdin is not None:
-            # A keeper that somebody killed is replaced at the next start.
-            with contextlib.suppress(BrokenPipeError, ValueError):
-                self._keeper.stdin.write(json.dumps(message).encode() + b"\n")
+        stdin = () if launch.stdin_fd == subprocess.DEVNULL else (launch.stdin_fd,)
+        socket.send_fds(self._keeper.door, [b"+"], [given.fileno(), writing, *stdin, *launch.pass_fds])
 
 
-def _start_keeper() -> subprocess.Popen[bytes]:
-    """A keeper in a session of its own, deaf to all but SIGKILL: it ends when its work is done."""
-    # Blocked from its birth: between its start and its first line it could not ignore them yet.
+class _Keeper(NamedTuple):
+    """A keeper, and the socket by which it is handed calls."""
+
+    process: subprocess.Popen[bytes]
+    door: socket.socket
+
+    def dismiss(self) -> None:
+        """Let it end, which it does when its socket does and its guards have ended, and reap it."""
+        self.door.close()
+        try:
+            self.process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # somebody froze it; its guards do not need it
+            self.process.wait()
+
+
+def _start_keeper() -> _Keeper:
+    """A keeper in a session of its own."""
+    door, given = socket.socketpair()
+    door.setblocking(False)
+    # Blocked from its birth: between its start and its first line it could not do so itself.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid())],
-            stdin=subprocess.PIPE,
+            stdin=given.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**clean_environment(os.environ), keeper.MARK: "1"},
+            env=clean_environment(os.environ),
             start_new_session=True,
-            bufsize=0,
         )
+    except BaseException:
+        door.close()
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        given.close()
+    return _Keeper(process, door)
 
 
-def _dismiss(old: subprocess.Popen[bytes]) -> None:
-    """Let a keeper end, which it does when its pipe does, and reap it."""
-    if old.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):
-            old.stdin.close()
-    old.wait()
+class _Tree:
+    """A call at work, as its guard tells of it."""
+
+    def __init__(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._key = key
+        self._writer = writer
+        self._word = ""
+        self._number = -signal.SIGKILL
+        self._has_spoken = asyncio.Event()
+        self._gone = asyncio.create_task(self._listen(reader))
+
+    @staticmethod
+    async def of(launch: Launch, control: socket.socket) -> _Tree:
+        """Tell the guard at the other end of the socket what to run."""
+        reader, writer = await asyncio.open_unix_connection(sock=control)
+        request = {
+            "name": keeper.guard_name(launch.key),
+            "argv": launch.argv,
+            "cwd": launch.cwd,
+            "env": {**launch.env, keeper.VARIABLE: launch.key},
+            "has_stdin": launch.stdin_fd != subprocess.DEVNULL,
+            "pass_fds": launch.pass_fds,
+        }
+        writer.write(json.dumps(request).encode() + b"\n")
+        return _Tree(launch.key, reader, writer)
+
+    @property
+    def exit_code(self) -> int:
+        """Of the first process; as if killed, where its guard was killed before it could tell."""
+        return self._number
+
+    async def exited(self) -> None:
+        """Wait until the first process has exited, or nobody is left who would tell.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        await self._has_spoken.wait()
+        if self._word == "failed":
+            raise OSError(self._number, os.strerror(self._number))
+
+    async def end(self) -> None:
+        """End what is left of the tree; returns when it is gone."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+        await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
+        if not self._word:  # the guard was killed or frozen
+            await asyncio.to_thread(keeper.end_trees, (self._key,))
+            await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
+        self._gone.cancel()
+        self._writer.transport.abort()
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Until the tree is gone, which closes the socket."""
+        try:
+            async for line in reader:
+                self._word, self._number = json.loads(line)
+                self._has_spoken.set()
+        except ConnectionError:
+            return
+        finally:
+            self._has_spoken.set()
 
 
 async def _until_end(
-    process: asyncio.subprocess.Process, launch: Launch, reading: int, output: _Output
+    tree: _Tree, launch: Launch, reading: int, output: _Output
 ) -> Literal["exited", "timeout", "idle", "flood"]:
     """Wait for the first process, reading along; says which limit was met first, if any."""
     loop = asyncio.get_running_loop()
@@ -189,7 +254,7 @@ async def _until_end(
     try:
         async with limit:
             loop.add_reader(reading, hear)
-            await process.wait()
+            await tree.exited()
         return "exited"
     except TimeoutError:
         if output.size_bytes > FLOOD_BYTES:
@@ -197,12 +262,6 @@ async def _until_end(
         return "timeout" if loop.time() >= deadline else "idle"
     finally:
         loop.remove_reader(reading)
-
-
-async def _end_tree(key: str, process: asyncio.subprocess.Process | None) -> None:
-    await asyncio.to_thread(keeper.end_trees, (key,), (process.pid,) if process else ())
-    if process:
-        await process.wait()
 
 
 async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
