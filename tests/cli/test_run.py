@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from holdfast.cli.outcome import exit_code
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
+from holdfast.views.lines import moment
 from tests.cli.processes import Cli, calls, is_running, says
 
 PRICED = """
@@ -259,6 +262,36 @@ async def test_a_provider_that_asks_to_be_left_alone_for_an_hour_parks_the_sessi
         assert "It may go on at " in ended.err
         resumed = await _in_thread(cli, "resume", "last")
     assert (resumed.code, resumed.out) == (0, "Back again.\n")
+
+
+@pytest.mark.requirement("A3", "L7")
+@pytest.mark.parametrize("wait", ["1e400", "252455616000", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_provider_that_asks_for_thousands_of_years_is_asked_again_tomorrow(
+    cli: Cli, wait: str
+) -> None:
+    async with ModelServer([Reply(status=429, headers={"retry-after": wait})]) as server:
+        cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        ended = await _in_thread(cli, "run", "x", "-m", "openai:any", "--json")
+    assert (ended.code, ended.json["status"], ended.json["reason"]) == (7, "parked", "rate_limited")
+    told = re.search(r"It is tried again at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.", ended.err)
+    assert told, ended.err
+    away = datetime.fromisoformat(told[1]).astimezone() - datetime.now().astimezone()
+    assert timedelta(hours=22) < away <= timedelta(hours=25), "an hour may be gained or lost over night"
+
+
+@pytest.mark.requirement("A3", "L7")
+async def test_a_wait_that_is_no_number_does_not_end_the_run(cli: Cli) -> None:
+    replies = [Reply(status=429, headers={"retry-after": "nan"}), Reply(text="Here I am.")]
+    async with ModelServer(replies) as server:
+        cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        ended = await _in_thread(cli, "run", "x", "-m", "openai:any")
+    assert (ended.code, ended.out) == (0, "Here I am.\n")
+
+
+def test_a_moment_is_told_with_its_date_on_another_day_only() -> None:
+    noon_ms = int(datetime(2026, 11, 21, 12).astimezone().timestamp() * 1000)
+    assert moment(noon_ms, noon_ms - 3_600_000) == "12:00:00"
+    assert moment(noon_ms, noon_ms - 24 * 3_600_000) == "2026-11-21 12:00:00"
 
 
 @pytest.mark.requirement("L7", "C15")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from holdfast.core.summary import summary
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
-from holdfast.protocol.failures import RETRYABLE, Failure
+from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.outcomes import ModelFailure
 from tests.core.stories import START_MS, a_turn, calling, kinds, only, opened, words
@@ -103,7 +105,7 @@ def test_the_jitter_differs_between_sessions_and_is_the_same_for_a_replay() -> N
     assert retry_at_ms(TRANSIENT, 5, 99, "s", 0) == retry_at_ms(TRANSIENT, 5, 99, "s", 0)
 
 
-@given(st.floats(0, 1e6), st.integers(1, 100), st.text(max_size=20))
+@given(st.floats(0, LONGEST_WAIT_S), st.integers(1, 100), st.text(max_size=20))
 def test_nobody_is_asked_again_before_the_time_that_they_named(
     after_s: float, attempt: int, seed: str
 ) -> None:
@@ -111,6 +113,13 @@ def test_nobody_is_asked_again_before_the_time_that_they_named(
     at = retry_at_ms(failure, attempt, 101, seed, START_MS)
     assert at - START_MS >= int(after_s * 1000)
     assert at > START_MS
+
+
+@pytest.mark.requirement("A3", "C16")
+@given(st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, 2.5e11]), st.integers(1, 100))
+def test_whatever_wait_is_named_the_next_attempt_is_a_day_away_at_most(after_s: float, attempt: int) -> None:
+    failure = Failure("rate_limited", "", retry_after_s=after_s)
+    assert START_MS < retry_at_ms(failure, attempt, 101, "s", START_MS) <= START_MS + 86_400_000
 
 
 @given(st.sampled_from(["provider_fatal", "provider_refused", "context_overflow", "storage", "cancelled"]))

@@ -117,12 +117,38 @@ def test_the_message_is_ours_and_the_servers_words_are_a_clipped_detail() -> Non
         ),
         ({"x-ratelimit-reset": "1795219230000"}, 30.0),
         ({"anthropic-ratelimit-requests-reset": "2026-11-21T00:00:12Z"}, 12.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after-ms": "nan", "retry-after": "2"}, 2.0),
+        ({"retry-after": "1_0"}, None),
+        ({"retry-after": "Sat, 21 Nov 99999999999999999999 00:00:00 GMT"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 00:00:00 +99999999999999999999"}, None),
+        ({"x-ratelimit-reset": "nan"}, None),
     ],
 )
 def test_how_long_to_wait_is_read_from_every_spelling(
     headers: dict[str, str], expected: float | None
 ) -> None:
     assert retry_after_s(headers, NOW_S) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.requirement("A3", "C16")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "1e400"},
+        {"retry-after": "inf"},
+        {"retry-after": "86401"},
+        {"retry-after": "252455616000"},
+        {"retry-after-ms": "1e300"},
+        {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"},
+        {"x-ratelimit-reset-requests": "9" * 400 + "h"},
+        {"x-ratelimit-reset-requests": "70080000h0m0s"},
+        {"x-ratelimit-reset": "1e400"},
+    ],
+    ids=lambda headers: str(headers)[:60],
+)
+def test_nobody_is_waited_for_longer_than_a_day(headers: dict[str, str]) -> None:
+    assert retry_after_s(headers, NOW_S) == 86_400.0
 
 
 @pytest.mark.requirement("A6")

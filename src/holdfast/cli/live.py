@@ -94,7 +94,7 @@ class LineView:
             said = one_line(text_of(item.event.parts), PIPE_COLUMNS)
             if said:
                 tell([f"  {said}"])
-        for line in self._happenings.lines(item.event, PIPE_COLUMNS):
+        for line in self._happenings.lines(item, PIPE_COLUMNS):
             tell(line)
 
     def pause(self) -> None:
@@ -145,7 +145,7 @@ class LiveView:
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
-        for line in self._happenings.lines(item.event, columns()):
+        for line in self._happenings.lines(item, columns()):
             self._end_line()
             tell(line)
             self._is_after_lines = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from holdfast.protocol.failures import RETRYABLE, Failure
+from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
@@ -21,7 +21,8 @@ def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: i
         return 0
     backoff_ms = min(FIRST_DELAY_MS << min(attempts - 1, 20), LONGEST_DELAY_MS)
     wait_ms = backoff_ms * (512 + _jitter(seed) % 512) // 1024
-    return now_ms + max(wait_ms, int((failure.retry_after_s or 0) * 1000), 1)
+    asked_s = min(max(0.0, failure.retry_after_s or 0.0), LONGEST_WAIT_S)
+    return now_ms + max(wait_ms, int(asked_s * 1000), 1)
 
 
 def _jitter(seed: str) -> int:

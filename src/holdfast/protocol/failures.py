@@ -27,6 +27,10 @@ FailureCode = Literal[
 """`provider_refused`: the key or account was refused (401, 402, 403); waiting does not help."""
 
 
+LONGEST_WAIT_S = 86_400.0
+"""However long the other side asks to be left alone: after a day it is asked again."""
+
+
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that went wrong, in words for each reader."""
 
@@ -36,7 +40,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     """For the journal and the log: status, body excerpt, end of a traceback. Redacted and clipped."""
     retry_after_s: float | None = None
-    """How long the other side asked to be left alone."""
+    """How long the other side asked to be left alone; more than `LONGEST_WAIT_S` counts as that."""
     tokens: int = 0
     """With context_overflow: the window or size in tokens that the provider named, 0 when it named none."""
 

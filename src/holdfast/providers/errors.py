@@ -5,6 +5,7 @@ The message is a safe sentence of ours; what the server wrote stands in the deta
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.protocol.failures import Failure
+from holdfast.protocol.failures import LONGEST_WAIT_S, Failure
 
 DETAIL_CHARS = 2_000
 OVERLOADED = 529
@@ -113,18 +114,12 @@ def context_window(text: str) -> int | None:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """How long the other side asked to be left alone, in seconds; None when it did not say.
+    """How long the other side asked to be left alone, in seconds and a day at the most; None when it did not say.
 
     `now_s` is seconds since 1970; an HTTP date is measured against the server's own Date where there is one.
     """
-    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
-        return max(milliseconds / 1000, 0.0)
-    if after := headers.get("retry-after"):
-        if (seconds := _number(after)) is not None:
-            return max(seconds, 0.0)
-        if (at_s := _date(after)) is not None:
-            return max(at_s - (_date(headers.get("date", "")) or now_s), 0.0)
-    return _reset_s(headers, now_s)
+    wait_s = _asked_s(headers, now_s)
+    return None if wait_s is None else min(max(wait_s, 0.0), LONGEST_WAIT_S)
 
 
 def clip(text: str) -> str:
@@ -166,6 +161,17 @@ def _named_status(error: object) -> int:
     return OVERLOADED
 
 
+def _asked_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    if after := headers.get("retry-after"):
+        if (seconds := _number(after)) is not None:
+            return seconds
+        if (at_s := _date(after)) is not None:
+            return at_s - (_date(headers.get("date", "")) or now_s)
+    return _reset_s(headers, now_s)
+
+
 def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
     """From the rate limit headers: the longest wait among the used-up limits, else the shortest of all."""
     used_up: list[float] = []
@@ -197,10 +203,13 @@ def _wait(value: str, now_s: float) -> float | None:
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        return None  # Python would take both for numbers
     try:
-        return float(value)
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
+    return None if math.isnan(number) else number
 
 
 def _date(text: str) -> float | None:
@@ -208,7 +217,7 @@ def _date(text: str) -> float | None:
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             moment = parse(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None

@@ -13,11 +13,11 @@ from holdfast.core.state import Call, State
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
-    Event,
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
     NoteAdded,
+    Record,
     Responded,
     RunLanding,
     RunPaused,
@@ -29,7 +29,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import Line, Span, counted, local, one_line, took
+from holdfast.views.lines import Line, Span, counted, moment, one_line, took
 
 _MARKS = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
@@ -48,9 +48,9 @@ class Happenings:
         self._is_asked_here = is_asked_here
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.calls}
 
-    def lines(self, event: Event, width: int) -> Iterator[Line]:
+    def lines(self, record: Record, width: int) -> Iterator[Line]:
         """The lines of one record; most have none."""
-        match event:
+        match record.event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
             case ToolCallFinished(call_id=call_id, result=result):
@@ -63,7 +63,7 @@ class Happenings:
             case ApprovalRequested() if self._is_asked_here:
                 return
             case _:
-                notice = _notice(event)
+                notice = _notice(record)
                 if notice:
                     yield ["  ", Span("! ", "yellow"), Span(one_line(notice, max(width * 3, 240)), "yellow")]
 
@@ -97,15 +97,15 @@ def _told(arguments: str) -> str:
     return arguments if given else ""
 
 
-def _notice(event: Event) -> str:
+def _notice(record: Record) -> str:
     """What the runtime or a person did that a watcher should know of; empty for the rest."""
-    match event:
+    match record.event:
         case NoteAdded(text=text) | RunLanding(message=text):
             return text
         case SettingsChanged(settings=settings):
             return f"from here on: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
         case ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms):
-            again = f" It is tried again at {local(retry_at_ms, '%H:%M:%S')}." if retry_at_ms else ""
+            again = f" It is tried again at {moment(retry_at_ms, record.at_ms)}." if retry_at_ms else ""
             return f"{failure.code}: {failure.message}{again}"
         case ModelCallAbandoned():
             return "a model call was in flight when its process ended; what it may have cost is held"

@@ -105,6 +105,13 @@ def local(at_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime(form)
 
 
+def moment(at_ms: int, now_ms: int) -> str:
+    """A moment near now: the time of day, and the date where it is another day."""
+    time = local(at_ms, "%H:%M:%S")
+    day = local(at_ms, "%Y-%m-%d")
+    return time if day == local(now_ms, "%Y-%m-%d") else f"{day} {time}"
+
+
 def took(duration_ms: int) -> str:
     """A length of time for people: `0.4s`, `12s`, `3m 05s`, `2h 10m`."""
     seconds = duration_ms / 1000
