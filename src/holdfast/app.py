@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
-_CLOCK = "holdfast.runtime.clock:SystemClock"
 _PARTS = "holdfast.runtime.parts:Parts"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"
@@ -188,7 +188,7 @@ async def open_app(
     *,
     extra_tools: Iterable[Tool] = (),
     environ: Mapping[str, str] = os.environ,
-    clock: Clock | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> AsyncIterator[App]:
     """Open all rooms, and close them in order at the end: the door, tools, connections, then the store.
 
@@ -198,13 +198,13 @@ async def open_app(
     """
     redact = Redactor(known_secrets(config, environ))
     async with AsyncExitStack() as open_rooms:
-        store = open_store(home)
+        store = open_store(home, clock)
         open_rooms.push_async_callback(_close, "The store", store)
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)
         tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret)
         open_rooms.push_async_callback(_close, "What tools left", tools)
-        app = App(config, home, store, tools, redact, clock or system_clock(), environ, http)
+        app = App(config, home, store, tools, redact, clock, environ, http)
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
@@ -220,14 +220,17 @@ async def _close(what: str, room: Store | Tools | Provider) -> None:
         await room.aclose()
 
 
-def open_store(home: Home | None) -> Store:
+def open_store(home: Home | None, clock: Clock = SYSTEM_CLOCK) -> Store:
     """The store of a home, made when it is missing; without a home one in memory. Whoever asks closes it.
 
     Raises:
         StorageError: the home cannot be opened.
     """
-    store: Store = factory(_DURABLE_STORE).open(home.folder) if home else factory(_VOLATILE_STORE)()
-    return store
+    if home is None:
+        volatile: Store = factory(_VOLATILE_STORE)(clock)
+        return volatile
+    durable: Store = factory(_DURABLE_STORE).open(home.folder, clock=clock)
+    return durable
 
 
 def open_store_to_read(home: Home) -> Store:
@@ -238,12 +241,6 @@ def open_store_to_read(home: Home) -> Store:
     """
     store: Store = factory(_DURABLE_STORE).open_to_read(home.folder)
     return store
-
-
-def system_clock() -> Clock:
-    """The clock of this machine."""
-    clock: Clock = factory(_CLOCK)()
-    return clock
 
 
 def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:

@@ -32,7 +32,11 @@ class Stage:
             place = self._folder / str(next(self._numbers))
             workspace = place / "workspace"
             workspace.mkdir(parents=True)
-            store: Store = SqliteStore.open(place / "home") if self.kind == "sqlite" else VolatileStore()
+            store: Store = (
+                SqliteStore.open(place / "home", clock=clock)
+                if self.kind == "sqlite"
+                else VolatileStore(clock)
+            )
             try:
                 return await play(clock, store, workspace)
             finally:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.protocol.commands import Send, Stop
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime import driver
-from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.parts import Parts

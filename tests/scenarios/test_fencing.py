@@ -92,7 +92,7 @@ def test_who_lost_the_session_writes_nothing_starts_nothing_and_follows_to_its_e
         assert all(r.epoch == 2 for r in records[taken - 1 :])
         assert [name for name, _ in world.called] == ["stay"] * 3, "the lost one and the two of the second"
         assert world.effects.count("stayed") >= 2
-        await check_session(inner, session, records, clock.now_ms())
+        await check_session(inner, session, records)
 
     stage.run(play_both)
 
@@ -158,7 +158,7 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
         assert sum(isinstance(r.event, e.MessageReceived) for r in records) == 1
         assert len(world.called) == 6
         assert whole[-1][0] == "end"
-        await check_session(inner, session, records, clock.now_ms())
+        await check_session(inner, session, records)
 
     stage.run(race)
 
@@ -186,7 +186,7 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
         assert said == [f"word {number}" for number in range(INBOX_CAPACITY)]
         assert state.run is not None
         assert state.run.status == "done"
-        await check_session(inner, session, records, clock.now_ms())
+        await check_session(inner, session, records)
 
     stage.run(flood)
 
@@ -277,7 +277,7 @@ def test_a_full_disk_says_so_and_the_session_goes_on_when_there_is_room(volatile
             state = await controller.drive(session)
         assert state.run is not None
         assert state.run.status == "done"
-        await check_session(inner, session, await records_of(inner, session), clock.now_ms())
+        await check_session(inner, session, await records_of(inner, session))
 
     volatile.run(fill)
 
@@ -315,7 +315,7 @@ def test_an_output_that_finds_no_room_is_no_failure_of_its_tool(volatile: Stage)
         records = await records_of(inner, session)
         finished = [r.event.result.status for r in records if isinstance(r.event, e.ToolCallFinished)]
         assert finished == ["ok"]
-        await check_session(inner, session, records, clock.now_ms())
+        await check_session(inner, session, records)
 
     volatile.run(fill)
 

@@ -51,7 +51,7 @@ async def branch_everywhere(scenario: Scenario, clock: JumpingClock, inner: Stor
         records = await records_of(inner, branch)
         assert [r.event for r in records[:seq]] == [r.event for r in shared]
         assert isinstance(records[seq].event, e.SessionForked)
-        await check_session(inner, branch, records, clock.now_ms())
+        await check_session(inner, branch, records)
         open_calls = in_flight(shared)
         lost = {c for c, intent in open_calls.items() if intent.on_interrupt == "unknown"}
         run = open_run(fold(list(shared)))
@@ -64,4 +64,4 @@ async def branch_everywhere(scenario: Scenario, clock: JumpingClock, inner: Stor
         if seq == len(parent.records):
             assert conversation(records) == conversation(parent.records)
     assert await records_of(inner, parent.session) == parent.records
-    await check_session(inner, parent.session, parent.records, clock.now_ms())
+    await check_session(inner, parent.session, parent.records)

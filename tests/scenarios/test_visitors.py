@@ -97,7 +97,7 @@ async def visit_when_nobody_drives(
     records = await records_of(inner, session)
     check_visit(records, world, kind, command)
     assert ended(records)
-    await check_session(inner, session, records, clock.now_ms())
+    await check_session(inner, session, records)
     return dying.is_crashed
 
 
@@ -172,7 +172,7 @@ async def visit_while_driven(
     records = await records_of(inner, session)
     check_visit(records, world, kind, command)
     assert ended(records)
-    await check_session(inner, session, records, clock.now_ms())
+    await check_session(inner, session, records)
     return True
 
 
@@ -232,6 +232,6 @@ def test_many_visitors_at_once_are_all_heard_and_the_first_answer_counts(stage: 
         approval = await inner.approval(resolved[0].approval_id)
         assert approval is not None
         assert (approval.decision, approval.decided_by) == (resolved[0].decision, resolved[0].by)
-        await check_session(inner, session, records, clock.now_ms())
+        await check_session(inner, session, records)
 
     stage.run(play)

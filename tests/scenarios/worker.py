@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
+from holdfast.clock import SystemClock
 from holdfast.protocol.ports import CallContext, Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
-from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.parts import Parts
 from holdfast.storage.sqlite import SqliteStore

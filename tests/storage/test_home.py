@@ -28,6 +28,7 @@ from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.clock import JumpingClock
 from holdfast.testing.conformance_store import Driving, drive, lease_of, texts
 
 
@@ -73,12 +74,13 @@ def fill(ballast: Path) -> None:
 
 @pytest.mark.requirement("L12")
 async def test_session_persisted(tmp_path: Path) -> None:
-    store = SqliteStore.open(tmp_path)
+    clock = JumpingClock()
+    store = SqliteStore.open(tmp_path, clock=clock)
     driving = await drive(store, key="cli:demo")
     commit = await driving.commit(MessageReceived("remember the plan"))
     blob = await store.blobs.put(b"plan")
     await store.aclose()
-    again = SqliteStore.open(tmp_path)
+    again = SqliteStore.open(tmp_path, clock=clock)
     assert await again.read(driving.session) == list(commit.records)
     assert await again.session(driving.session) == commit.row
     assert await lease_of(again, driving.session) == driving.lease

@@ -23,10 +23,10 @@ async def write(home: Path, number: int, commits: int, epoch: int) -> None:
     store = SqliteStore.open(home)
     session = await store.claim(an_id(number), "", NOW_MS)
     if epoch:
-        lease = Lease(session, epoch, a_holder("shared"), NOW_MS)
+        lease = Lease(session, epoch, a_holder("shared"), 0)
     else:
         over = await lease_of(store, session)
-        lease = await store.lease(session, a_holder("child"), NOW_MS, NOW_MS + 1, over)
+        lease = await store.lease(session, a_holder("child"), 1, over)
     driving = Driving(store, lease, 0, FIRST_LINK)
     await follow(driving)
     print("ready", flush=True)

@@ -27,7 +27,7 @@ from tests.scenarios.scenes import BY_NAME
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     place = tmp_path_factory.mktemp("place")
-    return run_jumping(lambda clock: play(BY_NAME["several turns"], clock, VolatileStore(), place))
+    return run_jumping(lambda clock: play(BY_NAME["several turns"], clock, VolatileStore(clock), place))
 
 
 def forged(records: tuple[Record, ...], kind: type, **changes: object) -> tuple[Record, ...]:

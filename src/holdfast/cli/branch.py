@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from holdfast.app import system_clock
 from holdfast.cli.journal import about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.terminal import columns, is_terminal, say, say_json
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
@@ -69,7 +69,7 @@ def fork(
 async def _fork(home: Home, name: str, at_seq: int) -> tuple[str, str]:
     async with about_to_write(home) as store:
         parent = await find_session(store, name)
-        return parent, await branch_off(store, system_clock(), parent, at_seq)
+        return parent, await branch_off(store, SYSTEM_CLOCK, parent, at_seq)
 
 
 def replay(

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.app import system_clock
 from holdfast.cli import demo_story
 from holdfast.cli.demo_checks import Check, Evidence, checks
 from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallStarted
@@ -155,7 +155,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         "--autonomy", "full", "--budget", demo_story.BUDGET_USD, "--approve-by", "wait", "--json",
         until=lambda: _is_in_the_middle(place),
     )  # fmt: skip
-    killed_ms = system_clock().now_ms()
+    killed_ms = SYSTEM_CLOCK.now_ms()
     before = await _journal(place)
     await run(
         "Another process goes on. From here on commands need a person's yes.",

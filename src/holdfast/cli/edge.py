@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.cli.terminal import say_json, warn
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
 from holdfast.redact import make_redactor
-from holdfast.runtime.clock import SystemClock
 from holdfast.views.lines import iso, neutral
 
 LOG_FILE = "errors.jsonl"
@@ -82,7 +82,7 @@ def _log(path: Path, trace_id: str, details: str) -> bool:
     try:
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        line = {"at": iso(SystemClock().now_ms()), "event": "unexpected_error", "trace_id": trace_id}
+        line = {"at": iso(SYSTEM_CLOCK.now_ms()), "event": "unexpected_error", "trace_id": trace_id}
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as log:  # noqa: PTH123
             log.write(json.dumps({**line, "details": details}) + "\n")
     except OSError:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.app import system_clock
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.protocol.limits import ModelFacts, Tier
 from holdfast.providers.catalog import known_models
@@ -34,7 +34,7 @@ def models(
     """
     config = load(home_of(home), Path.cwd(), {}, os.environ)
     found = find_providers(config, os.environ)
-    now_ms = system_clock().now_ms()
+    now_ms = SYSTEM_CLOCK.now_ms()
     known = {
         place.provider: known_models(place.provider, now_ms=now_ms)
         for place in found

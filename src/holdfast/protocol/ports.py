@@ -33,7 +33,12 @@ class Clock(Protocol):
     """The only source of time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, UTC."""
+        """Milliseconds since 1970, UTC. Whoever sets this machine's clock makes it jump, forwards or back."""
+        ...
+
+    def uptime_ms(self) -> int:
+        """Milliseconds since some moment, the same for all processes of this machine until it is started again.
+        It counts while the machine sleeps, and never jumps."""
         ...
 
 
@@ -77,12 +82,10 @@ class Store(Protocol):
         """The commands that no commit has acknowledged, oldest first."""
         ...
 
-    async def lease(
-        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
-    ) -> Lease:
+    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
         that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is
-        ours.
+        ours. Its time runs by the store's own clock, from some moment between question and answer.
         """
         ...
 
@@ -90,8 +93,8 @@ class Store(Protocol):
         """How exactly that session stands now; None: there is none."""
         ...
 
-    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
-        """Prolong a lease that is still ours, lapsed or not; None when another epoch has begun."""
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
+        """Begin anew the time of a lease that is still ours, lapsed or not; None when another epoch has begun."""
         ...
 
     async def release(self, lease: Lease) -> None:

@@ -83,12 +83,13 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to write one session, until a time or until its holder is gone."""
+    """The right to write one session, for a time or until its holder is gone."""
 
     session: str
     epoch: int
     holder: Holder
-    until_ms: int
+    left_ms: int
+    """How much of its time was left when the store answered; 0: it has lapsed."""
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -140,7 +140,7 @@ class SessionController:
         row, now_ms = standing.row, self._parts.clock.now_ms()
         if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
             return False
-        return not standing.waiting and is_free(standing.lease, now_ms)
+        return not standing.waiting and is_free(standing.lease)
 
     async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
@@ -183,7 +183,7 @@ class SessionController:
     async def is_driven_elsewhere(self, session: str) -> bool:
         """Whether another process drives the session now."""
         lease = (await self._standing(session)).lease
-        return not (lease is None or self._is_ours(lease) or is_free(lease, self._parts.clock.now_ms()))
+        return not (lease is None or self._is_ours(lease) or is_free(lease))
 
     # --- watching -------------------------------------------------------------------------------
 
@@ -211,8 +211,7 @@ class SessionController:
         self._held.add(session)
         hold: Hold | None = None
         try:
-            lease = await self._acquire(standing)
-            hold = Hold(lease) if lease is not None else None
+            hold = await self._acquire(standing)
             yield hold
         finally:
             self._held.discard(session)
@@ -220,16 +219,16 @@ class SessionController:
                 with clearing_up("The lease"), contextlib.suppress(StorageError):  # then it lapses by itself
                     await self._parts.store.release(hold.lease)
 
-    async def _acquire(self, standing: Standing) -> Lease | None:
+    async def _acquire(self, standing: Standing) -> Hold | None:
         """A new lease when the session was free, or left behind by an earlier task of this controller."""
-        held, now_ms = standing.lease, self._parts.clock.now_ms()
+        held = standing.lease
         is_left = held is not None and self._is_ours(held)
-        if not is_left and not is_free(held, now_ms):
+        if not is_left and not is_free(held):
             return None
-        over = held if held is not None and held.until_ms > now_ms else None
-        session = standing.row.session
-        lease = await self._parts.store.lease(session, self._holder, now_ms, now_ms + LEASE_MS, over)
-        return lease if self._is_ours(lease) else None
+        until_ms = self._parts.clock.uptime_ms() + LEASE_MS
+        over = held if held is not None and held.left_ms else None
+        lease = await self._parts.store.lease(standing.row.session, self._holder, LEASE_MS, over)
+        return Hold(lease, until_ms) if self._is_ours(lease) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce

@@ -106,16 +106,16 @@ class Driver:
         while True:
             await asyncio.sleep(POLL_MS / 1000)
             self.ring()
-            if clock.now_ms() > self._hold.lease.until_ms - LEASE_MS + RENEW_MS:
+            if clock.uptime_ms() > self._hold.until_ms - LEASE_MS + RENEW_MS:
                 await self._renew()
 
     async def _renew(self) -> None:
         """Prolong the lease, also one that lapsed while this machine slept and that nobody took."""
-        until_ms = self._parts.clock.now_ms() + LEASE_MS
-        renewed = await self._parts.store.renew(self._hold.lease, until_ms)
+        until_ms = self._parts.clock.uptime_ms() + LEASE_MS
+        renewed = await self._parts.store.renew(self._hold.lease, LEASE_MS)
         if renewed is None:
             raise Fenced()
-        self._hold.lease = renewed
+        self._hold.lease, self._hold.until_ms = renewed, until_ms
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Driver:
         _cancel(unwanted)
         for key, attempt in attempts.items():
             if key not in self._running:
-                if self._parts.clock.now_ms() >= self._hold.lease.until_ms:
+                if self._parts.clock.uptime_ms() >= self._hold.until_ms:
                     await self._renew()
                 body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
                 task = asyncio.create_task(self._attempt(attempt, self.state, body))

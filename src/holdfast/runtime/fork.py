@@ -37,7 +37,7 @@ async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
         raise UsageError(f"Session {parent} has no record {at_seq}: its records are {span}.", hint=hint)
     now_ms = clock.now_ms()
     branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
-    lease = await store.lease(branch, this_process(), now_ms, now_ms + LEASE_MS)
+    lease = await store.lease(branch, this_process(), LEASE_MS)
     journal = Journal(branch)
     journal.load(await store.read(parent, upto_seq=at_seq))
     record = journal.note(SessionForked(branch, parent, at_seq), now_ms, lease.epoch, _CAUSE)

@@ -21,6 +21,8 @@ class Hold:
     """A lease while a task of this process has it: renewed in place, and over once a commit gave it back."""
 
     lease: Lease
+    until_ms: int
+    """By the clock's uptime, counted from before it was asked for: the store's own end is not earlier."""
     is_over: bool = False
 
 
@@ -45,9 +47,9 @@ def is_dead(holder: Holder) -> bool:
     return _start_time(holder.pid) != holder.started
 
 
-def is_free(lease: Lease | None, now_ms: int) -> bool:
+def is_free(lease: Lease | None) -> bool:
     """Whether nobody drives: no lease, a lapsed one, or one of a dead process."""
-    return lease is None or lease.until_ms <= now_ms or is_dead(lease.holder)
+    return lease is None or not lease.left_ms or is_dead(lease.holder)
 
 
 def _start_time(pid: int) -> str:

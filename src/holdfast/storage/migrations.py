@@ -45,6 +45,7 @@ CREATE TABLE leases (
     session INTEGER PRIMARY KEY,
     epoch INTEGER NOT NULL,
     holder BLOB,
+    from_ms INTEGER NOT NULL,
     until_ms INTEGER NOT NULL
 ) STRICT;
 

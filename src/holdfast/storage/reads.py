@@ -33,6 +33,21 @@ _ROW = "id, CAST(key AS BLOB), CAST(status AS BLOB), CAST(title AS BLOB), update
 listed."""
 
 
+class Term(NamedTuple):
+    """When a lease holds, by the store's clock: from `from_ms` on, before `until_ms`.
+
+    The beginning is kept since that clock begins anew with the machine: a lease of an earlier time, which would
+    seem to hold for days, has not begun.
+    """
+
+    from_ms: int
+    until_ms: int
+
+    def left_ms(self, now_ms: int) -> int:
+        """How much of it is left; 0: all is over."""
+        return self.until_ms - now_ms if self.from_ms <= now_ms < self.until_ms else 0
+
+
 class Segment(NamedTuple):
     """A stretch of a journal that lies under one session's number: (after_seq, upto_seq]."""
 
@@ -152,23 +167,26 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
     return [InboxEntry(*row) for row in rows]
 
 
-def standing(connection: sqlite3.Connection, session: str) -> Standing | None:
+def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Standing | None:
     """As `Store.standing`."""
     found = connection.execute(
-        f"SELECT {_ROW}, epoch, holder, until_ms,"
+        f"SELECT {_ROW}, epoch, holder, from_ms, until_ms,"
         " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
         " FROM sessions LEFT JOIN leases ON session = number WHERE id = ?",
         (session,),
     ).fetchone()
     if found is None:
         return None
-    *row, epoch, holder, until_ms, waiting = found
-    return Standing(_session_row(*row), lease_of(session, epoch, holder, until_ms), waiting)
+    *row, epoch, holder, from_ms, until_ms, waiting = found
+    if holder is None:
+        return Standing(_session_row(*row), None, waiting)
+    lease = lease_of(session, epoch, holder, Term(from_ms, until_ms).left_ms(uptime_ms))
+    return Standing(_session_row(*row), lease, waiting)
 
 
-def lease_of(session: str, epoch: int, holder: bytes | None, until_ms: int) -> Lease | None:
-    """The lease in a row of `leases`; None when nobody holds it."""
-    return Lease(session, epoch, _holder_decoder.decode(holder), until_ms) if holder is not None else None
+def lease_of(session: str, epoch: int, holder: bytes, left_ms: int) -> Lease:
+    """The lease in a row of `leases` that has a holder."""
+    return Lease(session, epoch, _holder_decoder.decode(holder), left_ms)
 
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageError
 from holdfast.protocol.codec import Selected, StoredRecord
-from holdfast.protocol.ports import Blobs
+from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
@@ -34,6 +35,7 @@ from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read
+from holdfast.storage.reads import Term
 from holdfast.storage.writer import Writer
 
 T = TypeVar("T")
@@ -48,8 +50,11 @@ class SqliteStore:
     path: Path
     """The database file."""
 
-    def __init__(self, home: Path, connection: sqlite3.Connection, busy_s: float, capacity: int) -> None:
+    def __init__(
+        self, home: Path, connection: sqlite3.Connection, clock: Clock, busy_s: float, capacity: int
+    ) -> None:
         self.path = home / DATABASE
+        self._clock = clock
         self._busy_s = busy_s
         self._writer = Writer(connection, self.path, capacity)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
@@ -59,43 +64,51 @@ class SqliteStore:
         self.blobs: Blobs = FileBlobs(home / BLOBS, self._readers)
 
     @classmethod
-    def open(cls, home: Path, *, busy_s: float = 5.0, capacity: int = 1024) -> SqliteStore:
+    def open(
+        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = 5.0, capacity: int = 1024
+    ) -> SqliteStore:
         """Open or make the home; a matter of a millisecond, so it is not worth a thread.
 
-        `busy_s` is how long to wait for another process that writes, `capacity` how many operations may wait
-        for the disk before their senders do.
+        Leases run by the `clock`. `busy_s` is how long to wait for another process that writes, `capacity` how
+        many operations may wait for the disk before their senders do.
 
         Raises:
             StorageError: one of its kinds, as `home.open_database` tells.
         """
-        return cls(home, open_database(home, busy_s), busy_s, capacity)
+        return cls(home, open_database(home, busy_s), clock, busy_s, capacity)
 
     @classmethod
-    def open_to_read(cls, home: Path, *, busy_s: float = 5.0, capacity: int = 1024) -> SqliteStore:
+    def open_to_read(
+        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = 5.0, capacity: int = 1024
+    ) -> SqliteStore:
         """As `open`, and also a home that cannot be written: then whatever would write raises StorageReadOnly."""
-        return cls(home, open_to_read(home, busy_s), busy_s, capacity)
+        return cls(home, open_to_read(home, busy_s), clock, busy_s, capacity)
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms, first))
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
-        return await self._writer.do(lambda connection: writes.post(connection, entry, capacity))
+        return await self._writer.do(
+            lambda connection: writes.post(connection, entry, capacity, self._clock.uptime_ms())
+        )
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         return await self._ask(lambda connection: reads.inbox(connection, session))
 
-    async def lease(
-        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
-    ) -> Lease:
+    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         return await self._writer.do(
-            lambda connection: writes.lease(connection, session, holder, now_ms, until_ms, over)
+            lambda connection: writes.lease(connection, session, holder, self._term(duration_ms), over)
         )
 
     async def standing(self, session: str) -> Standing | None:
-        return await self._ask(lambda connection: reads.standing(connection, session))
+        return await self._ask(
+            lambda connection: reads.standing(connection, session, self._clock.uptime_ms())
+        )
 
-    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
-        return await self._writer.do(lambda connection: writes.renew(connection, lease, until_ms))
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
+        return await self._writer.do(
+            lambda connection: writes.renew(connection, lease, self._term(duration_ms))
+        )
 
     async def release(self, lease: Lease) -> None:
         await self._writer.do(lambda connection: writes.release(connection, lease))
@@ -141,6 +154,11 @@ class SqliteStore:
         while self._idle:
             self._idle.pop().close()
         await self._writer.aclose()
+
+    def _term(self, duration_ms: int) -> Term:
+        """A time that begins now."""
+        now_ms = self._clock.uptime_ms()
+        return Term(now_ms, now_ms + duration_ms)
 
     async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         if self._is_closed:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
-from holdfast.protocol.ports import Blobs
+from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
@@ -62,18 +63,26 @@ class _Journal:
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
     head_seq: int = 0
     epoch: int = 0
-    lease: Lease | None = None
+    holder: Holder | None = None
+    """Of the lease, which holds until `until_ms`; None when nobody has it."""
+    until_ms: int = 0
     snapshot: tuple[int, bytes] = (0, b"")
     """What was derived, and up to which record."""
     parent: str = ""
     at_seq: int = 0
 
+    def is_held_in(self, epoch: int) -> bool:
+        """Whether the lease of that epoch was neither taken nor given back, lapsed or not."""
+        return self.holder is not None and self.epoch == epoch
+
 
 class VolatileStore:
     """A `protocol.ports.Store` that forgets everything with its process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Leases run by the `clock`."""
         self.blobs: Blobs = VolatileBlobs()
+        self._clock = clock
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
         self._commands: set[str] = set()
@@ -93,11 +102,11 @@ class VolatileStore:
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         journal = self._journal(entry.session)
         if entry.command_id in self._commands:
-            return Posted("duplicate", journal.lease)
+            return Posted("duplicate", self._lease(journal))
         if len(journal.inbox) >= capacity:
-            return Posted("full", journal.lease)
+            return Posted("full", self._lease(journal))
         self._put(journal, entry)
-        return Posted("accepted", journal.lease)
+        return Posted("accepted", self._lease(journal))
 
     def _put(self, journal: _Journal, entry: InboxEntry) -> None:
         self._commands.add(entry.command_id)
@@ -107,38 +116,45 @@ class VolatileStore:
         journal = self._journals.get(session)
         return list(journal.inbox.values()) if journal is not None else []
 
-    async def lease(
-        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
-    ) -> Lease:
+    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         journal = self._journal(session)
-        standing = journal.lease
+        standing = self._lease(journal)
         is_dead = standing is not None and over is not None and standing.epoch == over.epoch
-        if standing is not None and standing.until_ms > now_ms and not is_dead:
+        if standing is not None and standing.left_ms and not is_dead:
             return standing
         journal.epoch += 1
-        journal.lease = Lease(session, journal.epoch, holder, until_ms)
-        return journal.lease
+        journal.holder = holder
+        journal.until_ms = self._clock.uptime_ms() + duration_ms
+        return Lease(session, journal.epoch, holder, duration_ms)
 
     async def standing(self, session: str) -> Standing | None:
         journal = self._journals.get(session)
-        return Standing(journal.row, journal.lease, len(journal.inbox)) if journal is not None else None
+        return (
+            Standing(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
+        )
 
-    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
         journal = self._journals.get(lease.session)
-        if journal is None or journal.lease is None or journal.lease.epoch != lease.epoch:
+        if journal is None or not journal.is_held_in(lease.epoch):
             return None
-        journal.lease = msgspec.structs.replace(journal.lease, until_ms=until_ms)
-        return journal.lease
+        journal.until_ms = self._clock.uptime_ms() + duration_ms
+        return msgspec.structs.replace(lease, left_ms=duration_ms)
 
     async def release(self, lease: Lease) -> None:
         journal = self._journals.get(lease.session)
-        if journal is not None and journal.lease is not None and journal.lease.epoch == lease.epoch:
-            journal.lease = None
+        if journal is not None and journal.is_held_in(lease.epoch):
+            journal.holder = None
+
+    def _lease(self, journal: _Journal) -> Lease | None:
+        if journal.holder is None:
+            return None
+        left_ms = max(journal.until_ms - self._clock.uptime_ms(), 0)
+        return Lease(journal.row.session, journal.epoch, journal.holder, left_ms)
 
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
         journal = self._journals.get(commit.session)
-        if journal is None or journal.lease is None or journal.lease.epoch != commit.epoch:
+        if journal is None or not journal.is_held_in(commit.epoch):
             raise Fenced(f"epoch {commit.epoch} of session {commit.session} is over")
         head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
         if head_seq != commit.expected_seq:
@@ -159,7 +175,7 @@ class VolatileStore:
                 self._approvals[approval.id] = approval
         is_released = commit.releases_lease and not journal.inbox
         if is_released:
-            journal.lease = None
+            journal.holder = None
         return is_released
 
     def _branch_point(self, journal: _Journal, commit: Commit) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
-from holdfast.storage.reads import lease_of
+from holdfast.storage.reads import Term, lease_of
 
 
 def claim(
@@ -36,10 +36,10 @@ def claim(
     return session
 
 
-def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int) -> Posted:
+def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
     """As `Store.post`."""
     number = _number(connection, entry.session)
-    _, lease = _held(connection, entry.session, number)
+    _, lease = _held(connection, entry.session, number, uptime_ms)
     return Posted(_posted(connection, number, entry, capacity), lease)
 
 
@@ -65,35 +65,29 @@ def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None
 
 
 def lease(
-    connection: sqlite3.Connection,
-    session: str,
-    holder: Holder,
-    now_ms: int,
-    until_ms: int,
-    over: Lease | None,
+    connection: sqlite3.Connection, session: str, holder: Holder, term: Term, over: Lease | None
 ) -> Lease:
     """As `Store.lease`."""
     number = _number(connection, session)
-    epoch, standing = _held(connection, session, number)
+    epoch, standing = _held(connection, session, number, term.from_ms)
     is_dead = over is not None and over.epoch == epoch
-    if standing is not None and standing.until_ms > now_ms and not is_dead:
+    if standing is not None and standing.left_ms and not is_dead:
         return standing
     connection.execute(
-        "INSERT INTO leases (session, epoch, holder, until_ms) VALUES (?, ?, ?, ?) ON CONFLICT (session)"
-        " DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, until_ms = excluded.until_ms",
-        (number, epoch + 1, encode_json(holder), until_ms),
+        "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms) VALUES (?, ?, ?, ?, ?)",
+        (number, epoch + 1, encode_json(holder), *term),
     )
-    return Lease(session, epoch + 1, holder, until_ms)
+    return Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
 
 
-def renew(connection: sqlite3.Connection, lease: Lease, until_ms: int) -> Lease | None:
+def renew(connection: sqlite3.Connection, lease: Lease, term: Term) -> Lease | None:
     """As `Store.renew`."""
     found = connection.execute(
-        "UPDATE leases SET until_ms = ? WHERE session = (SELECT number FROM sessions WHERE id = ?)"
+        "UPDATE leases SET from_ms = ?, until_ms = ? WHERE session = (SELECT number FROM sessions WHERE id = ?)"
         " AND epoch = ? AND holder IS NOT NULL RETURNING 1",
-        (until_ms, lease.session, lease.epoch),
+        (*term, lease.session, lease.epoch),
     ).fetchall()
-    return msgspec.structs.replace(lease, until_ms=until_ms) if found else None
+    return msgspec.structs.replace(lease, left_ms=term.left_ms(term.from_ms)) if found else None
 
 
 def release(connection: sqlite3.Connection, lease: Lease) -> None:
@@ -190,12 +184,19 @@ def _released(connection: sqlite3.Connection, number: int) -> bool:
     )
 
 
-def _held(connection: sqlite3.Connection, session: str, number: int) -> tuple[int, Lease | None]:
+def _held(
+    connection: sqlite3.Connection, session: str, number: int, uptime_ms: int
+) -> tuple[int, Lease | None]:
     """The session's last epoch, 0 before the first, and its lease where somebody holds it."""
     found = connection.execute(
-        "SELECT epoch, holder, until_ms FROM leases WHERE session = ?", (number,)
+        "SELECT epoch, holder, from_ms, until_ms FROM leases WHERE session = ?", (number,)
     ).fetchone()
-    return (found[0], lease_of(session, *found)) if found else (0, None)
+    if found is None:
+        return 0, None
+    epoch, holder, *term = found
+    if holder is None:
+        return epoch, None
+    return epoch, lease_of(session, epoch, holder, Term(*term).left_ms(uptime_ms))
 
 
 def _number(connection: sqlite3.Connection, session: str) -> int:

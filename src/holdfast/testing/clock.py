@@ -30,9 +30,16 @@ class JumpingClock:
     def now_ms(self) -> int:
         return self._start_ms + round(self.elapsed_s * 1000)
 
+    def uptime_ms(self) -> int:
+        return round(self.elapsed_s * 1000)
+
     def advance(self, seconds: float) -> None:
         """Let so much time pass."""
         self.elapsed_s += seconds
+
+    def step(self, seconds: float) -> None:
+        """Somebody sets the clock: no time passes."""
+        self._start_ms += round(seconds * 1000)
 
     def hold_while(self, is_busy: Callable[[], bool]) -> None:
         """Let no time pass while `is_busy()`: for sockets, processes and threads of the test's own."""

@@ -2,8 +2,12 @@
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
-        async def store(self, tmp_path):
-            store = MyStore(tmp_path)
+        def clock(self):
+            return JumpingClock()
+
+        @pytest.fixture
+        async def store(self, tmp_path, clock):
+            store = MyStore(tmp_path, clock)
             yield store
             await store.aclose()
 
@@ -47,6 +51,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.tools import CallResult
+from holdfast.testing.clock import JumpingClock
 
 NOW_MS = 1_750_000_000_000
 TERM_MS = 10_000
@@ -106,7 +111,7 @@ class Driving:
 async def drive(store: Store, number: int = 1, key: str = "", nonce: str = "a") -> Driving:
     """Make a session and take its lease."""
     session = await store.claim(an_id(number), key, NOW_MS)
-    lease = await store.lease(session, a_holder(nonce), NOW_MS, NOW_MS + TERM_MS)
+    lease = await store.lease(session, a_holder(nonce), TERM_MS)
     return Driving(store, lease, 0, FIRST_LINK)
 
 
@@ -155,7 +160,8 @@ def an_approval(driving: Driving, number: int = 1, **changes: Any) -> ApprovalRo
 
 
 class StoreConformance:
-    """The tests. `store` is a fixture of the class that inherits: an empty store, for one test."""
+    """The tests. `store` and `clock` are fixtures of the class that inherits: an empty store, for one test, and the
+    clock by which its leases run."""
 
     # --- journals
 
@@ -243,12 +249,12 @@ class StoreConformance:
             await refused(Fenced, stale.commit(MessageReceived("no")))
         assert texts(await store.read(driving.session)) == ["one"]
 
-    async def test_a_commit_of_an_old_epoch_writes_nothing(self, store: Store) -> None:
+    async def test_a_commit_of_an_old_epoch_writes_nothing(self, store: Store, clock: JumpingClock) -> None:
         old = await drive(store)
         await old.commit(MessageReceived("one"))
         await store.post(an_entry(old.session, "c1"), 10)
-        late = NOW_MS + TERM_MS + 1
-        lease = await store.lease(old.session, a_holder("b"), late, late + TERM_MS)
+        clock.advance(TERM_MS / 1000)
+        lease = await store.lease(old.session, a_holder("b"), TERM_MS)
         commit = old.commit(MessageReceived("two"), acknowledged=("c1",), approvals=(an_approval(old),))
         await refused(Fenced, commit)
         assert texts(await store.read(old.session)) == ["one"]
@@ -318,47 +324,80 @@ class StoreConformance:
 
     # --- leases
 
-    async def test_a_free_lease_is_taken_and_a_held_one_is_shown(self, store: Store) -> None:
+    async def test_a_free_lease_is_taken_and_a_held_one_is_shown(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
         driving = await drive(store)
         assert driving.lease.holder == a_holder("a")
-        standing = await store.lease(driving.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
-        assert standing == driving.lease
-        assert await lease_of(store, driving.session) == driving.lease
+        assert driving.lease.left_ms == TERM_MS
+        clock.advance(1)
+        standing = msgspec.structs.replace(driving.lease, left_ms=TERM_MS - 1000)
+        assert await store.lease(driving.session, a_holder("b"), TERM_MS) == standing
+        assert await lease_of(store, driving.session) == standing
 
-    async def test_a_lapsed_lease_goes_to_who_asks_with_a_new_epoch(self, store: Store) -> None:
+    async def test_a_lapsed_lease_goes_to_who_asks_with_a_new_epoch(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
         driving = await drive(store)
-        late = driving.lease.until_ms
-        taken = await store.lease(driving.session, a_holder("b"), late, late + TERM_MS)
-        assert taken == Lease(driving.session, driving.lease.epoch + 1, a_holder("b"), late + TERM_MS)
+        clock.advance((TERM_MS - 1) / 1000)
+        assert (await store.lease(driving.session, a_holder("b"), TERM_MS)).left_ms == 1
+        clock.advance(0.001)
+        lapsed = await lease_of(store, driving.session)
+        assert lapsed == msgspec.structs.replace(driving.lease, left_ms=0)
+        taken = await store.lease(driving.session, a_holder("b"), TERM_MS)
+        assert taken == Lease(driving.session, driving.lease.epoch + 1, a_holder("b"), TERM_MS)
+
+    async def test_who_sets_the_clock_neither_ends_nor_prolongs_a_lease(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
+        lease = (await drive(store)).lease
+        for step_s in (-86_400, 2 * 86_400):
+            clock.step(step_s)
+            assert await lease_of(store, lease.session) == lease
+        clock.advance(TERM_MS / 1000)
+        assert (await store.lease(lease.session, a_holder("b"), TERM_MS)).epoch == lease.epoch + 1
+
+    async def test_who_posts_is_told_how_long_a_lease_still_holds(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
+        driving = await drive(store)
+        clock.advance(2 * TERM_MS / 1000)
+        told = await store.post(an_entry(driving.session, "c1"), 1)
+        assert told.lease == msgspec.structs.replace(driving.lease, left_ms=0)
 
     async def test_a_lease_is_taken_over_from_exactly_the_dead_one(self, store: Store) -> None:
         dead = (await drive(store)).lease
-        taken = await store.lease(dead.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS, over=dead)
+        taken = await store.lease(dead.session, a_holder("b"), TERM_MS, over=dead)
         assert (taken.holder, taken.epoch) == (a_holder("b"), dead.epoch + 1)
-        beaten = await store.lease(dead.session, a_holder("c"), NOW_MS, NOW_MS + TERM_MS, over=dead)
+        beaten = await store.lease(dead.session, a_holder("c"), TERM_MS, over=dead)
         assert beaten == taken
 
-    async def test_a_lapsed_lease_that_nobody_took_is_renewed_in_place(self, store: Store) -> None:
+    async def test_a_lapsed_lease_that_nobody_took_is_renewed_in_place(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
         lease = (await drive(store)).lease
-        renewed = await store.renew(lease, lease.until_ms + 3 * TERM_MS)
-        assert renewed == msgspec.structs.replace(lease, until_ms=lease.until_ms + 3 * TERM_MS)
+        clock.advance(2 * TERM_MS / 1000)
+        renewed = await store.renew(lease, 3 * TERM_MS)
+        assert renewed == msgspec.structs.replace(lease, left_ms=3 * TERM_MS)
         assert await lease_of(store, lease.session) == renewed
 
-    async def test_a_lease_that_was_taken_or_released_is_not_renewed(self, store: Store) -> None:
+    async def test_a_lease_that_was_taken_or_released_is_not_renewed(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
         old = (await drive(store)).lease
-        late = old.until_ms + 1
-        new = await store.lease(old.session, a_holder("b"), late, late + TERM_MS)
-        assert await store.renew(old, late + TERM_MS) is None
+        clock.advance(TERM_MS / 1000)
+        new = await store.lease(old.session, a_holder("b"), TERM_MS)
+        assert await store.renew(old, TERM_MS) is None
         await store.release(old)
         assert await lease_of(store, old.session) == new
         await store.release(new)
-        assert await store.renew(new, late + TERM_MS) is None
+        assert await store.renew(new, TERM_MS) is None
 
     async def test_a_released_lease_is_free_and_its_epoch_is_never_used_again(self, store: Store) -> None:
         old = (await drive(store)).lease
         await store.release(old)
         assert await lease_of(store, old.session) is None
-        new = await store.lease(old.session, a_holder("b"), NOW_MS, NOW_MS + TERM_MS)
+        new = await store.lease(old.session, a_holder("b"), TERM_MS)
         assert new.epoch > old.epoch
 
     async def test_a_commit_gives_the_lease_back_unless_a_command_waits(self, store: Store) -> None:

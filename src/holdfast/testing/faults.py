@@ -90,18 +90,16 @@ class FaultyStore:
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         return await self.pass_on(lambda: self._inner.inbox(session))
 
-    async def lease(
-        self, session: str, holder: Holder, now_ms: int, until_ms: int, over: Lease | None = None
-    ) -> Lease:
+    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.lease(session, holder, now_ms, until_ms, over))
+        return await self.pass_on(lambda: self._inner.lease(session, holder, duration_ms, over))
 
     async def standing(self, session: str) -> Standing | None:
         return await self.pass_on(lambda: self._inner.standing(session))
 
-    async def renew(self, lease: Lease, until_ms: int) -> Lease | None:
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.renew(lease, until_ms))
+        return await self.pass_on(lambda: self._inner.renew(lease, duration_ms))
 
     async def release(self, lease: Lease) -> None:
         self.check_space()

@@ -29,7 +29,7 @@ ANY = "(not compared)"
 _OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
 
 
-async def check_session(store: Store, session: str, records: Sequence[e.Record], now_ms: int) -> None:
+async def check_session(store: Store, session: str, records: Sequence[e.Record]) -> None:
     """All that must hold of a session at rest and of its rows in the store."""
     check_journal(records)
     row = await store.session(session)
@@ -38,7 +38,7 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record],
     assert not await store.inbox(session), "a command was accepted and never settled"
     standing = await store.standing(session)
     lease = standing.lease if standing is not None else None
-    assert lease is None or lease.until_ms <= now_ms, "the lease was not given back"
+    assert lease is None or not lease.left_ms, "the lease was not given back"
     await check_snapshot(store, session, records)
     assert await store.verify() == Verified()
     for sent in requests(records):

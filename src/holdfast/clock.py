@@ -1,0 +1,23 @@
+"""The clocks of this machine: the only place that asks the system for the time. All others are handed it."""
+
+from __future__ import annotations
+
+import time
+
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock:
+    """`ports.Clock` of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        return time.time_ns() // 1_000_000
+
+    def uptime_ms(self) -> int:
+        """Milliseconds since the machine was started, its sleep included."""
+        return time.clock_gettime_ns(_UPTIME) // 1_000_000
+
+
+SYSTEM_CLOCK = SystemClock()
+"""It has no state: there need be no other."""
