@@ -6,6 +6,7 @@ import base64
 import json
 import lzma
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -262,3 +263,60 @@ def test_the_open_corpus_is_hidden_and_its_benign_texts_stay_whole(shared: Path)
     intact = sum(redact(r["text"]) == r["text"] for r in benign)
     assert hidden / len(secret) >= 0.95
     assert intact / len(benign) >= 0.97
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize("size", [1, 5, 17])
+def test_a_stream_shows_just_what_the_whole_text_would(size: int) -> None:
+    texts = [f"see {secret} and on\n" for secret in SECRETS.values()]
+    texts += [f"it says {place % secret} and on\n" for place, secret in PLACES]
+    texts += [f"it says {place % secret} and on\n" for place, secret in QUOTED_WORDS]
+    for text in (*texts, *BENIGN):
+        stream = StreamRedactor(redact)
+        shown = "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size))
+        assert shown + stream.flush() == redact(text)
+
+
+QUOTED_WORDS = [
+    ('password = "%s"', "correct horse 9 battery"),
+    ("db_pass: '%s'", "two w0rds"),
+    ('{"password": "%s"}', "two w0rds"),
+    ('curl -u "me:%s" https://x', "pQ9w Txu4"),
+]
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    ("before", "line"), [(PEM, mixed(64) + "\n"), ("API_TOKEN=", mixed(60)), ("sk-" + "proj-", mixed(60))]
+)
+def test_the_rest_of_a_secret_longer_than_what_is_held_is_hidden_too(before: str, line: str) -> None:
+    stream = StreamRedactor(redact)
+    pieces = [before, *[line] * 2_500, " and on"]
+    shown = "".join(map(stream.feed, pieces)) + stream.flush()
+    assert line[:20] not in shown
+    assert len(shown) < 2_000
+    assert shown.endswith(" and on")
+
+
+@pytest.mark.requirement("A4", "H5")
+@pytest.mark.parametrize("at", range(0, 200, 7))
+def test_what_was_passed_over_still_tells_what_follows(at: int) -> None:
+    text = "Here it is: " + SECRETS["private key"] + "\nand that was all of it"
+    stream = StreamRedactor(redact)
+    for character in text[:at]:
+        stream.skip(character)
+    shown = "".join(map(stream.feed, text[at:])) + stream.flush()
+    assert shown in redact(text) or shown.removeprefix(" ") in redact(text)
+    assert not any(shown[i : i + 6] in SECRETS["private key"][40:90] for i in range(len(shown) - 6))
+
+
+@pytest.mark.requirement("A4", "A3")
+def test_what_is_passed_over_is_kept_only_up_to_a_bound() -> None:
+    stream = StreamRedactor(redact)
+    tracemalloc.start()
+    for _ in range(20_000):
+        stream.skip("some words that nobody hears ")
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 300_000
+    assert stream.feed("password=hun") + stream.feed("ter2 ") == "password=[redacted:password] "

@@ -11,145 +11,23 @@ Where masking takes place, and what may be done with a text that holds a secret,
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from urllib.parse import quote
+from holdfast.redact.redactor import (
+    KNOWN_SECRET_MIN_CHARS,
+    PLACES_GATE,
+    SHAPES_GATE,
+    Redactor,
+    make_redactor,
+)
+from holdfast.redact.spans import Span
+from holdfast.redact.stream import STREAM_HOLD_MAX_CHARS, StreamRedactor
 
-from holdfast.redact import assigned, credentials, shapes
-from holdfast.redact.assigned import find_assigned
-from holdfast.redact.credentials import find_credentials
-from holdfast.redact.gates import Gate
-from holdfast.redact.shapes import find_shapes
-from holdfast.redact.spans import Span, places
-
-KNOWN_SECRET_MIN_CHARS = 8
-"""A shorter value is too likely to be a word."""
-
-STREAM_HOLD_MAX_CHARS = 65_536
-"""The most that a stream holds back for what may become a secret."""
-
-_STREAM_CONTEXT_CHARS = 200
-_PASSES_MAX = 8
-"""Masking one secret may bare the beginning of the next, where two stand without anything between."""
-_UNSEEN_CHARS = 16_384
-"""What a short command reads: it takes milliseconds without the gates, and some twenty to make them."""
-SHAPES_GATE = Gate(shapes.gate_patterns(), _UNSEEN_CHARS)
-PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS)
-"""Both are shut for ordinary text. One gate for all would be slower: it would have to learn every combination."""
-
-
-class Redactor:
-    """Masks the secrets of a text. Called on its own output it changes nothing more."""
-
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        values = {value for value in known if len(value) >= KNOWN_SECRET_MIN_CHARS}
-        forms = {form for value in values for form in _forms(value)}
-        self._needles = tuple(sorted(forms, key=len, reverse=True))
-
-    @property
-    def longest_known(self) -> int:
-        """The length of the longest form of a known secret, in characters."""
-        return len(self._needles[0]) if self._needles else 0
-
-    def has_known_secret(self, text: str) -> bool:
-        """Whether a known secret stands in the text, plain or in a common encoding."""
-        return any(needle in text for needle in self._needles)
-
-    def find(self, text: str) -> list[Span]:
-        """The secret stretches in order, none overlapping another."""
-        found: list[Span] = []
-        for needle in self._needles:
-            if needle in text:
-                found += [Span(at, at + len(needle), "known") for at in places(text, needle)]
-        if SHAPES_GATE.is_open(text):
-            found += find_shapes(text)
-        if PLACES_GATE.is_open(text):
-            found += [*find_assigned(text), *find_credentials(text)]
-        if not found:
-            return found
-        found.sort(key=lambda span: (span.start, -span.end))
-        apart: list[Span] = []
-        for span in found:
-            if apart and span.start < apart[-1].end:
-                apart[-1] = apart[-1]._replace(end=max(apart[-1].end, span.end))
-            else:
-                apart.append(span)
-        return apart
-
-    def __call__(self, text: str) -> str:
-        for _ in range(_PASSES_MAX):
-            spans = self.find(text)
-            if not spans:
-                break
-            text = _mask(text, spans)
-        return text
-
-
-def make_redactor(known: Iterable[str] = ()) -> Redactor:
-    """A redactor that also knows these secret values, of 8 characters or more; shorter ones are ignored."""
-    return Redactor(known)
-
-
-class StreamRedactor:
-    """Redacts text that arrives in pieces, holding back what may be the beginning of a secret.
-
-    What all `feed`s and the final `flush` give holds no known secret, wherever the pieces were cut.
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._hold = max(redactor.longest_known - 1, 0)
-        self._context = ""
-        self._pending = ""
-
-    def feed(self, piece: str) -> str:
-        """What can be shown now: whole words; the empty string when all of it is held back."""
-        self._pending += piece
-        free = max(len(self._pending) - self._hold, 0)
-        if len(self._pending) > STREAM_HOLD_MAX_CHARS:
-            return self._show(free, is_growing=False)
-        blank = max(self._pending.rfind(" ", 0, free), self._pending.rfind("\n", 0, free))
-        return self._show(blank + 1, is_growing=True)
-
-    def flush(self) -> str:
-        """The rest."""
-        return self._show(len(self._pending), is_growing=False)
-
-    def _show(self, upto: int, *, is_growing: bool) -> str:
-        if not upto:
-            return ""
-        raw, begin = self._context + self._pending, len(self._context)
-        end = begin + upto
-        spans = self._redactor.find(raw)
-        for span in spans:
-            if span.start < end < span.end or (is_growing and span.start < end and span.end == len(raw)):
-                end = max(span.start, begin) if is_growing else span.end
-        shown = [span._replace(start=max(span.start, begin)) for span in spans if begin < span.end <= end]
-        text = _mask(raw[:end], shown)[begin:] if shown else raw[begin:end]
-        self._context = raw[max(end - max(_STREAM_CONTEXT_CHARS, self._hold), 0) : end]
-        self._pending = raw[end:]
-        return text
-
-
-def _mask(text: str, spans: list[Span]) -> str:
-    if not spans:
-        return text
-    pieces, at = [], 0
-    for span in spans:
-        pieces += [text[at : span.start], f"[redacted:{span.kind}]"]
-        at = span.end
-    return "".join(pieces) + text[at:]
-
-
-def _forms(value: str) -> Iterator[str]:
-    """The value plain, JSON-escaped, URL-encoded, in hex, and inside base64 at each of three alignments."""
-    raw = value.encode("utf-8", "surrogatepass")
-    forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], raw.hex()]
-    forms += [quote(raw), quote(raw, safe="")]
-    for shift in range(3):
-        plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
-        core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
-        forms += [core, core.replace("+", "-").replace("/", "_")]
-    yield from (form for form in forms if len(form) >= KNOWN_SECRET_MIN_CHARS)
+__all__ = [
+    "KNOWN_SECRET_MIN_CHARS",
+    "PLACES_GATE",
+    "SHAPES_GATE",
+    "STREAM_HOLD_MAX_CHARS",
+    "Redactor",
+    "Span",
+    "StreamRedactor",
+    "make_redactor",
+]

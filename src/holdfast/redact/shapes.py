@@ -215,7 +215,11 @@ _INNER_SHAPES = (
 _SHAPE_MIN_CHARS = 20
 _PEM_BEGIN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_BODY = re.compile(r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]*\Z)?")
+_PEM_BODY = re.compile(
+    r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*"
+    r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]*(?:(?:\s|\\[nr]){0,8}-{1,5}[A-Z0-9 ]{0,64}-{0,4})?\Z)?"
+)
+"""Up to where a text was cut off, be that in the last line."""
 _PEM_BODY_MIN_CHARS = 24
 
 

@@ -164,7 +164,8 @@ class Runner:
 
 
 class _Teller:
-    """Shows what arrives to those who listen, with secrets masked across the cuts between pieces."""
+    """Shows what arrives to those who listen, with secrets masked across the cuts between pieces: also of a secret
+    that began before they came."""
 
     def __init__(self, bus: Bus, redact: Redactor, session: str, key: str) -> None:
         self._bus = bus
@@ -175,13 +176,19 @@ class _Teller:
 
     def tell(self, kind: DeltaKind, text: str) -> None:
         """Something arrived; what may be the beginning of a secret is held back."""
+        stream = self._streams.get(kind)
+        if stream is None:
+            stream = self._streams[kind] = StreamRedactor(self._redact)
         if self._bus.is_heard(self._session):
-            self._show(kind, self._streams.setdefault(kind, StreamRedactor(self._redact)).feed(text))
+            self._show(kind, stream.feed(text))
+        else:
+            stream.skip(text)
 
     def flush(self) -> None:
         """Nothing more arrives: show what was held back."""
-        for kind, stream in self._streams.items():
-            self._show(kind, stream.flush())
+        if self._bus.is_heard(self._session):
+            for kind, stream in self._streams.items():
+                self._show(kind, stream.flush())
 
     def _show(self, kind: DeltaKind, text: str) -> None:
         if text:

@@ -1,0 +1,43 @@
+"""What may become a secret when a text goes on, though nothing of it is one yet: a card's first digits, a quotation
+that is still open, the first line of a private key.
+
+Whole words that are still growing need nothing of this: they are not shown before they end.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+from holdfast.redact.assigned import find_assigned
+from holdfast.redact.credentials import find_credentials
+from holdfast.redact.redactor import PLACES_GATE
+
+_SEEN_CHARS = 512
+"""No quotation of a secret is longer."""
+_CARD_BEGUN = re.compile(r"(?<![\w.+-])[2-6]\d{3}(?:[ -]\d{1,6}){0,4}[ -]?\Z")
+_KEY_BEGUN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,60}-{0,4}\Z")
+_MARKS = "\"'`"
+
+
+def find_begun(text: str) -> int:
+    """Where it begins; the length of the text when nothing like it does."""
+    line = text[max(text.rfind("\n") + 1, len(text) - _SEEN_CHARS) :]
+    begin = len(line)
+    if (text[-1:].isdigit() or text[-2:-1].isdigit()) and (card := _CARD_BEGUN.search(line)):
+        begin = card.start()
+    if "-----BEGIN" in line and (key := _KEY_BEGUN.search(line)):
+        begin = min(begin, key.start())
+    for mark in _MARKS:
+        if mark in line and line.count(mark) % 2:
+            begin = min(begin, _quoted(line, mark))
+    return len(text) - len(line) + begin
+
+
+def _quoted(line: str, mark: str) -> int:
+    """Where the secret begins that stands in the quotation, if another word of it ends the line."""
+    closed = f"{line}0{mark}"
+    if not PLACES_GATE.is_open(closed):
+        return len(line)
+    spans = chain(find_assigned(closed), find_credentials(closed))
+    return min((span.start for span in spans if span.end >= len(line)), default=len(line))

@@ -1,0 +1,105 @@
+"""Finds and masks the secrets of a whole text.
+
+What counts as one is said in `shapes`, `assigned` and `credentials`; texts that arrive in pieces are for `stream`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from urllib.parse import quote
+
+from holdfast.redact import assigned, credentials, shapes
+from holdfast.redact.assigned import find_assigned
+from holdfast.redact.credentials import find_credentials
+from holdfast.redact.gates import Gate
+from holdfast.redact.shapes import find_shapes
+from holdfast.redact.spans import Span, places
+
+KNOWN_SECRET_MIN_CHARS = 8
+"""A shorter value is too likely to be a word."""
+
+_PASSES_MAX = 8
+"""Masking one secret may bare the beginning of the next, where two stand without anything between."""
+_UNSEEN_CHARS = 16_384
+"""What a short command reads: it takes milliseconds without the gates, and some twenty to make them."""
+SHAPES_GATE = Gate(shapes.gate_patterns(), _UNSEEN_CHARS)
+PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS)
+"""Both are shut for ordinary text. One gate for all would be slower: it would have to learn every combination."""
+
+
+class Redactor:
+    """Masks the secrets of a text. Called on its own output it changes nothing more."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        values = {value for value in known if len(value) >= KNOWN_SECRET_MIN_CHARS}
+        forms = {form for value in values for form in _forms(value)}
+        self._needles = tuple(sorted(forms, key=len, reverse=True))
+
+    @property
+    def longest_known(self) -> int:
+        """The length of the longest form of a known secret, in characters."""
+        return len(self._needles[0]) if self._needles else 0
+
+    def has_known_secret(self, text: str) -> bool:
+        """Whether a known secret stands in the text, plain or in a common encoding."""
+        return any(needle in text for needle in self._needles)
+
+    def find(self, text: str) -> list[Span]:
+        """The secret stretches in order, none overlapping another."""
+        found: list[Span] = []
+        for needle in self._needles:
+            if needle in text:
+                found += [Span(at, at + len(needle), "known") for at in places(text, needle)]
+        if SHAPES_GATE.is_open(text):
+            found += find_shapes(text)
+        if PLACES_GATE.is_open(text):
+            found += [*find_assigned(text), *find_credentials(text)]
+        if not found:
+            return found
+        found.sort(key=lambda span: (span.start, -span.end))
+        apart: list[Span] = []
+        for span in found:
+            if apart and span.start < apart[-1].end:
+                apart[-1] = apart[-1]._replace(end=max(apart[-1].end, span.end))
+            else:
+                apart.append(span)
+        return apart
+
+    def __call__(self, text: str) -> str:
+        for _ in range(_PASSES_MAX):
+            spans = self.find(text)
+            if not spans:
+                break
+            text = mask(text, spans)
+        return text
+
+
+def make_redactor(known: Iterable[str] = ()) -> Redactor:
+    """A redactor that also knows these secret values, of 8 characters or more; shorter ones are ignored."""
+    return Redactor(known)
+
+
+def mask(text: str, spans: list[Span]) -> str:
+    """The text with each of the spans, in order, replaced by its mark."""
+    if not spans:
+        return text
+    pieces, at = [], 0
+    for span in spans:
+        pieces += [text[at : span.start], f"[redacted:{span.kind}]"]
+        at = span.end
+    return "".join(pieces) + text[at:]
+
+
+def _forms(value: str) -> Iterator[str]:
+    """The value plain, JSON-escaped, URL-encoded, in hex, and inside base64 at each of three alignments."""
+    raw = value.encode("utf-8", "surrogatepass")
+    forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], raw.hex()]
+    forms += [quote(raw), quote(raw, safe="")]
+    for shift in range(3):
+        plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
+        core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
+        forms += [core, core.replace("+", "-").replace("/", "_")]
+    yield from (form for form in forms if len(form) >= KNOWN_SECRET_MIN_CHARS)

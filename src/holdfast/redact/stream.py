@@ -1,0 +1,96 @@
+"""Masks text that arrives in pieces: what may become a secret is held back until it is told.
+
+What is secret is not decided here.
+"""
+
+from __future__ import annotations
+
+from holdfast.redact.begun import find_begun
+from holdfast.redact.redactor import Redactor, mask
+from holdfast.redact.spans import Span
+
+STREAM_HOLD_MAX_CHARS = 65_536
+"""The most that a stream holds back for what may become a secret."""
+
+_CONTEXT_CHARS = 200
+_SKIP_MAX_CHARS = 16_384
+"""So much may be passed over before it is looked at: by then the look costs little for each character."""
+
+
+class StreamRedactor:
+    """Redacts text that arrives in pieces, holding back what may be the beginning of a secret.
+
+    What all `feed`s and the final `flush` give holds no known secret, wherever the pieces were cut.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._hold = max(redactor.longest_known - 1, 0)
+        self._context = ""
+        """What stood before, as far as it tells what the pending text is."""
+        self._pending = ""
+        self._look_from = 0
+        """How long the pending text must be for another look at it."""
+        self._skipped: list[str] = []
+        self._skipped_chars = 0
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now: whole words; the empty string when all of it is held back."""
+        if self._skipped:
+            self._catch_up()
+        return self._feed(piece)
+
+    def skip(self, piece: str) -> None:
+        """A piece that is shown to nobody. It still tells what the pieces after it are."""
+        self._skipped.append(piece)
+        self._skipped_chars += len(piece)
+        if self._skipped_chars > _SKIP_MAX_CHARS:
+            self._catch_up()
+
+    def flush(self) -> str:
+        """The rest."""
+        if self._skipped:
+            self._catch_up()
+        return self._show(len(self._pending), is_growing=False)
+
+    def _catch_up(self) -> None:
+        piece, self._skipped, self._skipped_chars = "".join(self._skipped), [], 0
+        self._feed(piece)
+
+    def _feed(self, piece: str) -> str:
+        self._pending += piece
+        if len(self._pending) < self._look_from:
+            return ""
+        free = max(len(self._pending) - self._hold, 0)
+        if len(self._pending) > STREAM_HOLD_MAX_CHARS:
+            return self._show(free, is_growing=False)
+        blank = max(self._pending.rfind(" ", 0, free), self._pending.rfind("\n", 0, free))
+        shown = self._show(blank + 1, is_growing=True)
+        # A long secret would else be looked through again with each of its pieces.
+        self._look_from = len(self._pending) * 9 // 8 if blank >= 0 and not shown else 0
+        return shown
+
+    def _show(self, upto: int, *, is_growing: bool) -> str:
+        if not upto:
+            return ""
+        raw, begin = self._context + self._pending, len(self._context)
+        end = begin + upto
+        spans = self._redactor.find(raw)
+        if is_growing:
+            end = max(min(end, find_begun(raw)), begin)
+        for span in spans:
+            if span.start < end < span.end or (is_growing and span.start < end and span.end == len(raw)):
+                end = max(span.start, begin) if is_growing else span.end
+        shown = [span._replace(start=max(span.start, begin)) for span in spans if begin < span.end <= end]
+        text = mask(raw[:end], shown)[begin:] if shown else raw[begin:end]
+        self._context, self._pending = self._told(raw, end, spans), raw[end:]
+        return text
+
+    def _told(self, raw: str, end: int, spans: list[Span]) -> str:
+        """What of all up to `end` tells what comes after: its last characters, or how the secret began that may
+        not be over yet."""
+        start = end - max(_CONTEXT_CHARS, self._hold)
+        if spans and spans[-1].end == end == len(raw):
+            middle = spans[-1].start
+            start, end = middle - _CONTEXT_CHARS // 2, min(middle + _CONTEXT_CHARS // 2, end)
+        return raw[max(start, 0) : end]
