@@ -304,3 +304,81 @@ def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
     except BadAnswer:
         return
     assert got.parts == read(READERS[wire](f"{wire}:m", 4, lambda delta: None), body).parts
+
+
+def halves(text: str) -> list[str]:
+    """The text in UTF-16 units: what stands outside the first plane is two halves, neither of them a character."""
+    units = text.encode("utf-16-le")
+    return [units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)]
+
+
+def cut_anywhere(draw: st.DrawFn, text: str) -> list[str]:
+    units = halves(text)
+    at = sorted(draw(st.lists(st.integers(0, len(units)), max_size=4)))
+    return ["".join(units[start:end]) for start, end in itertools.pairwise([0, *at, len(units)])]
+
+
+def say(wire: str, texts: list[str]) -> bytes:
+    """A stream that says these pieces, every character outside ASCII escaped."""
+    if wire == "openai":
+        return stream(*(choice(content=text) for text in texts), choice("stop"))
+    events = [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}]
+    events += [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+        for text in texts
+    ]
+    return stream(*events, {"type": "message_stop"}, done=False)
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("wire", READERS)
+@settings(deadline=None)
+@given(st.data())
+def test_a_character_cut_in_two_is_put_together(wire: str, data: st.DataObject) -> None:
+    text = data.draw(st.text(st.sampled_from('a"\\u🎈d漢😀'), min_size=1, max_size=12))
+    shown: list[Delta] = []
+    pieces = data.draw(st.composite(cut_anywhere)(text))
+    reply = read(READERS[wire](f"{wire}:m", 4, shown.append), say(wire, pieces))
+    assert text_of(reply.parts) == text
+    assert "".join(delta.text for delta in shown) == text
+
+
+HIGH, LOW = "\ud83d", "\ude00"
+"""The halves of an emoji."""
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("wire", READERS)
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([f"a{HIGH} b"], "a\ufffd b"),
+        ([f"a{LOW} b"], "a\ufffd b"),
+        ([f"{LOW}b"], "\ufffdb"),
+        ([f"a{HIGH}{HIGH}{LOW}"], "a\ufffd😀"),
+        ([f"a{HIGH}", f"{HIGH}{LOW}"], "a😀"),
+        ([f"a{HIGH}", "b", "c"], "abc"),
+        (["a", f"b{HIGH}"], "ab"),
+        ([f'"{LOW}', f'\\{HIGH}"{LOW}'], '"\ufffd\\\ufffd"\ufffd'),
+    ],
+)
+def test_half_a_character_without_the_other_half_does_no_harm(
+    wire: str, pieces: list[str], expected: str
+) -> None:
+    shown: list[Delta] = []
+    reply = read(READERS[wire](f"{wire}:m", 4, shown.append), say(wire, pieces))
+    assert text_of(reply.parts) == expected
+    assert "".join(delta.text for delta in shown) == expected
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("odd", [b"\\ud83d", b"\xe9"], ids=["half an escape", "no UTF-8"])
+def test_a_whole_response_with_what_is_no_character_is_read_all_the_same(odd: bytes) -> None:
+    bodies = {
+        "openai": b'{"choices":[{"message":{"content":"caf%b ol"},"finish_reason":"stop"}]}' % odd,
+        "anthropic": b'{"content":[{"type":"text","text":"caf%b ol"}],"stop_reason":"end_turn"}' % odd,
+    }
+    for wire, body in bodies.items():
+        reader = READERS[wire](f"{wire}:m", 4, lambda delta: None)
+        reader.take_body(body)
+        assert text_of(reader.reply("").parts) == "caf\ufffd ol", wire

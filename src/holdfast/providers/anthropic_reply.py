@@ -12,7 +12,8 @@ import msgspec
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
-from holdfast.providers.native import count, estimated_usage, is_json, parse_object
+from holdfast.providers.native import count, estimated_usage
+from holdfast.providers.objects import Objects, is_json, parse_object
 from holdfast.providers.sse import Event
 
 _FINISH: dict[str, Finish] = {
@@ -46,6 +47,7 @@ class MessageReader:
         self._model = model
         self._sent_bytes = sent_bytes
         self._on_delta = on_delta
+        self._objects = Objects()
         self._counts: dict[str, Any] = {}
         self._blocks: dict[int, _Block] = {}
         self._stop_reason = ""
@@ -60,7 +62,7 @@ class MessageReader:
 
     def take(self, event: Event) -> bool:
         """See `native.Reader`. Kinds of events that are not known are passed over, as the API asks."""
-        data = parse_object(event.data)
+        data = self._objects.read(event.data)
         match data.get("type") or event.type:
             case "message_start":
                 self._take_head(_dict(data.get("message")))

@@ -6,7 +6,7 @@ The formats themselves stand in `openai`, `anthropic` and their `_reply` modules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -14,7 +14,6 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
-from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
 from holdfast.providers.http import Answer, HttpPool
 from holdfast.providers.sse import Event, EventParser, EventTooLarge
@@ -121,31 +120,6 @@ def _read(answer: Answer | Failure, reader: Reader, model: str) -> ModelReply:
     if answer.body:
         reader.take_body(answer.body)
     return reader.reply(answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
-
-
-def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The JSON object in a text.
-
-    Raises:
-        BadAnswer: it is no JSON, or no object.
-    """
-    try:
-        value = decode_untrusted(text)
-    except msgspec.DecodeError:
-        value = None
-    if isinstance(value, dict):
-        return value
-    shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    raise BadAnswer(wrong_shape("something that is no JSON object", shown))
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is one whole JSON value: how half-received arguments are told from whole ones."""
-    try:
-        decode_untrusted(text)
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def count(value: object) -> int:

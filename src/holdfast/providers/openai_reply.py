@@ -12,7 +12,8 @@ import msgspec
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
-from holdfast.providers.native import count, estimated_usage, is_json, parse_object
+from holdfast.providers.native import count, estimated_usage
+from holdfast.providers.objects import Objects, is_json, parse_object
 from holdfast.providers.sse import Event
 
 _FINISH: dict[str, Finish] = {
@@ -52,6 +53,7 @@ class ChatReader:
         self._model = model
         self._sent_bytes = sent_bytes
         self._on_delta = on_delta
+        self._objects = Objects()
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -73,7 +75,7 @@ class ChatReader:
         if event.data == "[DONE]":
             self._is_done = True
             return True
-        self._take_chunk(parse_object(event.data), is_error=event.type == "error")
+        self._take_chunk(self._objects.read(event.data), is_error=event.type == "error")
         return False
 
     def take_body(self, body: bytes) -> None:
