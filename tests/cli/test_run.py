@@ -264,6 +264,21 @@ async def test_a_provider_that_asks_to_be_left_alone_for_an_hour_parks_the_sessi
     assert (resumed.code, resumed.out) == (0, "Back again.\n")
 
 
+@pytest.mark.requirement("C2", "L7")
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_of_several_calls_only_the_one_without_a_name_is_refused(cli: Cli, provider: str) -> None:
+    write = ReplyCall("write_file", {"path": "a.txt", "content": "x"})
+    replies = [Reply(tool_calls=(ReplyCall(""), write)), Reply(text="Written.")]
+    async with ModelServer(replies) as server:
+        cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        cli.environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
+        ended = await _in_thread(cli, "run", "x", "-m", f"{provider}:any")
+        assert len(server.requests) == 2
+        assert b"There is no tool called ''" in server.requests[1].body
+    assert (ended.code, ended.out) == (0, "Written.\n")
+    assert (cli.workspace / "a.txt").read_text() == "x"
+
+
 @pytest.mark.requirement("A3", "L7")
 @pytest.mark.parametrize("wait", ["1e400", "252455616000", "Fri, 31 Dec 9999 23:59:59 GMT"])
 async def test_a_provider_that_asks_for_thousands_of_years_is_asked_again_tomorrow(

@@ -176,11 +176,8 @@ class MessageReader:
 
 
 def _call(block: _Block) -> ToolCall:
-    name = _text(block.start.get("name"))
-    if not name:
-        raise BadAnswer(wrong_shape("a tool call without a name", str(block.start)))
     arguments = "".join(block.added) or msgspec.json.encode(block.start.get("input") or {}).decode()
-    return ToolCall(_text(block.start.get("id")), name, arguments)
+    return ToolCall(_text(block.start.get("id")), _text(block.start.get("name")), arguments)
 
 
 def _may_be_half(block: _Block) -> bool:

@@ -222,8 +222,6 @@ class ChatReader:
         if _FINISH.get(self._finish) == "length":
             self._calls = [call for call in self._calls if call.name and is_json(call.text)]
         calls = [ToolCall(call.ref, call.name, call.text or "{}") for call in self._calls]
-        if any(not call.name for call in calls):
-            raise BadAnswer(wrong_shape("a tool call without a name", str(calls)))
         if not self._finish and any(not is_json(call.arguments) for call in calls):
             raise BadAnswer(cut_short())
         return calls
