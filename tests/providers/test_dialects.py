@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.protocol.messages import Message, ModelReply, Part, Text, ToolCall, ToolResult, calls_of
 from holdfast.providers.signed_calls import SignedReader
-from holdfast.providers.sse import Event
+from holdfast.providers.sse import Event, Heard
 from holdfast.testing.conformance_provider import QUESTION, Subject, attempt, written_request
 from holdfast.testing.model_replies import Reply, ReplyCall
 from tests.providers.subjects import served
@@ -71,7 +71,7 @@ def test_a_signature_is_kept_however_the_pieces_of_its_call_arrive(ids: tuple[st
     reader.take(chunk({"id": ids[0], "function": function, "extra_content": SIGNED}))
     reader.take(chunk({"id": ids[1], "function": function | {"name": "list"}}))
     reader.take(event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
-    assert reader.take(event("[DONE]"))
+    assert reader.take(event("[DONE]")) is Heard.END
     reply = reader.reply("")
     assert len(calls_of(reply.parts)) == 2
     assert msgspec.json.decode(reply.parts[0].payload) == {ids[0]: SIGNED}  # type: ignore[union-attr]

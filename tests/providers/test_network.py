@@ -52,6 +52,19 @@ async def test_a_stream_that_trickles_is_not_silent(name: str) -> None:
     assert text_of(result.parts) == "slowly"
 
 
+@pytest.mark.requirement("A3", "L7")
+@WIRES
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["stream", "whole"])
+async def test_what_only_keeps_the_connection_alive_is_silence(name: str, is_streaming: bool) -> None:
+    reply = Reply(text="Par" * 1_000, fault="ping", pause_s=0.02)
+    async with served(name, [reply]) as subject, asyncio.timeout(10):
+        result = await attempt(subject, is_streaming=is_streaming, idle_s=0.2)
+        await subject.until_left()
+    assert isinstance(result, ModelFailure), result
+    assert result.failure.code == "provider_transient"
+    assert "silent for 0.2 seconds" in result.failure.message
+
+
 @pytest.mark.requirement("L2-06")
 @WIRES
 async def test_a_cancelled_stream_is_closed_within_a_second_and_its_words_were_shown(name: str) -> None:
@@ -185,6 +198,28 @@ async def test_an_endless_response_is_given_up(
         result = await attempt(subject, is_streaming=is_streaming)
     assert isinstance(result, ModelFailure)
     assert result.failure.code == "provider_fatal"
+
+
+@pytest.mark.requirement("A3", "L7")
+@WIRES
+async def test_an_event_of_20_megabytes_is_not_asked_for_again(name: str) -> None:
+    call = ReplyCall("write_file", {"path": "a", "content": "x" * 40_000_000})
+    async with served(name, [Reply(tool_calls=(call,))]) as subject:
+        result = await attempt(subject)
+    assert isinstance(result, ModelFailure)
+    assert result.failure.code == "provider_fatal"
+    assert "16 MiB" in result.failure.message
+
+
+@pytest.mark.requirement("A3", "L7")
+@WIRES
+async def test_arguments_of_20_megabytes_in_many_events_are_read(name: str) -> None:
+    content = "x" * 20_000_000
+    async with served(name, [Reply(tool_calls=(ReplyCall("write_file", {"content": content}),))]) as subject:
+        result = await attempt(subject)
+    assert isinstance(result, ModelReply), result
+    (call,) = calls_of(result.parts)
+    assert json.loads(call.arguments) == {"content": content}
 
 
 @pytest.mark.requirement("L7")

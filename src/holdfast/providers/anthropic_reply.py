@@ -14,7 +14,7 @@ from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
 from holdfast.providers.native import count, estimated_usage
 from holdfast.providers.objects import Objects, is_json, parse_object
-from holdfast.providers.sse import Event
+from holdfast.providers.sse import Event, Heard
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",
@@ -60,7 +60,7 @@ class MessageReader:
         """See `native.Reader`. Only `message_stop` says so."""
         return self._is_done
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: Event) -> Heard:
         """See `native.Reader`. Kinds of events that are not known are passed over, as the API asks."""
         data = self._objects.read(event.data)
         match data.get("type") or event.type:
@@ -75,9 +75,12 @@ class MessageReader:
                 self._take_usage(_dict(data.get("usage")))
             case "message_stop":
                 self._is_done = True
+                return Heard.END
+            case "ping":
+                return Heard.NOTHING
             case "error":
                 raise BadAnswer(from_error_object(data.get("error"), self._model))
-        return self._is_done
+        return Heard.SOMETHING
 
     def take_body(self, body: bytes) -> None:
         """See `native.Reader`."""

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.protocol.failures import Failure
 from holdfast.providers.errors import clip
+from holdfast.providers.sse import Heard
 
 if TYPE_CHECKING:
     import aiohttp
@@ -30,8 +31,8 @@ AFTER_END_S = 1.0
 
 _LARGE_BODY_BYTES = 1024 * 1024
 
-Receive = Callable[[bytes], bool]
-"""Takes a chunk of a stream; True: nothing that matters comes after it."""
+Receive = Callable[[bytes], Heard]
+"""Takes a chunk of a stream, and tells what it says."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,8 +61,9 @@ class HttpPool:
         receive: Receive | None = None,
     ) -> Answer | Failure:
         """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is
-        read whole. `idle_s` is the longest silence, before the first byte and after each chunk. A redirect
-        is an answer like any other: it is not followed.
+        read whole. `idle_s` is the longest silence, before the first word and after each; what only keeps the
+        connection alive (comments, pings, empty lines) is silence. A redirect is an answer like any other: it is
+        not followed.
 
         Cancelling closes the connection. Never raises for what the network or the server does.
         """
@@ -125,13 +127,16 @@ async def _read(
             message = f"The response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
             return Failure("provider_fatal", message)
         if is_stream and receive is not None:
-            if receive(chunk):
-                patience_s = AFTER_END_S
+            heard = receive(chunk)
         else:
             kept.append(chunk)
+            heard = Heard.NOTHING if chunk.isspace() else Heard.SOMETHING
         if response.content.at_eof():
             break
-        deadline.reschedule(loop.time() + patience_s)
+        if heard is Heard.END:
+            patience_s = AFTER_END_S
+        if heard is not Heard.NOTHING:
+            deadline.reschedule(loop.time() + patience_s)
     return Answer(response.status, response.headers, b"".join(kept))
 
 

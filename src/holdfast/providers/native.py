@@ -14,9 +14,9 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
-from holdfast.providers.errors import BadAnswer, from_status, wrong_shape
+from holdfast.providers.errors import BadAnswer, from_status
 from holdfast.providers.http import Answer, HttpPool
-from holdfast.providers.sse import Event, EventParser, EventTooLarge
+from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
 
 TOKENS_MAX = 10**9
 """No call has as many; a server that says so errs, and its word must not end a run."""
@@ -30,8 +30,8 @@ class Reader(Protocol):
         """What the provider reported so far."""
         ...
 
-    def take(self, event: Event) -> bool:
-        """Add one event; True when nothing that matters comes after it."""
+    def take(self, event: Event) -> Heard:
+        """Add one event, and tell what it says."""
         ...
 
     def take_body(self, body: bytes) -> None:
@@ -78,11 +78,8 @@ class NativeProvider:
         reader = self._new_reader(model, len(attempt.body), attempt.on_delta)
         parser = EventParser()
 
-        def receive(chunk: bytes) -> bool:
-            is_done = False
-            for event in parser.feed(chunk):
-                is_done = reader.take(event) or is_done
-            return is_done
+        def receive(chunk: bytes) -> Heard:
+            return max(map(reader.take, parser.feed(chunk)), default=Heard.NOTHING)
 
         try:
             answer = await self._http.post(
@@ -95,8 +92,9 @@ class NativeProvider:
             return _read(answer, reader, model)
         except BadAnswer as bad:
             failure = bad.failure
-        except EventTooLarge as error:
-            failure = wrong_shape("an endless event", str(error))
+        except EventTooLarge:
+            message = f"The response holds an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
+            failure = Failure("provider_fatal", message)
         return ModelFailure(self._scrubbed(failure), reader.usage)
 
     async def aclose(self) -> None:

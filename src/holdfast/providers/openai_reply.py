@@ -14,7 +14,7 @@ from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
 from holdfast.providers.native import count, estimated_usage
 from holdfast.providers.objects import Objects, is_json, parse_object
-from holdfast.providers.sse import Event
+from holdfast.providers.sse import Event, Heard
 
 _FINISH: dict[str, Finish] = {
     "stop": "stop",
@@ -70,13 +70,13 @@ class ChatReader:
         """See `native.Reader`. After a finish reason the usage or an error may still come."""
         return self._is_done or bool(self._finish and self.usage != Usage())
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: Event) -> Heard:
         """See `native.Reader`."""
         if event.data == "[DONE]":
             self._is_done = True
-            return True
+            return Heard.END
         self._take_chunk(self._objects.read(event.data), is_error=event.type == "error")
-        return False
+        return Heard.SOMETHING
 
     def take_body(self, body: bytes) -> None:
         """See `native.Reader`."""

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.protocol.messages import ModelReply, Reasoning, Usage
 from holdfast.protocol.ports import OnDelta
 from holdfast.providers.openai_reply import ChatReader
-from holdfast.providers.sse import Event
+from holdfast.providers.sse import Event, Heard
 
 
 class _Call(msgspec.Struct):
@@ -62,11 +62,11 @@ class SignedReader:
         """See `native.Reader`."""
         return self._chat.is_whole
 
-    def take(self, event: Event) -> bool:
+    def take(self, event: Event) -> Heard:
         """See `native.Reader`."""
-        is_done = self._chat.take(event)
+        heard = self._chat.take(event)
         self._keep(event.data)
-        return is_done
+        return heard
 
     def take_body(self, body: bytes) -> None:
         """See `native.Reader`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -16,6 +17,15 @@ class Event(NamedTuple):
     type: str
     data: str
     id: str | None
+
+
+class Heard(IntEnum):
+    """What a piece of a response says. Comments and pings say nothing: they must not pass for progress."""
+
+    NOTHING = 0
+    SOMETHING = 1
+    END = 2
+    """Nothing that matters comes after it."""
 
 
 class EventTooLarge(Exception):

@@ -11,14 +11,16 @@ import msgspec
 
 from holdfast.protocol.messages import Usage
 
-Fault = Literal["", "stall", "cut", "reset", "bad_json", "wrong_shape", "html", "empty"]
+Fault = Literal["", "stall", "cut", "reset", "ping", "bad_json", "wrong_shape", "html", "empty"]
 """`stall`: silence after half of the body; `cut`: the connection is closed there; `reset`: it is torn there;
-`bad_json`: half a body that claims to be whole; `wrong_shape`, `html`, `empty`: something else with a 200."""
+`ping`: from there on comes only what keeps a connection alive; `bad_json`: half a body that claims to be whole;
+`wrong_shape`, `html`, `empty`: something else with a 200."""
 
 Format = Literal["openai", "anthropic"]
 
 _MODEL = "scripted"
 _ANTHROPIC_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+_PINGS = {"openai": b": ping\n\n", "anthropic": b': ping\n\nevent: ping\ndata: {"type":"ping"}\n\n'}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,6 +73,8 @@ class Rendered(msgspec.Struct, frozen=True):
     status: int
     content_type: str
     body: bytes
+    ping: bytes = b"\n"
+    """What a server sends to keep the connection alive."""
 
 
 def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Rendered:
@@ -86,7 +90,7 @@ def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Re
             return Rendered(200, "application/json", b"")
     if is_streaming:
         events = _openai_events(reply, number) if wire == "openai" else _anthropic_events(reply, number)
-        rendered = Rendered(200, "text/event-stream", b"".join(events))
+        rendered = Rendered(200, "text/event-stream", b"".join(events), _PINGS[wire])
     else:
         whole = _openai_whole(reply, number) if wire == "openai" else _anthropic_whole(reply, number)
         rendered = Rendered(200, "application/json", _encode(whole))

@@ -198,7 +198,7 @@ class _Connection(asyncio.Protocol):
             return
         await asyncio.sleep(reply.delay_s)
         transport.write(head)
-        body = rendered.body[: len(rendered.body) // 2] if reply.fault in _BREAKS else rendered.body
+        body = _half(rendered) if reply.fault in _BREAKS else rendered.body
         size = reply.chunk_bytes or max(len(body), 1)
         for start in range(0, len(body), size):
             transport.write(_framed(rendered, body[start : start + size]))
@@ -206,6 +206,10 @@ class _Connection(asyncio.Protocol):
         match reply.fault:
             case "stall":
                 await asyncio.Event().wait()
+            case "ping":
+                while True:
+                    transport.write(_framed(rendered, rendered.ping))
+                    await asyncio.sleep(reply.pause_s)
             case "cut":
                 transport.close()
             case "reset":
@@ -215,13 +219,19 @@ class _Connection(asyncio.Protocol):
         self._sending = None
 
 
-_BREAKS = ("stall", "cut", "reset")
+_BREAKS = ("stall", "ping", "cut", "reset")
 _NOTHING_LEFT = Reply(status=500, message="the script has no reply left")
 _STREAMS = re.compile(rb'"stream": ?true')
 
 
 def _is_stream(rendered: Rendered) -> bool:
     return rendered.content_type == "text/event-stream"
+
+
+def _half(rendered: Rendered) -> bytes:
+    """Half of the body; on a stream up to an event's end, so that comments may follow."""
+    half = rendered.body[: len(rendered.body) // 2]
+    return half[: half.rfind(b"\n\n") + 2] if _is_stream(rendered) else half
 
 
 def _head(reply: Reply, rendered: Rendered) -> bytes:
