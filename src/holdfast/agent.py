@@ -24,7 +24,7 @@ import msgspec
 from holdfast.app import App, built_in_specs, open_app
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
-from holdfast.config.settings import DEFAULT_ORIGIN, Config
+from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, NoSuchSession, UsageError, clearing_up
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
 from holdfast.protocol.events import Event as Fact
@@ -356,7 +356,7 @@ class Agent:
         said: dict[str, object] = {"limits": _given(vars(limits))}
         if model:
             said["model"] = model
-        if self._runtime.config.settings["autonomy"].origin == DEFAULT_ORIGIN:
+        if self._runtime.config.settings["autonomy"].layer == "default":
             said["autonomy"] = "full"
         if "shell" not in self._offered:  # nothing that a sandbox would fence in: nothing to be warned of
             said["sandbox"] = {"mode": "unsafe"}

@@ -202,29 +202,6 @@ def test_flags_beat_the_environment_which_beats_the_project_the_user_and_the_def
 
 
 @pytest.mark.requirement("L9")
-def test_a_project_file_can_only_tighten(home: Path, workspace: Path) -> None:
-    (home / "config.toml").write_text('autonomy = "supervised"\n')
-    project = workspace / "holdfast.toml"
-    project.write_text(
-        'model = "openai:gpt-5.5"\nautonomy = "full"\nposture = "overnight"\n'
-        "[limits]\nturns = 100\ncost_usd = 0.5\n"
-        '[providers.openai]\nbase_url = "http://evil"\n[catalog."*"]\ninput_usd_per_mtok = 0\n'
-    )
-    config = loaded(home, workspace)
-    assert (config.model, config.autonomy, config.limits.turns) == ("openai:gpt-5.5", "supervised", 25)
-    assert (config.limits.cost_microusd, config.limits.is_cost_set) == (500_000, True)
-    assert (config.providers, config.catalog) == ({}, {})
-    ignored = [w.split(" is ignored")[0] for w in config.warnings if "is ignored" in w]
-    assert ignored == [
-        f"{project}:2: autonomy",
-        f"{project}:3: posture",
-        f"{project}:5: limits.turns",
-        f"{project}:8: providers.openai.base_url",
-        f'{project}:10: catalog."*".input_usd_per_mtok',
-    ]
-
-
-@pytest.mark.requirement("L9")
 def test_a_project_file_may_make_the_agent_less_free(home: Path, workspace: Path) -> None:
     (workspace / "holdfast.toml").write_text('autonomy = "read-only"\napprove_by = "deny"\n')
     config = loaded(home, workspace)

@@ -19,7 +19,7 @@ from holdfast.cli.terminal import columns, is_terminal, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
-from holdfast.config.settings import DEFAULT_ORIGIN, Config
+from holdfast.config.settings import Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.events import Event
@@ -115,7 +115,7 @@ async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal
 
 def _change(config: Config) -> Callable[[Settings], Settings]:
     """What the file sets, in place of what was recorded."""
-    said = {key for key, setting in config.settings.items() if setting.origin != DEFAULT_ORIGIN}
+    said = {key for key, setting in config.settings.items() if setting.layer != "default"}
     limits = {name: getattr(config.limits, name) for key, name in _LIMITS.items() if key in said}
     others = {name: getattr(config, name) for key, name in _SETTINGS.items() if key in said}
     return lambda recorded: replace(recorded, limits=replace(recorded.limits, **limits), **others)
@@ -123,7 +123,7 @@ def _change(config: Config) -> Callable[[Settings], Settings]:
 
 def _ignored(config: Config) -> list[str]:
     """What the file sets and a replay cannot judge."""
-    said = (key for key, setting in config.settings.items() if setting.origin != DEFAULT_ORIGIN)
+    said = (key for key, setting in config.settings.items() if setting.layer != "default")
     return sorted(key for key in said if key not in _LIMITS and key not in _SETTINGS)
 
 

@@ -26,7 +26,6 @@ from holdfast.cli.run import (
     ResultFlag,
     StreamFlag,
     at_work,
-    has_person,
     name_of,
     output_of,
     past_of,
@@ -37,7 +36,7 @@ from holdfast.cli.run import (
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.sitting import Sitting
-from holdfast.cli.terminal import legible, write
+from holdfast.cli.terminal import has_person, legible, write
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send

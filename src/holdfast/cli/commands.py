@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("init", "holdfast.cli.init:init", "Pick a model from what is found and write the user file."),
         Row("models", "holdfast.cli.models:models", "List the providers that can be used, and known models."),
         Row("tools", "holdfast.cli.admin:tools", "List the tools that an agent is offered."),
+        Row("trust", "holdfast.cli.trust:trust", "Let a project file set more than it may by itself."),
         Row("config", "holdfast.cli.config_commands:config", "Show settings and where each came from."),
     ),
     "Care": (

@@ -12,7 +12,7 @@ import typer
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, warn
 from holdfast.config.load import load
-from holdfast.config.paths import PROJECT_FILE, admin_file
+from holdfast.config.paths import PROJECT_FILE, admin_files
 from holdfast.config.schema import json_schema, shown
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.errors import UsageError
@@ -52,7 +52,7 @@ def load_here(home: str | None, workspace: str = "") -> Config:
 
 @config.command()
 def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Show every setting, its value and where it came from."""
+    """Show every setting, its value and where it came from, and what a file says in vain."""
     rows = shown(load_here(home, workspace))
     if is_json:
         for row in rows:
@@ -60,9 +60,22 @@ def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag
         return
     cells: list[list[Span | str]] = [[Span(name, "bold") for name in ("setting", "value", "from")]]
     for row in rows:
-        style = "dim" if row["origin"] == DEFAULT_ORIGIN else ""
-        cells.append([row["key"], neutral(str(row["value"])), Span(neutral(row["origin"]), style)])
+        if row["origin"] is not None:
+            style = "dim" if row["origin"] == DEFAULT_ORIGIN else ""
+            cells.append([row["key"], neutral(str(row["value"])), Span(neutral(row["origin"]), style)])
     say(table(cells))
+    ignored: list[list[Span | str]] = [
+        [neutral(row["key"]), neutral(str(each["value"])), neutral(f"{each['origin']}: {each['why']}")]
+        for row in rows
+        for each in row.get("ignored", ())
+    ]
+    if ignored:
+        say(
+            [
+                [""],
+                *table([[Span(head, "bold") for head in ("ignored", "value", "a project file")], *ignored]),
+            ]
+        )
 
 
 @config.command()
@@ -71,8 +84,11 @@ def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
     user_file = home_of(home).user_file
     if is_json:
         project_file = Path.cwd() / PROJECT_FILE
-        files = {"user": user_file, "project": project_file, "admin": admin_file(os.environ)}
-        say_json({name: {"path": str(file), "exists": file.exists()} for name, file in files.items()})
+        user, project, *admin = (
+            {"path": str(file), "exists": file.exists()}
+            for file in (user_file, project_file, *admin_files(os.environ))
+        )
+        say_json({"user": user, "project": project, "admin": admin})
     else:
         say([str(user_file)])
 

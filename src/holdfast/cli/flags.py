@@ -18,8 +18,9 @@ import typer
 from msgspec.structs import replace
 
 from holdfast.app import App, Chosen
+from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
-from holdfast.config.paths import Home, admin_file
+from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import Settings, usd
@@ -158,7 +159,7 @@ def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config
         said |= {name for name, setting in settings.items() if setting.origin.endswith(_POSTURE_ORIGIN)}
     kept = {name: value for name, value in _written(recorded).items() if name not in said}
     config = load(home, workspace, {**given, **kept}, os.environ)
-    is_capped = config.settings[_COST].origin == str(admin_file(os.environ))
+    is_capped = config.settings[_COST].layer == "admin"
     if recorded.limits.is_cost_set or _COST in said or is_capped:
         return config
     # Nobody had set a cost limit: what today's files say of one is not for this session.
@@ -221,7 +222,6 @@ def _tools(given: list[str] | None, recorded: tuple[str, ...]) -> tuple[str, ...
 
 def _instructions(file: str) -> str:
     try:
-        return Path(file).expanduser().read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"--system {file}: {why}.", hint="Name a text file.") from None
+        return read_text(Path(file).expanduser(), TEXT_MAX_BYTES)
+    except Unreadable as error:
+        raise UsageError(f"--system {file} {error}.", hint="Name a text file.") from None

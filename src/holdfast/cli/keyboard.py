@@ -16,6 +16,9 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from holdfast.config.files import TEXT_MAX_BYTES
+from holdfast.errors import UsageError
+
 _CHUNK_BYTES = 65_536
 _ESCAPE = "\x1b"
 INTERRUPT = "\x03"
@@ -44,10 +47,16 @@ class Keyboard:
         """Somebody wanted to stop what had not begun yet."""
 
     async def line(self) -> str | None:
-        """The next line without its end; None when there is none any more."""
+        """The next line without its end; None when there is none any more.
+
+        Raises:
+            UsageError: it is longer than any message.
+        """
         self._unwatch()
         try:
             while b"\n" not in self._buffer and not self._is_at_end:
+                if len(self._buffer) > TEXT_MAX_BYTES:
+                    raise UsageError(f"A line of stdin is larger than {TEXT_MAX_BYTES:,} bytes.")
                 await self._readable()
                 chunk = self._read()
                 self._buffer += chunk

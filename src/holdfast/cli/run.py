@@ -22,7 +22,8 @@ from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import is_terminal, say_json
+from holdfast.cli.terminal import has_person, is_terminal, say_json
+from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
@@ -69,7 +70,7 @@ def run(
     holdfast run "and now the docs" -s cli:docs --budget 0.50
     git diff | holdfast run -              the task comes from stdin
     """
-    text = sys.stdin.read() if task == "-" else task
+    text = _from_stdin() if task == "-" else task
     if not text.strip():
         raise UsageError("The task is empty.", hint='Say what to do: holdfast run "TASK".')
     output = output_of(is_json=is_json, is_stream=is_stream)
@@ -95,6 +96,14 @@ def resume(
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
     return asyncio.run(_resume(home_of(home), session, text, flags, output))
+
+
+def _from_stdin() -> str:
+    try:
+        return read_stream(sys.stdin.buffer, TEXT_MAX_BYTES).decode("utf-8", "replace")
+    except Unreadable as error:
+        hint = "Put it into a file in the workspace, and say in the task where it is."
+        raise UsageError(f"The task on stdin {error}.", hint=hint) from None
 
 
 def output_of(*, is_json: bool, is_stream: bool) -> Output:
@@ -217,11 +226,6 @@ async def what_came_of(app: App, rest: Rest) -> Result:
     """The report of a sitting."""
     came_to = await report(app.store, rest.state)
     return left(came_to) if rest.is_left else came_to
-
-
-def has_person() -> bool:
-    """Whether somebody sits there who can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def person(settings: Settings) -> Keyboard | None:

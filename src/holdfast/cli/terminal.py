@@ -27,6 +27,11 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def has_person() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def columns() -> int:
     """How many cells a line may take."""
     return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if is_terminal() else PIPE_COLUMNS

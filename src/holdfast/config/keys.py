@@ -19,8 +19,9 @@ IDLE_MAX_S = 86_400
 OUTPUT_TOKENS_MAX = 1_000_000
 USD_PER_MTOK_MAX = 100_000
 
-Project = Literal["free", "tighten", "no"]
-"""What a project file may do with a key until it is trusted: set it, only make it stricter, or nothing."""
+Project = Literal["trust", "tighten", "never"]
+"""What a project file may do with a key: set it once it is trusted, make it stricter and nothing else, or nothing.
+Where there is a stricter, it may always be chosen, and no trust is needed for it."""
 
 
 class Key(NamedTuple):
@@ -30,9 +31,11 @@ class Key(NamedTuple):
     kind: Kind
     about: str
     default: Any = None
-    project: Project = "no"
+    project: Project = "never"
     strictness: Callable[[Any], float] | None = None
     """Higher is stricter; keys that have one may be tightened by a project or an admin file."""
+    barred: Callable[[Any], str] | None = None
+    """Why a project file may not give it such a value, trusted or not; empty when it may."""
     flag: str = ""
 
     @property
@@ -84,8 +87,17 @@ def _is_denied(value: Any) -> float:
     return float(value == "deny")
 
 
+def _unfenced(value: Any) -> float:
+    return float(value != "unsafe")
+
+
+def _script(model: Any) -> str:
+    is_script = model.partition(":")[0].lower() == "script"
+    return "may not name a script, whose lines call tools as they like" if is_script else ""
+
+
 KEYS: tuple[Key, ...] = (
-    Key("model", _MODEL, "The model of a run that names none.", project="free", flag="--model"),
+    Key("model", _MODEL, "The model of a run that names none.", None, "trust", None, _script, "--model"),
     Key(
         "max_output_tokens",
         whole(1, OUTPUT_TOKENS_MAX),
@@ -99,9 +111,9 @@ KEYS: tuple[Key, ...] = (
         _AUTONOMY,
         "What the agent may do without asking.",
         "supervised",
-        "tighten",
+        "trust",
         AUTONOMY.index,
-        "--autonomy",
+        flag="--autonomy",
     ),
     Key(
         "approve_by",
@@ -110,7 +122,7 @@ KEYS: tuple[Key, ...] = (
         None,
         "tighten",
         _is_denied,
-        "--approve-by",
+        flag="--approve-by",
     ),
     Key(
         "posture",
@@ -119,7 +131,7 @@ KEYS: tuple[Key, ...] = (
         flag="--posture",
     ),
     *(
-        Key(f"limits.{name}", kind, about, default, "tighten", _less, flag)
+        Key(f"limits.{name}", kind, about, default, "tighten", _less, flag=flag)
         for name, kind, about, default, flag in _LIMITS
     ),
     Key("postures.*.autonomy", _AUTONOMY, "As the key of that name."),
@@ -132,20 +144,27 @@ KEYS: tuple[Key, ...] = (
         "providers.*.base_url",
         text(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "an http:// or https:// address without user or query"),
         "Where the provider is reached.",
+        project="trust",
     ),
-    Key("providers.*.api_key_env", variable(), "The variable that holds the key."),
-    Key("catalog.*.input_usd_per_mtok", _PRICE, "Dollars per million input tokens."),
-    Key("catalog.*.output_usd_per_mtok", _PRICE, "Dollars per million output tokens."),
-    Key("catalog.*.cache_read_usd_per_mtok", _PRICE, "Dollars per million tokens read from a cache."),
-    Key("catalog.*.cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
-    Key("catalog.*.context_tokens", whole(1_000, 100_000_000), "The model's window."),
-    Key("catalog.*.max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most the model can write."),
+    Key("providers.*.api_key_env", variable(), "The variable that holds the key.", project="trust"),
+    *(
+        Key(f"catalog.*.{name}", kind, about, project="trust")
+        for name, kind, about in (
+            ("input_usd_per_mtok", _PRICE, "Dollars per million input tokens."),
+            ("output_usd_per_mtok", _PRICE, "Dollars per million output tokens."),
+            ("cache_read_usd_per_mtok", _PRICE, "Dollars per million tokens read from a cache."),
+            ("cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
+            ("context_tokens", whole(1_000, 100_000_000), "The model's window."),
+            ("max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most the model can write."),
+        )
+    ),
     Key(
         "sandbox.mode",
         choice("unsafe"),
         "How tools are fenced in; `unsafe` runs them with the user's own rights.",
         "unsafe",
-        "free",
+        "tighten",
+        _unfenced,
     ),
     Key(
         "repeat.note",

@@ -1,74 +1,58 @@
-"""Merges flags, environment, project file, user file and defaults into one Config, under the admin file.
+"""Merges flags, environment, project file, user file and defaults into one Config, under the admin files.
 
-    flag > environment > project holdfast.toml > user config.toml > default;   the admin file caps them all
+    flag > environment > project holdfast.toml > user config.toml > default;   the admin files cap them all
 
-A posture counts as the layer that names it, just under that layer's own values. A project file may only make
-things stricter; what it may not say is ignored with a warning. All problems of all sources are told at once.
+A posture counts as the layer that names it, just under that layer's own values. A project file may make things
+stricter, and set more once it is trusted (`keys.Project`); what it may not say is ignored with a warning. All
+problems of all sources are told at once.
 """
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config.keys import KEYS, POSTURES, REFUSED, Key
-from holdfast.config.paths import PROJECT_FILE, Home, admin_file
-from holdfast.config.settings import DEFAULT_ORIGIN, Config, Setting, build
-from holdfast.config.toml import Dotted, Entry, Unreadable, flatten, read_toml
-from holdfast.errors import ConfigError
-from holdfast.redact import make_redactor
+from msgspec.structs import replace
 
-_SHOWN_CHARS = 60
-_NEAR = 0.6
-_SECTIONS = frozenset(
-    tuple(key.path.split(".")[:depth]) for key in KEYS for depth in range(1, key.path.count(".") + 1)
+from holdfast.config.keys import KEYS, POSTURES
+from holdfast.config.paths import ADMIN_FILE, PROJECT_FILE, Home, admin_files
+from holdfast.config.settings import DEFAULT_ORIGIN, Config, Ignored, Setting, build
+from holdfast.config.sources import (
+    NEAR,
+    Given,
+    Source,
+    from_environment,
+    from_file,
+    from_flags,
+    from_table,
 )
-_redact = make_redactor()
+from holdfast.config.trust import is_trusted
+from holdfast.errors import ConfigError
 
-
-class _Given(NamedTuple):
-    """A valid value of one source."""
-
-    key: Key
-    parts: Dotted
-    """The key with the names that the user chose."""
-    value: Any
-    origin: str
-
-    @property
-    def name(self) -> str:
-        return written(self.parts)
-
-
-class _Source(NamedTuple):
-    """What one source says, checked."""
-
-    kind: Literal["user", "project", "environment", "flags", "admin"]
-    given: tuple[_Given, ...]
+_LISTED_KEYS = 5
 
 
 def load(
-    home: Home, workspace: Path | None, flags: Mapping[str, object], environ: Mapping[str, str]
+    home: Home,
+    workspace: Path | None,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    *,
+    machine_file: Path = ADMIN_FILE,
 ) -> Config:
     """The settings for a run in a workspace.
 
-    `flags` are values by dotted key (`{"limits.turns": 5}`); None counts as not given.
+    `flags` are values by dotted key (`{"limits.turns": 5}`); None counts as not given. `machine_file` is the
+    administrator's.
 
     Raises:
         ConfigError: with every problem of every source.
     """
     problems: list[str] = []
-    project_file = workspace / PROJECT_FILE if workspace else None
-    sources = [
-        _Source("user", _read_file(home.user_file, problems)),
-        _Source("project", _read_file(project_file, problems) if project_file else ()),
-        _Source("environment", _read_environment(environ, problems)),
-        _Source("flags", _read_flags(flags, problems)),
-        _Source("admin", _read_file(admin_file(environ), problems)),
-    ]
+    sources = _sources(home, workspace, flags, environ, machine_file, problems)
     return _merge(sources, problems)
 
 
@@ -84,177 +68,144 @@ def load_only(source: Path | Mapping[str, Any], over: Mapping[str, Any] | None =
     if isinstance(source, Path):
         if not source.exists():
             problems.append(f"{source}: no such file")
-        given = _read_file(source, problems)
+        given = from_file("user", source, problems)
     else:
-        given = tuple(_check(flatten(source), "config", problems))
-    said = tuple(_check(flatten(over or {}), "in code", problems))
-    return _merge([_Source("user", given), _Source("flags", said)], problems)
+        given = from_table("user", source, "config", problems)
+    return _merge([given, from_table("flags", over or {}, "in code", problems)], problems)
 
 
-def written(parts: Dotted) -> str:
-    """A dotted key as one writes it into TOML."""
-    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in parts)
+class Change(NamedTuple):
+    """One value of a project file, and what becomes of it."""
+
+    key: str
+    value: Any
+    """As one writes it into a file, as is `now`."""
+    now: Any
+    """What holds without it, or None."""
+    counts: Literal["already", "trusted", "never", "overruled"]
+    """`already`: trusted or not. `trusted`: from then on. `never`: in no project file. `overruled`: it might, but
+    something that goes before it says otherwise."""
+    why: str = ""
+    """Why it does not count."""
 
 
-# --- reading ------------------------------------------------------------------------------------
+class Proposal(NamedTuple):
+    """A project file, for somebody who is to trust it."""
+
+    sha256: str
+    """Of the content that the changes were read from."""
+    is_trusted: bool
+    changes: tuple[Change, ...]
 
 
-def _read_file(path: Path, problems: list[str]) -> tuple[_Given, ...]:
-    try:
-        entries = read_toml(path)
-    except Unreadable as error:
-        problems.append(str(error))
-        return ()
-    return tuple(_check(entries or (), str(path), problems))
+def proposal(
+    home: Home, file: Path, environ: Mapping[str, str], *, machine_file: Path = ADMIN_FILE
+) -> Proposal:
+    """What a project file would change if it were trusted.
+
+    Raises:
+        ConfigError: with every problem of every source.
+    """
+    problems: list[str] = []
+    sources = _sources(home, file.parent, {}, environ, machine_file, problems)
+    project = next(source for source in sources if source.layer == "project")
+
+    def merged(said: Source) -> Config:
+        return _merge([said if source is project else source for source in sources], problems)
+
+    without = merged(project._replace(given=()))
+    before, after = merged(project._replace(is_trusted=False)), merged(project._replace(is_trusted=True))
+    changes = tuple(_change(given, without, before, after) for given in project.given)
+    return Proposal(project.sha256, project.is_trusted, changes)
 
 
-def _read_environment(environ: Mapping[str, str], problems: list[str]) -> tuple[_Given, ...]:
-    given = []
-    for key in KEYS:
-        if key.variable and environ.get(key.variable):
-            said = key.kind.from_text(environ[key.variable])
-            given += _value(key, tuple(key.path.split(".")), said, key.variable, problems)
-    return tuple(given)
+def _change(given: Given, without: Config, before: Config, after: Config) -> Change:
+    def counts_in(config: Config) -> bool:
+        setting = config.settings.get(given.name)
+        return setting is not None and setting.origin == given.origin
 
-
-def _read_flags(flags: Mapping[str, object], problems: list[str]) -> tuple[_Given, ...]:
-    given: list[_Given] = []
-    for path, value in flags.items():
-        key = next((key for key in KEYS if key.path == path), None)
-        if key is None:
-            problems.append(f"{path}: no such setting")
-        elif value is not None:
-            said = key.kind.from_text(value)
-            given += _value(key, tuple(path.split(".")), said, key.flag or path, problems)
-    return tuple(given)
-
-
-def _check(entries: Iterable[Entry], source: str, problems: list[str]) -> Iterable[_Given]:
-    told: set[Dotted] = set()
-    for entry in entries:
-        where = _where(source, entry.lines[-1])
-        key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
-        section = _unknown_section(entry)
-        if key:
-            yield from _value(key, entry.key, entry.value, where, problems)
-        elif section:
-            if section not in told:  # once for all of its keys
-                where = _where(source, entry.lines[len(section) - 1])
-                problems.append(f"{where}: {_no_section(section)}")
-            told.add(section)
-        elif not (entry.value == {} and _is_section(entry.key)):
-            problems.append(f"{where}: {written(entry.key)}: {_why_not(entry)}")
-
-
-def _where(source: str, line: int) -> str:
-    return f"{source}:{line}" if line else source
-
-
-def _value(key: Key, parts: Dotted, value: object, where: str, problems: list[str]) -> list[_Given]:
-    try:
-        return [_Given(key, parts, key.kind.read(value), where)]
-    except (ValueError, OverflowError):
-        shown = _redact(repr(value))
-        shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
-        problems.append(f"{where}: {written(parts)} = {shown}: must be {key.kind.allowed}")
-        return []
-
-
-def _fits(path: str, parts: Dotted) -> bool:
-    pattern = path.split(".")
-    return len(pattern) == len(parts) and all(
-        p in ("*", part) for p, part in zip(pattern, parts, strict=True)
-    )
-
-
-def _is_section(parts: Dotted) -> bool:
-    return any(
-        len(section) == len(parts) and all(s in ("*", p) for s, p in zip(section, parts, strict=True))
-        for section in _SECTIONS
-    )
-
-
-def _unknown_section(entry: Entry) -> Dotted:
-    """The outermost section around the entry, or the empty section that it is, that there is none of."""
-    if _refusal(entry.key):
-        return ()
-    depth = len(entry.key) + (entry.value == {})
-    return next((entry.key[:n] for n in range(1, depth) if not _is_section(entry.key[:n])), ())
-
-
-def _no_section(section: Dotted) -> str:
-    if any(_fits(key.path, section) for key in KEYS):
-        return f"{written(section)} is a value, not a section"
-    above, name = section[:-1], section[-1]
-    known = sorted({each[-1] for each in _SECTIONS if _is_section((*above, each[-1])) and each[-1] != "*"})
-    near = get_close_matches(name, known, n=1, cutoff=_NEAR)
-    told = (
-        f"did you mean [{written((*above, near[0]))}]?" if near else f"there are {', '.join(known) or 'none'}"
-    )
-    return f"there is no section [{written(section)}]; {told}"
-
-
-def _refusal(parts: Dotted) -> str:
-    return next((reason for path, reason in REFUSED.items() if _fits(path, parts)), "")
-
-
-def _why_not(entry: Entry) -> str:
-    refusal = _refusal(entry.key)
-    if refusal:
-        return refusal
-    if _is_section(entry.key):
-        return f"is a section, not a value; write [{written(entry.key)}]"
-    near = _nearest(entry.key)
-    return "there is no such key" + (f"; did you mean {near}?" if near else "")
-
-
-def _nearest(parts: Dotted) -> str:
-    """The known key whose whole path, last word or flag is most like the unknown one; empty when none is."""
-    names = {key.path: key.path for key in KEYS if "*" not in key.path}
-    if len(parts) > 1:
-        chosen = written(parts[1:2])
-        names |= {path: path for path in (key.path.replace("*", chosen) for key in KEYS)}
-
-    near = get_close_matches(".".join(parts), names, n=1, cutoff=_NEAR)
-    if not near:
-        names = {key.path.rpartition(".")[2]: key.path for key in KEYS if "*" not in key.path}
-        names |= {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
-        near = get_close_matches(parts[-1], names, n=1, cutoff=_NEAR)
-    return names[near[0]] if near else ""
+    held = without.settings.get(given.name)
+    now = given.key.kind.write(held.value) if held is not None else None
+    ignored = next((each for each in after.ignored if each.origin == given.origin), None)
+    if counts_in(before):
+        return Change(given.name, given.shown, now, "already")
+    if counts_in(after):
+        return Change(given.name, given.shown, now, "trusted")
+    if ignored is not None:
+        return Change(given.name, given.shown, now, "never", ignored.why)
+    by = after.settings[given.name].origin
+    return Change(given.name, given.shown, now, "overruled", f"{by} goes before it")
 
 
 # --- merging ------------------------------------------------------------------------------------
 
 
-def _merge(sources: list[_Source], problems: list[str]) -> Config:
-    settings = {key.path: Setting(key.default, DEFAULT_ORIGIN) for key in KEYS if key.default is not None}
+def _sources(
+    home: Home,
+    workspace: Path | None,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    machine_file: Path,
+    problems: list[str],
+) -> list[Source]:
+    """All that settings come from, each before those that go before it."""
+    sources = [from_file("user", home.user_file, problems)]
+    if workspace is not None:
+        file = workspace / PROJECT_FILE
+        project = from_file("project", file, problems)
+        sources.append(project._replace(is_trusted=is_trusted(home, file, project.sha256)))
+    sources += [from_environment(environ, problems), from_flags(flags, problems)]
+    sources += [from_file("admin", file, problems) for file in admin_files(environ, machine_file)]
+    return sources
+
+
+def _merge(sources: list[Source], problems: list[str]) -> Config:
+    settings = {
+        key.path: Setting(key.default, DEFAULT_ORIGIN, "default") for key in KEYS if key.default is not None
+    }
     names = {key.path: tuple(key.path.split(".")) for key in KEYS}
     warnings: list[str] = []
+    ignored: list[Ignored] = []
     postures = _postures(sources)
     for source in sources:
         for given in (*_posture(source, postures, problems), *source.given):
             names[given.name] = given.parts
-            _apply(given, source, settings, warnings)
-    note, stop = settings["repeat.note"], settings["repeat.stop"]
-    if note.value >= stop.value:
-        told = f"repeat.note = {note.value} must be less than repeat.stop = {stop.value}"
-        where = [setting.origin for setting in (note, stop) if setting.origin != DEFAULT_ORIGIN]
-        problems.append(f"{' and '.join(where)}: {told}")
-    if settings["sandbox.mode"].origin == DEFAULT_ORIGIN:
+            before = settings.get(given.name)
+            match source.layer:
+                case "project":
+                    refused = _refused(given, before, is_trusted=source.is_trusted)
+                    ignored += refused
+                    if refused or _holds(given, before):
+                        continue
+                case "admin":
+                    if not _is_capping(given, before, warnings):
+                        continue
+            settings[given.name] = Setting(given.value, given.origin, source.layer)
+    _check_repeats(settings, problems)
+    if settings["sandbox.mode"].layer == "default":
         warnings.append(
             "Tools run with your own rights, there is no sandbox yet;"
             ' [sandbox] mode = "unsafe" in the configuration accepts that.'
         )
     if problems:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and what it may be.")
-    return build(settings, names, warnings)
+    told = (*_told(ignored), *warnings)
+    return replace(build(settings, names), ignored=tuple(ignored), warnings=told)
 
 
-def _postures(sources: list[_Source]) -> dict[str, list[tuple[str, Any]]]:
+def _check_repeats(settings: Mapping[str, Setting], problems: list[str]) -> None:
+    note, stop = settings["repeat.note"], settings["repeat.stop"]
+    if note.value >= stop.value:
+        told = f"repeat.note = {note.value} must be less than repeat.stop = {stop.value}"
+        where = [setting.origin for setting in (note, stop) if setting.layer != "default"]
+        problems.append(f"{' and '.join(where)}: {told}")
+
+
+def _postures(sources: list[Source]) -> dict[str, list[tuple[str, Any]]]:
     """All postures that may be chosen, as values by key path."""
     postures = {name: list(values.items()) for name, values in POSTURES.items()}
     for source in sources:
-        if source.kind == "user":
+        if source.layer == "user":
             own: dict[str, list[tuple[str, Any]]] = {}
             for given in source.given:
                 if given.parts[0] == "postures":
@@ -264,49 +215,92 @@ def _postures(sources: list[_Source]) -> dict[str, list[tuple[str, Any]]]:
 
 
 def _posture(
-    source: _Source, postures: Mapping[str, list[tuple[str, Any]]], problems: list[str]
-) -> list[_Given]:
+    source: Source, postures: Mapping[str, list[tuple[str, Any]]], problems: list[str]
+) -> list[Given]:
     """The values of the posture that a source names."""
     chosen = next((given for given in source.given if given.key.path == "posture"), None)
-    if chosen is None or source.kind in ("project", "admin"):
+    if chosen is None or source.layer in ("project", "admin"):
         return []
     if chosen.value not in postures:
-        near = get_close_matches(chosen.value, postures, n=1, cutoff=_NEAR)
+        near = get_close_matches(chosen.value, postures, n=1, cutoff=NEAR)
         told = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(postures))}"
         problems.append(f"{chosen.origin}: posture = {chosen.value!r}: there is no such posture{told}")
         return []
     origin = f"posture {chosen.value} ({chosen.origin})"
     keys = {key.path: key for key in KEYS}
     values = postures[chosen.value]
-    return [_Given(keys[path], tuple(path.split(".")), value, origin) for path, value in values]
+    return [Given(keys[path], tuple(path.split(".")), value, origin) for path, value in values]
 
 
-def _apply(given: _Given, source: _Source, settings: dict[str, Setting], warnings: list[str]) -> None:
-    """Set the value, unless its source may not say that."""
-    before = settings.get(given.name)
-    match source.kind:
-        case "project" if given.key.project != "free":
-            refusal = _why_not_tightened(given, before)
-            if refusal:
-                warnings.append(f"{given.origin}: {given.name} is ignored: a project file {refusal}.")
-                return
-        case "admin":
-            if given.key.strictness is None:
-                warnings.append(f"{given.origin}: {given.name} is ignored: the admin file only tightens.")
-                return
-            if _why_not_tightened(given, before):
-                return
-            if before is not None and before.origin != DEFAULT_ORIGIN:
-                cap = given.key.kind.write(given.value)
-                warnings.append(f"{before.origin}: {given.name} is capped at {cap} by {given.origin}.")
-    settings[given.name] = Setting(given.value, given.origin)
+# --- what a file may say ------------------------------------------------------------------------
 
 
-def _why_not_tightened(given: _Given, before: Setting | None) -> str:
-    """Why a file that may only tighten may not say this; empty when it may."""
+def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[Ignored]:
+    """The value of a project file, with the reason, when it does not count; empty when it does."""
+    key = given.key
+    barred = key.barred(given.value) if key.barred is not None else ""
+    needs_trust = False
+    if barred:
+        why = barred
+    elif _tightens(given, before):
+        return []
+    elif key.project == "trust":
+        if is_trusted or _holds(given, before):
+            return []
+        why, needs_trust = f"may set it only after `{_trusting(given.origin)}`", True
+    elif key.strictness is not None and before is not None:
+        why = f"may only tighten, and {key.kind.write(before.value)} holds already"
+    elif key.strictness is not None:
+        why = "may only tighten"
+    else:
+        why = "may not set it"
+    return [Ignored(given.name, given.shown, given.origin, why, needs_trust)]
+
+
+def _trusting(origin: str) -> str:
+    """The command that makes the file of a value trusted."""
+    return f"holdfast trust {shlex.quote(origin.rpartition(':')[0])}"
+
+
+def _holds(given: Given, before: Setting | None) -> bool:
+    """Whether the value is the one that holds already, so that saying it again changes nothing."""
+    return before is not None and before.value == given.value
+
+
+def _tightens(given: Given, before: Setting | None) -> bool:
     strictness = given.key.strictness
     if strictness is None:
-        return "may not set it until it is trusted"
-    if before is None or strictness(given.value) > strictness(before.value):
-        return ""
-    return f"may only tighten, and {given.key.kind.write(before.value)} holds already"
+        return False
+    return strictness(given.value) > strictness(before.value if before is not None else given.key.default)
+
+
+def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bool:
+    """Whether a value of an admin file makes something stricter."""
+    if given.key.strictness is None:
+        warnings.append(f"{given.origin}: {given.name} is ignored: the admin file only tightens.")
+        return False
+    if not _tightens(given, before):
+        return False
+    if before is not None and before.layer != "default":
+        warnings.append(f"{before.origin}: {given.name} is capped at {given.shown} by {given.origin}.")
+    return True
+
+
+def _told(ignored: Iterable[Ignored]) -> list[str]:
+    """Sentences about what a project file says in vain; all that waits for trust is one of them."""
+    ignored = list(ignored)
+    waiting = [each for each in ignored if each.needs_trust]
+    told = []
+    if waiting:
+        file, how = waiting[0].origin.rpartition(":")[0], _trusting(waiting[0].origin)
+        keys = ", ".join(dict.fromkeys(each.key for each in waiting[:_LISTED_KEYS]))
+        more = f" and {len(waiting) - _LISTED_KEYS} more" if len(waiting) > _LISTED_KEYS else ""
+        told.append(
+            f"{file} is not trusted, so it does not set {keys}{more}; `{how}` shows and accepts them."
+        )
+    told += [
+        f"{each.origin}: {each.key} is ignored: a project file {each.why}."
+        for each in ignored
+        if not each.needs_trust
+    ]
+    return told

@@ -52,7 +52,7 @@ def is_text(name: str) -> bool:
     return True
 
 
-def admin_file(environ: Mapping[str, str]) -> Path:
-    """The file of the machine's administrator."""
+def admin_files(environ: Mapping[str, str], machine_file: Path = ADMIN_FILE) -> tuple[Path, ...]:
+    """The files of an administrator, all of which tighten: the machine's own, and one that a variable adds."""
     named = environ.get(ADMIN_VARIABLE, "")
-    return Path(named) if named else ADMIN_FILE
+    return (machine_file, Path(named)) if named else (machine_file,)

@@ -38,10 +38,18 @@ def _section() -> dict[str, Any]:
 
 
 def shown(config: Config) -> list[dict[str, Any]]:
-    """Every setting as `{"key", "value", "origin"}`, in the order of the table, values as one writes them."""
-    rows = []
+    """Every setting as `{"key", "value", "origin"}`, in the order of the table, values as one writes them.
+
+    A key of which a file said something in vain has `"ignored": [{"value", "origin", "why"}]` too; where nothing
+    else sets it, its value and origin are null.
+    """
+    rows: dict[str, dict[str, Any]] = {}
     for name, setting in config.settings.items():
         key = next((key for key in KEYS if key.path == name), None)
         value = key.kind.write(setting.value) if key else setting.value
-        rows.append({"key": name, "value": value, "origin": setting.origin})
-    return rows
+        rows[name] = {"key": name, "value": value, "origin": setting.origin}
+    for each in config.ignored:
+        row = rows.setdefault(each.key, {"key": each.key, "value": None, "origin": None})
+        told = {"value": each.value, "origin": each.origin, "why": each.why}
+        row.setdefault("ignored", []).append(told)
+    return list(rows.values())

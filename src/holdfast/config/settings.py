@@ -14,6 +14,9 @@ from holdfast.protocol.limits import ApproveBy, Autonomy, Limits
 
 DEFAULT_ORIGIN = "default"
 
+Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
+"""Each goes before those on its left; the last caps them all."""
+
 
 class Setting(msgspec.Struct, frozen=True):
     """One value and where it came from."""
@@ -21,6 +24,20 @@ class Setting(msgspec.Struct, frozen=True):
     value: Any
     origin: str
     """`default`, FILE:LINE, a variable's name, a flag, or a posture and who chose it."""
+    layer: Layer
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """A value that a file gives and that does not count."""
+
+    key: str
+    value: Any
+    """As the file has it."""
+    origin: str
+    why: str
+    """As the end of a sentence about the file."""
+    needs_trust: bool = False
+    """Whether it would count if somebody trusted the file."""
 
 
 class ProviderSettings(msgspec.Struct, frozen=True):
@@ -59,13 +76,13 @@ class Config(msgspec.Struct, frozen=True):
     providers: dict[str, ProviderSettings]
     catalog: dict[str, CatalogEntry]
     """By glob."""
+    ignored: tuple[Ignored, ...] = ()
+    """What files say that may not say it."""
     warnings: tuple[str, ...] = ()
     """What was ignored or capped, in sentences for the user."""
 
 
-def build(
-    settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]], warnings: list[str]
-) -> Config:
+def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]]) -> Config:
     """The typed settings of validated values.
 
     `names` tells which part of a dotted key was chosen by the user: the key as the user's own parts.
@@ -77,7 +94,7 @@ def build(
             turns=value["limits.turns"],
             tokens=value["limits.tokens"],
             cost_microusd=value["limits.cost_usd"],
-            is_cost_set=settings["limits.cost_usd"].origin != DEFAULT_ORIGIN,
+            is_cost_set=settings["limits.cost_usd"].layer != "default",
             wall_s=value["limits.wall"],
             idle_s=value["limits.idle"],
         ),
@@ -90,7 +107,6 @@ def build(
         repeat_stop=value["repeat.stop"],
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
-        warnings=tuple(warnings),
     )
 
 

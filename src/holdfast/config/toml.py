@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from holdfast.config.files import Missing, Unreadable, read_file
 
 Dotted = tuple[str, ...]
 
@@ -26,42 +29,45 @@ class Entry(NamedTuple):
     """Where each part of the key is first named: the sections around the value, then the value; 0: not known."""
 
 
-class Unreadable(Exception):
+class Table(NamedTuple):
+    """What one file holds."""
+
+    entries: list[Entry]
+    """In its order, tables resolved into dotted keys."""
+    sha256: str
+    """Of exactly the bytes that were read."""
+
+
+class NotToml(Exception):
     """The file cannot be read as TOML; the message names it and the line."""
 
 
-def read_toml(path: Path) -> list[Entry] | None:
-    """The values of a file in its order, tables resolved into dotted keys; None when there is no such file.
+def read_toml(path: Path) -> Table | None:
+    """The values of a file; None when there is no such file.
 
     Raises:
-        Unreadable: a folder, not permitted, too large, not UTF-8 or not TOML.
+        NotToml: no regular file, not permitted, too large, not UTF-8 or not TOML.
     """
     try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
+        raw = read_file(path, FILE_MAX_BYTES)
+    except Missing:
         return None
-    except NotADirectoryError:
-        return None
-    except IsADirectoryError:
-        raise Unreadable(f"{path}: is a folder, not a file") from None
-    except OSError as error:
-        raise Unreadable(f"{path}: cannot be read: {(error.strerror or 'unknown error').lower()}") from None
-    if len(raw) > FILE_MAX_BYTES:
-        raise Unreadable(f"{path}: is larger than {FILE_MAX_BYTES:,} bytes")
+    except Unreadable as error:
+        raise NotToml(f"{path}: {error}") from None
     try:
         content = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise Unreadable(f"{path}:{line}: is not UTF-8 text") from None
+        raise NotToml(f"{path}:{line}: is not UTF-8 text") from None
     try:
         table = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise Unreadable(_at_line(path, str(error))) from None
+        raise NotToml(_at_line(path, str(error))) from None
     except RecursionError:
-        raise Unreadable(f"{path}: is nested too deeply") from None
+        raise NotToml(f"{path}: is nested too deeply") from None
     except ValueError:  # of thousands of digits
-        raise Unreadable(f"{path}: holds a number that is too long") from None
-    return flatten(table, _lines(content))
+        raise NotToml(f"{path}: holds a number that is too long") from None
+    return Table(flatten(table, _lines(content)), hashlib.sha256(raw).hexdigest())
 
 
 def flatten(table: Mapping[str, Any], lines: Mapping[Dotted, int] | None = None) -> list[Entry]:

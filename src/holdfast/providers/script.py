@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from holdfast.config.files import Unreadable, read_text
 from holdfast.errors import UsageError
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
@@ -38,6 +39,7 @@ from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import from_status
 from holdfast.providers.native import estimated_usage
 
+SCRIPT_MAX_BYTES = 64 << 20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0)]
 _encode = msgspec.json.Encoder().encode
@@ -176,11 +178,10 @@ def script_from_file(path: str | Path) -> ScriptProvider:
         UsageError: the file cannot be read or holds no line, or a line is wrong; says where and what.
     """
     try:
-        content = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        content = read_text(Path(path), SCRIPT_MAX_BYTES)
+    except Unreadable as error:
         hint = "Name a file with one JSON response a line: -m script:FILE, from the current folder on."
-        raise UsageError(f"The script {path} cannot be read: {reason}.", hint=hint) from None
+        raise UsageError(f"The script {path} {error}.", hint=hint) from None
     lines: list[NumberedLine] = []
     for number, text in enumerate(content.split("\n"), start=1):
         if text.strip():

@@ -1,0 +1,146 @@
+"""`holdfast trust`: shows what a project file would change, and asks whether it may from now on.
+
+What needs trust stands in `config.keys`; where it is remembered, in `config.trust`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.live import tell
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.terminal import has_person, say, say_json, write
+from holdfast.config import trust as trusted_files
+from holdfast.config.load import Change, Proposal, proposal
+from holdfast.config.paths import PROJECT_FILE, is_text
+from holdfast.errors import UsageError
+from holdfast.storage.errors import storage_errors
+from holdfast.views.lines import Line, Span, neutral, table
+
+_BAD_NEWS = 1
+_HEADS = {
+    "trusted": "Trusted, it sets:",
+    "overruled": "Trusted, it sets these too, but something else goes before it:",
+    "already": "These count already, since they only tighten:",
+    "never": "These never count in a project file:",
+}
+"""What is said of each group of values, the ones that matter first."""
+
+
+def trust(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="[FILE|DIR]", help=f"A {PROJECT_FILE}, or its folder; else this folder's."),
+    ] = ".",
+    is_yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Show what a project file would change, and let it, until its content changes. Exits 1 when you say no.
+
+    \b
+    holdfast trust
+    holdfast trust ./project/holdfast.toml --yes
+    """
+    place, path = home_of(home), project_file(file)
+    told = proposal(place, path, os.environ)
+    if not told.sha256:
+        raise UsageError(
+            f"There is no file {path}.", hint=f"Name a {PROJECT_FILE}, or the folder it lies in."
+        )
+    is_trusted = told.is_trusted
+    if not is_trusted:
+        _show(path, told, is_json=is_json)
+        is_trusted = is_yes or _is_wanted(path)
+        if is_trusted:
+            with storage_errors(place.folder):
+                trusted_files.trust(place, path, told.sha256)
+    if is_json:
+        changes = [change._asdict() for change in told.changes]
+        say_json({"file": str(path), "sha256": told.sha256, "trusted": is_trusted, "changes": changes})
+    elif told.is_trusted:
+        say([f"{neutral(str(path))} is trusted already, as it is."])
+    else:
+        say([f"{neutral(str(path))} is {'trusted until it changes' if is_trusted else 'not trusted'}."])
+    return 0 if is_trusted else _BAD_NEWS
+
+
+def project_file(named: str) -> Path:
+    """The project file that a name means: itself, or the one in a folder.
+
+    Raises:
+        UsageError: no project file is ever called so.
+    """
+    path = Path(named).expanduser().absolute()
+    path = path / PROJECT_FILE if path.is_dir() else path
+    if path.name != PROJECT_FILE:
+        raise UsageError(
+            f"{named} is no project file: one is called {PROJECT_FILE}.", hint="Name that, or its folder."
+        )
+    if not is_text(f"{path}{path.parent.resolve()}"):
+        raise UsageError(f"The name of the folder of {path!r} is not UTF-8 text.", hint="Name another one.")
+    return path
+
+
+def _show(path: Path, told: Proposal, *, is_json: bool) -> None:
+    lines = _lines(path, told)
+    if not is_json:
+        say(lines)
+    elif has_person():
+        for line in lines:
+            tell(line)
+
+
+def _lines(path: Path, told: Proposal) -> Iterator[Line]:
+    yield [Span(neutral(str(path)), "bold")]
+    if not told.changes:
+        yield ["It says nothing."]
+    for counts, head in _HEADS.items():
+        rows = [_row(change) for change in told.changes if change.counts == counts]
+        if rows:
+            yield [""]
+            yield [head]
+            yield from table(rows)
+    yield [""]
+
+
+def _row(change: Change) -> list[Span | str]:
+    now = "nothing" if change.now is None else change.now
+    note = change.why or f"instead of {now}"
+    return [
+        f"  {neutral(change.key)}",
+        Span(neutral(str(change.value)), "bold"),
+        Span(neutral(str(note)), "dim"),
+    ]
+
+
+def _is_wanted(path: Path) -> bool:
+    if not has_person():
+        hint = f"See what it changes, then: holdfast trust {shlex.quote(str(path))} --yes"
+        raise UsageError(f"Nobody is there to ask whether {path} is to be trusted.", hint=hint)
+    return asyncio.run(_asked())
+
+
+async def _asked() -> bool:
+    """What the person says; no when the input ends. Enter alone is no answer."""
+    keyboard = Keyboard()
+    while True:
+        keyboard.forget()
+        write("Trust it, until it changes? y or n: ")
+        line = await keyboard.line()
+        if line is None:
+            write("\n")
+            return False
+        match line.strip().lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no":
+                return False

@@ -1,0 +1,193 @@
+"""What each source of settings says, checked against the table of keys, and what is wrong with it in sentences.
+
+Which source goes before which stands in `load`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.config.keys import KEYS, REFUSED, Key
+from holdfast.config.settings import Layer
+from holdfast.config.toml import Dotted, Entry, NotToml, flatten, read_toml
+from holdfast.redact import make_redactor
+
+NEAR = 0.6
+_SHOWN_CHARS = 60
+_SECTIONS = frozenset(
+    tuple(key.path.split(".")[:depth]) for key in KEYS for depth in range(1, key.path.count(".") + 1)
+)
+_redact = make_redactor()
+
+
+class Given(NamedTuple):
+    """A valid value of one source."""
+
+    key: Key
+    parts: Dotted
+    """The key with the names that the user chose."""
+    value: Any
+    origin: str
+
+    @property
+    def name(self) -> str:
+        return written(self.parts)
+
+    @property
+    def shown(self) -> Any:
+        """The value as one writes it into a file."""
+        return self.key.kind.write(self.value)
+
+
+class Source(NamedTuple):
+    """What one source says, checked."""
+
+    layer: Layer
+    given: tuple[Given, ...]
+    sha256: str = ""
+    """Of the file, where it is one."""
+    is_trusted: bool = False
+    """Whether somebody accepted exactly this project file."""
+
+
+def written(parts: Dotted) -> str:
+    """A dotted key as one writes it into TOML."""
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in parts)
+
+
+def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
+    """What a file says; nothing where there is none."""
+    try:
+        table = read_toml(path)
+    except NotToml as error:
+        problems.append(str(error))
+        return Source(layer, ())
+    if table is None:
+        return Source(layer, ())
+    return Source(layer, tuple(_checked(table.entries, str(path), problems)), table.sha256)
+
+
+def from_table(layer: Layer, table: Mapping[str, Any], name: str, problems: list[str]) -> Source:
+    """What a dict with the keys of a file says; `name` stands for it in messages."""
+    return Source(layer, tuple(_checked(flatten(table), name, problems)))
+
+
+def from_environment(environ: Mapping[str, str], problems: list[str]) -> Source:
+    """What variables say."""
+    given: list[Given] = []
+    for key in KEYS:
+        if key.variable and environ.get(key.variable):
+            said = key.kind.from_text(environ[key.variable])
+            given += _value(key, tuple(key.path.split(".")), said, key.variable, problems)
+    return Source("environment", tuple(given))
+
+
+def from_flags(flags: Mapping[str, object], problems: list[str]) -> Source:
+    """What flags say, by dotted key; None counts as not given."""
+    given: list[Given] = []
+    for path, value in flags.items():
+        key = next((key for key in KEYS if key.path == path), None)
+        if key is None:
+            problems.append(f"{path}: no such setting")
+        elif value is not None:
+            said = key.kind.from_text(value)
+            given += _value(key, tuple(path.split(".")), said, key.flag or path, problems)
+    return Source("flags", tuple(given))
+
+
+def _checked(entries: Iterable[Entry], source: str, problems: list[str]) -> Iterable[Given]:
+    told: set[Dotted] = set()
+    for entry in entries:
+        where = _where(source, entry.lines[-1])
+        key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
+        section = _unknown_section(entry)
+        if key:
+            yield from _value(key, entry.key, entry.value, where, problems)
+        elif section:
+            if section not in told:  # once for all of its keys
+                where = _where(source, entry.lines[len(section) - 1])
+                problems.append(f"{where}: {_no_section(section)}")
+            told.add(section)
+        elif not (entry.value == {} and _is_section(entry.key)):
+            problems.append(f"{where}: {written(entry.key)}: {_why_not(entry)}")
+
+
+def _where(source: str, line: int) -> str:
+    return f"{source}:{line}" if line else source
+
+
+def _value(key: Key, parts: Dotted, value: object, where: str, problems: list[str]) -> list[Given]:
+    try:
+        return [Given(key, parts, key.kind.read(value), where)]
+    except (ValueError, OverflowError):
+        shown = _redact(repr(value))
+        shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
+        problems.append(f"{where}: {written(parts)} = {shown}: must be {key.kind.allowed}")
+        return []
+
+
+def _fits(path: str, parts: Dotted) -> bool:
+    pattern = path.split(".")
+    return len(pattern) == len(parts) and all(
+        p in ("*", part) for p, part in zip(pattern, parts, strict=True)
+    )
+
+
+def _is_section(parts: Dotted) -> bool:
+    return any(
+        len(section) == len(parts) and all(s in ("*", p) for s, p in zip(section, parts, strict=True))
+        for section in _SECTIONS
+    )
+
+
+def _unknown_section(entry: Entry) -> Dotted:
+    """The outermost section around the entry, or the empty section that it is, that there is none of."""
+    if _refusal(entry.key):
+        return ()
+    depth = len(entry.key) + (entry.value == {})
+    return next((entry.key[:n] for n in range(1, depth) if not _is_section(entry.key[:n])), ())
+
+
+def _no_section(section: Dotted) -> str:
+    if any(_fits(key.path, section) for key in KEYS):
+        return f"{written(section)} is a value, not a section"
+    above, name = section[:-1], section[-1]
+    known = sorted({each[-1] for each in _SECTIONS if _is_section((*above, each[-1])) and each[-1] != "*"})
+    near = get_close_matches(name, known, n=1, cutoff=NEAR)
+    told = (
+        f"did you mean [{written((*above, near[0]))}]?" if near else f"there are {', '.join(known) or 'none'}"
+    )
+    return f"there is no section [{written(section)}]; {told}"
+
+
+def _refusal(parts: Dotted) -> str:
+    return next((reason for path, reason in REFUSED.items() if _fits(path, parts)), "")
+
+
+def _why_not(entry: Entry) -> str:
+    refusal = _refusal(entry.key)
+    if refusal:
+        return refusal
+    if _is_section(entry.key):
+        return f"is a section, not a value; write [{written(entry.key)}]"
+    near = _nearest(entry.key)
+    return "there is no such key" + (f"; did you mean {near}?" if near else "")
+
+
+def _nearest(parts: Dotted) -> str:
+    """The known key whose whole path, last word or flag is most like the unknown one; empty when none is."""
+    names = {key.path: key.path for key in KEYS if "*" not in key.path}
+    if len(parts) > 1:
+        chosen = written(parts[1:2])
+        names |= {path: path for path in (key.path.replace("*", chosen) for key in KEYS)}
+
+    near = get_close_matches(".".join(parts), names, n=1, cutoff=NEAR)
+    if not near:
+        names = {key.path.rpartition(".")[2]: key.path for key in KEYS if "*" not in key.path}
+        names |= {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
+        near = get_close_matches(parts[-1], names, n=1, cutoff=NEAR)
+    return names[near[0]] if near else ""
