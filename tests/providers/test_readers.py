@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +13,16 @@ from hypothesis import strategies as st
 
 from holdfast.protocol.messages import ModelReply, Reasoning, Text, ToolCall, Usage, calls_of, text_of
 from holdfast.protocol.ports import Delta
+from holdfast.providers import objects
 from holdfast.providers.anthropic_reply import MessageReader
 from holdfast.providers.errors import BadAnswer
 from holdfast.providers.native import Reader
+from holdfast.providers.objects import Growing, is_json
 from holdfast.providers.openai_reply import ChatReader
 from holdfast.providers.sse import EventParser
 from holdfast.testing.model_replies import Format, Reply, ReplyCall, render
 
+T = TypeVar("T")
 READERS = {"openai": ChatReader, "anthropic": MessageReader}
 
 
@@ -105,6 +109,55 @@ def test_parallel_calls_are_told_apart_however_a_server_numbers_them(chunks: lis
     reply = chat(*chunks, choice("tool_calls"))
     assert [(call.name, json.loads(call.arguments)) for call in calls_of(reply.parts)] == TWO
     assert reply.finish == "tool_calls"
+
+
+GROWING = {
+    "one object": '{"path":"a\\"b{","content":"' + "\\n]}x" * 2_000 + '"}',
+    "a closed and broken one": "{x}" * 4_000,
+    "a text": '"' + "x" * 12_000,
+    "no bracket at all": "x" * 12_000,
+}
+
+
+@pytest.mark.requirement("A3", "C2")
+@pytest.mark.parametrize("arguments", GROWING.values(), ids=GROWING.keys())
+@pytest.mark.parametrize("index", [0, None])
+def test_where_a_server_repeats_the_name_each_character_is_looked_at_a_few_times_at_most(
+    index: int | None, arguments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled = 0
+
+    def counting(read: Callable[[str], T]) -> Callable[[str], T]:
+        def counted(text: str) -> T:
+            nonlocal handled
+            handled += len(text)
+            return read(text)
+
+        return counted
+
+    for name in ("decode_untrusted", "_marks"):
+        monkeypatch.setattr(objects, name, counting(getattr(objects, name)))
+    pieces = [arguments[at : at + 3] for at in range(0, len(arguments), 3)]
+    chunks = [piece(index, "c1", "write", text) for text in pieces]
+    reader = ChatReader("openai:m", 4, lambda delta: None)
+    body = stream(*chunks, choice("tool_calls"))
+    (call,) = calls_of(read(reader, body).parts)
+    assert call.arguments == arguments
+    assert handled - len(body) < 4 * len(arguments)
+
+
+JSON_PIECES = st.sampled_from(['{"a":', '"\\', '\\"', '"x"', "}", "[", "]", " ", "1", '"', "{}", "\\"])
+
+
+@pytest.mark.requirement("C2")
+@settings(max_examples=1_000)
+@given(st.lists(JSON_PIECES, max_size=9))
+def test_a_value_that_grows_is_whole_exactly_when_all_of_it_is_json(pieces: list[str]) -> None:
+    growing = Growing()
+    for count, text in enumerate(pieces, start=1):
+        growing.add(text)
+        assert growing.is_whole() == is_json("".join(pieces[:count]))
+    assert growing.text == "".join(pieces)
 
 
 @pytest.mark.requirement("L7")

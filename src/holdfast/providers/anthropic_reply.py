@@ -33,7 +33,7 @@ class _Block:
         self.kind = _text(start.get("type"))
         self.start = start
         self.added: list[str] = []
-        self.signature = _text(start.get("signature"))
+        self.signature = [_text(start.get("signature"))]
 
     def text(self, key: str) -> str:
         return _text(self.start.get(key)) + "".join(self.added)
@@ -140,7 +140,7 @@ class MessageReader:
             case "input_json_delta":
                 block.added.append(_text(delta.get("partial_json")))
             case "signature_delta":
-                block.signature += _text(delta.get("signature"))
+                block.signature.append(_text(delta.get("signature")))
 
     def _take_usage(self, reported: dict[str, Any]) -> None:
         """Later reports are running totals: a count that is named replaces the one before."""
@@ -163,7 +163,7 @@ class MessageReader:
                 text = block.text("text")
                 return Text(text) if text else None
             case "thinking":
-                text, signature = block.text("thinking"), block.signature
+                text, signature = block.text("thinking"), "".join(block.signature)
                 payload = _sealed("signature", signature) if signature else ""
                 return Reasoning(provider, text, payload) if text or payload else None
             case "redacted_thinking":

@@ -21,6 +21,9 @@ _ESCAPE = re.compile(
 )
 """Any escape, so that a backslash that is itself escaped begins none."""
 
+_MARK = re.compile(r'\\(?:.|\Z)|["{}\[\]]', re.DOTALL)
+_SCALAR_CHARS = 32
+
 
 class Objects:
     """The objects of one stream, in order."""
@@ -41,6 +44,65 @@ class Objects:
             text, self._half = _mended(text, self._half)
             value = _decoded(text)
         return _object(value, text)
+
+
+class Growing:
+    """A JSON value that arrives in pieces. To ask whether it is whole costs what came since it was asked last."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._pieces: list[str] = []
+        self._followed = 0
+        """How many of the pieces the fields below are about."""
+        self._depth = 0
+        self._is_in_string = False
+        self._backslash = ""
+        """One that ended the last piece: the first character of the next belongs to it."""
+        self._is_closed = False
+        self._is_json: bool | None = None
+        """Of the closed value: what comes behind it can only spoil it."""
+
+    def add(self, piece: str) -> None:
+        """Another piece."""
+        self.chars += len(piece)
+        self._pieces.append(piece)
+
+    @property
+    def text(self) -> str:
+        """All that came."""
+        return "".join(self._pieces)
+
+    def is_whole(self) -> bool:
+        """Whether all that came is one JSON value; a number longer than any real one counts as none."""
+        for piece in self._pieces[self._followed :]:
+            self._follow(piece)
+        self._followed = len(self._pieces)
+        if not self._is_closed:
+            return self.chars <= _SCALAR_CHARS and is_json(self.text)
+        if self._is_json is None:
+            self._is_json = is_json(self.text)
+        return self._is_json
+
+    def _follow(self, piece: str) -> None:
+        if self._is_closed:
+            self._is_json = self._is_json if not piece.strip() else False
+            return
+        marks = _marks(self._backslash + piece)
+        self._backslash = "\\" if marks[-1:] == ["\\"] else ""
+        for mark in marks:
+            if mark == '"':
+                self._is_in_string = not self._is_in_string
+                self._is_closed = not self._is_in_string and self._depth == 0
+            elif not self._is_in_string:
+                self._depth += (mark in "{[") - (mark in "}]")
+                self._is_closed = self._depth <= 0 and mark in "}]"
+            if self._is_closed:
+                return
+
+
+def _marks(text: str) -> list[str]:
+    """The quotes and brackets in the text; whatever a backslash is before counts as neither."""
+    return _MARK.findall(text)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text
 from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
 from holdfast.providers.native import count, estimated_usage
-from holdfast.providers.objects import Objects, is_json, parse_object
+from holdfast.providers.objects import Growing, Objects, is_json, parse_object
 from holdfast.providers.sse import Event, Heard
 
 _FINISH: dict[str, Finish] = {
@@ -29,6 +29,8 @@ _FINISH: dict[str, Finish] = {
 }
 
 _REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+_JOINED_KEYS = ("text", "summary", "data")
+"""Of an entry of `reasoning_details`: what its streamed pieces hold a part of."""
 
 
 class _Call:
@@ -37,12 +39,7 @@ class _Call:
     def __init__(self) -> None:
         self.ref = ""
         self.name = ""
-        self.arguments: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """The arguments so far."""
-        return "".join(self.arguments)
+        self.arguments = Growing()
 
 
 class ChatReader:
@@ -172,7 +169,7 @@ class ChatReader:
         call = self._call_for(piece.get("index"), _text(piece.get("id")), name, arguments)
         call.ref = call.ref or _text(piece.get("id"))
         call.name = call.name or name
-        call.arguments.append(arguments)
+        call.arguments.add(arguments)
 
     def _call_for(self, index: object, ref: str, name: str, arguments: str) -> _Call:
         """The call that a piece goes on with, or a new one.
@@ -183,8 +180,7 @@ class ChatReader:
         known = self._call_at.get(index) if isinstance(index, int) else self._last_call(ref)
         if known is not None and name:
             is_other = bool(ref and known.ref and ref != known.ref)
-            is_over = is_json(known.text) if arguments else name != known.name and is_json(known.text or "{}")
-            if is_other or is_over:
+            if is_other or self._is_over(known, name, arguments):
                 known = None
         if known is None:
             known = _Call()
@@ -192,6 +188,11 @@ class ChatReader:
         if isinstance(index, int):
             self._call_at[index] = known
         return known
+
+    def _is_over(self, known: _Call, name: str, arguments: str) -> bool:
+        if arguments:
+            return known.arguments.is_whole()
+        return name != known.name and (not known.arguments.chars or known.arguments.is_whole())
 
     def _last_call(self, ref: str) -> _Call | None:
         """The newest call with that id, or for a piece without id the newest of all."""
@@ -220,8 +221,8 @@ class ChatReader:
         """The calls that may be believed: where the output cap or the end of the stream may have cut the last
         one short, only those whose arguments are whole."""
         if _FINISH.get(self._finish) == "length":
-            self._calls = [call for call in self._calls if call.name and is_json(call.text)]
-        calls = [ToolCall(call.ref, call.name, call.text or "{}") for call in self._calls]
+            self._calls = [call for call in self._calls if call.name and is_json(call.arguments.text)]
+        calls = [ToolCall(call.ref, call.name, call.arguments.text or "{}") for call in self._calls]
         if not self._finish and any(not is_json(call.arguments) for call in calls):
             raise BadAnswer(cut_short())
         return calls
@@ -249,17 +250,22 @@ def _payload(details: list[dict[str, Any]]) -> str:
     if not any(entry.get("signature") or entry.get("data") for entry in details):
         return ""
     joined: list[dict[str, Any]] = []
+    pieces: list[dict[str, list[str]]] = []
     for entry in details:
         last = joined[-1] if joined else {}
         if (last.get("type"), last.get("index")) != (entry.get("type"), entry.get("index")):
-            joined.append(dict(entry))
-            continue
+            joined.append({})
+            pieces.append({})
         for key, value in entry.items():
-            if key in ("text", "summary", "data") and isinstance(last.get(key), str):
-                last[key] += _text(value)
-            elif value is not None:
-                last[key] = value
-    return msgspec.json.encode(joined).decode()
+            if key in _JOINED_KEYS and isinstance(value, str):
+                pieces[-1].setdefault(key, []).append(value)
+            if value is not None or key not in joined[-1]:
+                joined[-1][key] = value
+    whole = [
+        entry | {key: "".join(texts) for key, texts in said.items()}
+        for entry, said in zip(joined, pieces, strict=True)
+    ]
+    return msgspec.json.encode(whole).decode()
 
 
 def _text(value: object) -> str:
