@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.state import open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
+from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Reasoning, Text, Usage
 from holdfast.protocol.outcomes import ModelCut, Short
 from tests.core.stories import Story, a_turn, acting, call, calling, kinds, only, opened, settings, words
@@ -235,6 +237,45 @@ def test_another_call_in_between_counts_repeats_anew(other: object) -> None:
     other(story)
     assert "RunStopped" not in kinds(a_turn(story, call("read_file", '{"path":"a"}'), result="same"))
     assert max(count for _, count in story.state.repeats) == 1
+
+
+SPELLINGS = {
+    "spaces": ('{"n":[1,2],"path":"a"}', '{ "n": [1, 2],\n\t"path": "a" }'),
+    "order": ('{"n":[1,2],"path":"a"}', '{"path":"a","n":[1,2]}'),
+    "escapes": ('{"path":"é/a"}', '{"path":"\\u00e9\\/a"}'),
+    "numbers": ('{"limit":100}', '{"limit":1.0e2}'),
+    "nothing": ("", " {} "),
+}
+
+
+@pytest.mark.requirement("C4")
+@pytest.mark.parametrize("spellings", SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_the_same_call_spelled_in_another_way_is_the_same_call(spellings: tuple[str, str]) -> None:
+    story = opened(repeat_note=2, repeat_stop=3)
+    for count in range(2):
+        a_turn(story, call("read_file", spellings[count % 2]))
+    assert ending(a_turn(story, call("read_file", spellings[0]))) == ("stuck", "repeat")
+
+
+@pytest.mark.requirement("C4")
+def test_malformed_arguments_that_differ_in_spaces_are_the_same_call() -> None:
+    story = opened(repeat_note=2, repeat_stop=3)
+    for arguments in ('{"path": "a', '{ "path":\n"a', '{"path": "a'):
+        story.prepared()
+        story.answered(call("read_file", arguments), finish="tool_calls")
+        failure = Failure("tool_validation", "It is no JSON.")
+        events = story.admitted(story.state.calls[0].call_id, verdict="refuse", failure=failure)
+    assert ending(events) == ("stuck", "repeat")
+
+
+@pytest.mark.requirement("C4")
+@pytest.mark.parametrize("other", ['{"path":"a b"}', '{"path":"A"}', '{"path":["a"]}', '{"path":"a","n":1}'])
+def test_a_call_that_differs_in_what_it_means_is_another_call(other: str) -> None:
+    story = opened(repeat_note=2, repeat_stop=3)
+    for _ in range(2):
+        a_turn(story, call("read_file", '{"path":"a"}'))
+        a_turn(story, call("read_file", other))
+    assert open_run(story.state) is not None
 
 
 def test_repeats_and_their_limits_are_settings_and_the_same_call_twice_in_a_turn_counts_once() -> None:

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
+
+import msgspec
 
 from holdfast.core.state import Call
+from holdfast.protocol.untrusted import decode_untrusted
 
+_encode = msgspec.json.Encoder(order="sorted").encode
 Repeats = tuple[tuple[str, int], ...]
 
 
 def signature(call: Call, result: str) -> str:
     """What makes two calls the same: name, arguments, and the whole of what they came to."""
-    told = f"{call.name}\0{call.arguments}\0{result}".encode("utf-8", "surrogatepass")
+    told = f"{call.name}\0{_canonical(call.arguments)}\0{result}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(told).hexdigest()[:32]
+
+
+def _canonical(arguments: str) -> str:
+    """The same text for all spellings of the same arguments."""
+    try:
+        return _encode(_plain(decode_untrusted(arguments or "{}"))).decode()
+    except msgspec.DecodeError:
+        return "".join(arguments.split())
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole numbers as such: 1.0 and 1 are the same number."""
+    match value:
+        case float():
+            return int(value) if value.is_integer() else value
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+    return value
 
 
 def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
