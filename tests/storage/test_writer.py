@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Fenced, StorageCorrupt, StorageError
+from holdfast.errors import Fenced, StorageCorrupt, StorageError, UsageError
 from holdfast.storage.writer import Writer
 
 
@@ -140,14 +140,64 @@ async def test_closing_writes_what_is_waiting(bench: Bench) -> None:
         await bench.writer.do(bench.insert(2))
 
 
+def spoil(value: object) -> Callable[[sqlite3.Connection], None]:
+    """Writes a number, and then fails over the value."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO numbers VALUES (9)")
+        if value is None:
+            raise ZeroDivisionError
+        connection.execute("SELECT ?", (value,))
+
+    return operation
+
+
+SPOILT = [
+    ("tg:\ud800", UsageError),
+    (1 << 70, UsageError),
+    (object(), StorageError),
+    (None, ZeroDivisionError),
+]
+
+
+@pytest.mark.parametrize(("value", "kind"), SPOILT, ids=["surrogate", "number", "object", "bug"])
+async def test_an_operation_that_fails_alone_is_refused_and_the_next_is_carried_out(
+    bench: Bench, value: object, kind: type[Exception]
+) -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(kind):
+            await bench.writer.do(spoil(value))
+        assert await bench.writer.do(bench.insert(1)) == 1
+    assert bench.numbers() == [1]
+
+
+@pytest.mark.parametrize(("value", "kind"), SPOILT, ids=["surrogate", "number", "object", "bug"])
+async def test_an_operation_that_fails_among_others_is_refused_alone(
+    bench: Bench, value: object, kind: type[Exception]
+) -> None:
+    async def refused(sent: Awaitable[object]) -> None:
+        with pytest.raises(kind):
+            await sent
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.do(bench.hold))
+        await until(lambda: bench.statements != [])
+        group.create_task(bench.writer.do(bench.insert(1)))
+        group.create_task(refused(bench.writer.do(spoil(value))))
+        group.create_task(bench.writer.do(bench.insert(2)))
+        await asyncio.sleep(0)
+        bench.gate.set()
+    assert bench.numbers() == [1, 2]
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_bug_in_an_operation_lets_nobody_wait_for_ever(bench: Bench) -> None:
-    def bug(connection: sqlite3.Connection) -> None:
-        raise ZeroDivisionError
+async def test_the_end_of_the_writers_thread_lets_nobody_wait_for_ever(bench: Bench) -> None:
+    def leave(connection: sqlite3.Connection) -> None:
+        raise SystemExit
 
     async with asyncio.timeout(5):
         with pytest.raises(StorageError):
-            await bench.writer.do(bug)
+            await bench.writer.do(leave)
         with pytest.raises(StorageError):
             await bench.writer.do(bench.insert(1))
 

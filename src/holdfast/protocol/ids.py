@@ -12,6 +12,9 @@ from typing import NewType
 SessionId = NewType("SessionId", str)
 """A ULID: 26 characters of Crockford's base 32, sortable by the time of creation."""
 
+COMMAND_ID_CHARS = 200
+"""A command's id is at most so long."""
+
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -38,6 +41,11 @@ def is_session_key(text: str) -> bool:
     """Whether the text is CHANNEL:CHAT, both labels of [A-Za-z0-9._-] and at most 64 characters."""
     channel, colon, chat = text.partition(":")
     return bool(colon) and all(_LABEL.fullmatch(label) for label in (channel, chat))
+
+
+def is_command_id(text: str) -> bool:
+    """Whether the text may name a command in its session: a sender's own words, short and printable."""
+    return 0 < len(text) <= COMMAND_ID_CHARS and text.isprintable()
 
 
 def trace_id(session: str, run: int) -> str:

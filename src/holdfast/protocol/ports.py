@@ -71,11 +71,19 @@ class Store(Protocol):
 
         An empty key always makes the new row. The `first` command lies in the inbox of a new one from the
         beginning; nothing becomes of it where the session exists. Returns the session's id.
+
+        Raises:
+            UsageError: `session`, `key` or the command's id is none.
         """
         ...
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
-        """Put a command into its session's inbox, durably, unless its id was ever seen or it is full."""
+        """Put a command into its session's inbox, durably, unless the session ever saw its id or it is full.
+
+        Raises:
+            UsageError: the command's id is none.
+            NoSuchSession: there is no such session.
+        """
         ...
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:

@@ -14,10 +14,18 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
-from holdfast.errors import Fenced, NoSuchSession, Overloaded, StorageCorrupt, StorageError, clearing_up
+from holdfast.errors import (
+    Fenced,
+    NoSuchSession,
+    Overloaded,
+    StorageCorrupt,
+    StorageError,
+    UsageError,
+    clearing_up,
+)
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
-from holdfast.protocol.ids import session_id
+from holdfast.protocol.ids import is_command_id, session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
@@ -77,9 +85,11 @@ class SessionController:
         return session
 
     async def submit(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> str:
-        """Put a command before a session; returns its id. When this returns, the command is durable.
+        """Put a command before a session; returns its id. When this returns, the command is durable. One of an id
+        that the session has seen counts as the same.
 
         Raises:
+            UsageError: `command_id` is none.
             NoSuchSession: there is no such session.
             Overloaded: its inbox is full; nothing was accepted.
         """
@@ -94,7 +104,10 @@ class SessionController:
         return entry.command_id
 
     def _entry(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> InboxEntry:
-        command = Command(command_id or secrets.token_hex(16), session, sender, self._redacted(body))
+        command_id = command_id or secrets.token_hex(16)
+        if not is_command_id(command_id):
+            raise UsageError(f"{command_id[:40]!r} is no id of a command.")
+        command = Command(command_id, session, sender, self._redacted(body))
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
 
     async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:

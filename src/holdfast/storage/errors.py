@@ -15,11 +15,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import (
+    HoldfastError,
     StorageCorrupt,
     StorageError,
     StorageFull,
     StorageLocked,
     StorageReadOnly,
+    UsageError,
 )
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -28,22 +30,24 @@ _LOST = ("no such table", "no such column")
 """SQLite's words, for which it has no code, about a table that was dropped or is another one."""
 
 
-FAULTS = (sqlite3.Error, OSError, msgspec.DecodeError)
+FAULTS = (sqlite3.Error, OSError, msgspec.DecodeError, UnicodeEncodeError, OverflowError)
 """What may go wrong while the database or a file is used; anything else is a bug."""
 
 
 @contextmanager
 def storage_errors(where: Path) -> Iterator[None]:
-    """Raises what goes wrong inside the block as a `StorageError` about `where`."""
+    """Raises what goes wrong inside the block as an error of the taxonomy about `where`."""
     try:
         yield
     except FAULTS as error:
         raise storage_error(error, where) from error
 
 
-def storage_error(error: Exception, where: Path) -> StorageError:
+def storage_error(error: Exception, where: Path) -> HoldfastError:
     """The error of the taxonomy that one of the `FAULTS` means."""
     match error:
+        case UnicodeEncodeError() | OverflowError():
+            return UsageError(f"a value that no database can hold: {error}")
         case sqlite3.Error():
             return _from_sqlite(error, where)
         case OSError():

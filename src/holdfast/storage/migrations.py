@@ -51,10 +51,11 @@ CREATE TABLE leases (
 
 CREATE TABLE inbox (
     arrival INTEGER PRIMARY KEY,
-    command_id TEXT NOT NULL UNIQUE,
     session INTEGER NOT NULL,
+    command_id TEXT NOT NULL,
     posted_ms INTEGER NOT NULL,
-    body BLOB
+    body BLOB,
+    UNIQUE (session, command_id)
 ) STRICT;
 CREATE INDEX inbox_waiting ON inbox (session, arrival) WHERE body IS NOT NULL;
 

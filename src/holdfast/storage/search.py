@@ -15,7 +15,10 @@ SAID_IN = (MessageReceived.__name__, Responded.__name__)
 
 def says(type_: str, v: int, body: bytes, text: str) -> bool:
     """Whether a record of one of the types `SAID_IN` holds the text, ignoring case; damaged ones do not."""
-    encoded = json_text(text).decode().casefold()
+    try:
+        encoded = json_text(text).decode().casefold()
+    except UnicodeEncodeError:
+        return False  # no record holds what cannot be written
     if encoded not in body.decode(errors="replace").casefold():
         return False  # most records: told without decoding them
     try:

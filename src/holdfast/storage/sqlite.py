@@ -35,6 +35,7 @@ from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read
+from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.reads import Term
 from holdfast.storage.writer import Writer
 
@@ -85,9 +86,13 @@ class SqliteStore:
         return cls(home, open_to_read(home, busy_s), clock, busy_s, capacity)
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
+        check_session(session, key)
+        if first is not None:
+            check_command_id(first.command_id)
         return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms, first))
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
+        check_command_id(entry.command_id)
         return await self._writer.do(
             lambda connection: writes.post(connection, entry, capacity, self._clock.uptime_ms())
         )

@@ -15,7 +15,11 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
-from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
+from holdfast.protocol.ids import (
+    is_session_id,
+    is_session_key,
+    is_session_prefix,
+)
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
     ApprovalRow,
@@ -32,6 +36,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.storage.chain import check_contiguous, checked, examine, row_damage
+from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
 
 
@@ -61,6 +66,8 @@ class _Journal:
     records: list[StoredRecord] = field(default_factory=list)
     """Its own: those shared with the parent lie there."""
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
+    commands: set[str] = field(default_factory=set)
+    """The ids of all that ever lay in the inbox, or were acknowledged."""
     head_seq: int = 0
     epoch: int = 0
     holder: Holder | None = None
@@ -85,11 +92,12 @@ class VolatileStore:
         self._clock = clock
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
-        self._commands: set[str] = set()
-        """The ids of all commands ever seen."""
         self._approvals: dict[str, ApprovalRow] = {}
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
+        check_session(session, key)
+        if first is not None:
+            check_command_id(first.command_id)
         if key and self._keys.setdefault(key, session) != session:
             return self._keys[key]
         if session not in self._journals:
@@ -100,8 +108,9 @@ class VolatileStore:
         return session
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
+        check_command_id(entry.command_id)
         journal = self._journal(entry.session)
-        if entry.command_id in self._commands:
+        if entry.command_id in journal.commands:
             return Posted("duplicate", self._lease(journal))
         if len(journal.inbox) >= capacity:
             return Posted("full", self._lease(journal))
@@ -109,7 +118,7 @@ class VolatileStore:
         return Posted("accepted", self._lease(journal))
 
     def _put(self, journal: _Journal, entry: InboxEntry) -> None:
-        self._commands.add(entry.command_id)
+        journal.commands.add(entry.command_id)
         journal.inbox[entry.command_id] = entry
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
@@ -166,7 +175,7 @@ class VolatileStore:
         journal.row = commit.row
         if commit.snapshot:
             journal.snapshot = (journal.head_seq, commit.snapshot)
-        self._commands.update(commit.acknowledged)
+        journal.commands.update(commit.acknowledged)
         for command_id in commit.acknowledged:
             journal.inbox.pop(command_id, None)
         for approval in commit.approvals:

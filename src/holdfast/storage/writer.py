@@ -1,7 +1,8 @@
 """The one thread that writes: takes all that is waiting, makes one transaction of it, and answers everybody.
 
-One fsync pays for all operations of a group. Each stands in its own savepoint, so a refused one does not undo
-its neighbours. The queue is bounded: when the disk is slow, senders wait. What operations do is in `writes`.
+One fsync pays for all operations of a group. Each stands in its own savepoint, so that one which is refused or
+fails does not undo its neighbours. The queue is bounded: when the disk is slow, senders wait. What operations do is
+in `writes`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from holdfast.errors import HoldfastError, StorageError
-from holdfast.storage.errors import storage_error
+from holdfast.errors import StorageError
+from holdfast.storage.errors import FAULTS, storage_error
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
-
-_REFUSALS = (HoldfastError, sqlite3.Error, msgspec.DecodeError)
-"""What an operation may end with; anything else is a bug."""
 
 
 class _Job(NamedTuple):
@@ -63,7 +59,7 @@ class Writer:
         """The operation's result, once it is on disk. Cancelling the call does not undo the operation.
 
         Raises:
-            HoldfastError: what the operation refused with, or a StorageError; nothing of it was written.
+            HoldfastError: what the operation refused with, or what went wrong; nothing of it was written.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         while not self._enqueued(_Job(operation, future)):
@@ -110,7 +106,7 @@ class Writer:
                 if jobs:
                     _tell(self._carry_out(jobs))
                     jobs = []
-        finally:  # also when an operation had a bug: nobody waits for a thread that is gone
+        finally:  # nobody waits for a thread that is gone
             with self._lock:
                 self._is_closed = True
                 self._jobs.put(None)
@@ -144,7 +140,7 @@ class Writer:
             answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
             return answers
-        except _REFUSALS as error:
+        except Exception as error:  # the thread's edge: who asked is told, and the next group is carried out
             try:
                 connection.execute("ROLLBACK")
             except sqlite3.Error:
@@ -160,7 +156,7 @@ class Writer:
         connection.execute("SAVEPOINT one")
         try:
             answer = _Answer(job.future, job.operation(connection))
-        except _REFUSALS as error:
+        except Exception as error:
             if not connection.in_transaction:
                 raise  # the whole transaction is gone, and with it the neighbours
             connection.execute("ROLLBACK TO one")
@@ -169,7 +165,8 @@ class Writer:
         return answer
 
     def _refused(self, job: _Job, error: Exception) -> _Answer:
-        refusal = error if isinstance(error, HoldfastError) else storage_error(error, self._path)
+        """A bug is raised as it is, by whoever brought it."""
+        refusal = storage_error(error, self._path) if isinstance(error, FAULTS) else error
         return _Answer(job.future, None, refusal)
 
 

@@ -46,7 +46,10 @@ def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptim
 def _posted(
     connection: sqlite3.Connection, number: int, entry: InboxEntry, capacity: int
 ) -> Literal["accepted", "duplicate", "full"]:
-    if connection.execute("SELECT 1 FROM inbox WHERE command_id = ?", (entry.command_id,)).fetchone():
+    seen = connection.execute(
+        "SELECT 1 FROM inbox WHERE session = ? AND command_id = ?", (number, entry.command_id)
+    ).fetchone()
+    if seen:
         return "duplicate"
     waiting = connection.execute(
         "SELECT count(*) FROM inbox WHERE session = ? AND body IS NOT NULL", (number,)
@@ -153,7 +156,7 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
     if commit.acknowledged:
         connection.executemany(
             "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"
-            " ON CONFLICT (command_id) DO UPDATE SET body = NULL",
+            " ON CONFLICT (session, command_id) DO UPDATE SET body = NULL",
             [(command_id, number, commit.now_ms) for command_id in commit.acknowledged],
         )
     if commit.approvals:

@@ -18,11 +18,12 @@ disks) is tested with that store.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import Fenced, HoldfastError, StorageCorrupt
+from holdfast.errors import Fenced, HoldfastError, StorageCorrupt, UsageError
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
 from holdfast.protocol.events import (
     Event,
@@ -454,6 +455,57 @@ class StoreConformance:
         assert await store.claim(an_id(1), "", NOW_MS) != await store.claim(an_id(2), "", NOW_MS)
         row = await store.session(an_id(1))
         assert row == SessionRow(an_id(1), created_ms=NOW_MS, updated_ms=NOW_MS)
+
+    async def test_two_sessions_may_have_commands_of_one_id(self, store: Store) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        for driving in (one, two):
+            assert (await store.post(an_entry(driving.session, "c1"), 10)).outcome == "accepted"
+        assert await store.claim(an_id(3), "cli:demo", NOW_MS, an_entry(an_id(3), "c1")) == an_id(3)
+        await one.commit(MessageReceived("one"), acknowledged=("c1",))
+        assert [len(await store.inbox(session)) for session in (one.session, two.session, an_id(3))] == [
+            0,
+            1,
+            1,
+        ]
+        assert (await store.post(an_entry(two.session, "c1"), 10)).outcome == "duplicate"
+        await two.commit(MessageReceived("two"), acknowledged=("c1",))
+        assert await store.inbox(two.session) == []
+
+    async def test_names_that_are_none_are_refused_on_entry_and_harm_nobody(self, store: Store) -> None:
+        driving = await drive(store)
+        for key in ("tg:\ud800", "tg:", "tg", "tg:a b", "tg:" + "x" * 65):
+            await refused(UsageError, store.claim(an_id(2), key, NOW_MS))
+        for session in ("\ud800", "", "session", an_id(2).lower()):
+            await refused(UsageError, store.claim(session, "", NOW_MS))
+        for name in ("\ud800", "", "a\nb", "a\0b", "x" * 201):
+            await refused(UsageError, store.post(an_entry(driving.session, name), 10))
+            await refused(UsageError, store.claim(an_id(2), "", NOW_MS, an_entry(an_id(2), name)))
+        assert await store.session(an_id(2)) is None
+        assert (
+            await store.post(an_entry(driving.session, "tg-4711: \u00e4 \U0001f600"), 10)
+        ).outcome == "accepted"
+        await driving.commit(MessageReceived("one"))
+
+    async def test_asking_for_names_that_are_none_finds_nothing_or_is_refused(self, store: Store) -> None:
+        await (await drive(store)).commit(MessageReceived("one"))
+        for name in ("\ud800", "x\0y", "no such name"):
+            questions: list[Awaitable[object]] = [
+                store.find(name),
+                store.session(name),
+                store.standing(name),
+                store.approval(name),
+                store.approvals(name),
+                store.inbox(name),
+                store.last_seq(name),
+                store.read(name),
+                store.select(name, ("MessageReceived",), 9),
+                store.sessions(grep=name),
+            ]
+            for question in questions:
+                try:
+                    assert not await question
+                except UsageError:
+                    assert name == "\ud800"
 
     async def test_an_inbox_keeps_the_order_of_arrival(self, store: Store) -> None:
         session = (await drive(store)).session
