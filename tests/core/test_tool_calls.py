@@ -10,7 +10,7 @@ from holdfast.core.wanted import Admit, PrepareRequest, RunTool, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Stop
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ToolCall, Usage
+from holdfast.protocol.messages import ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
 from holdfast.protocol.tools import CallResult, FileChange
 from tests.core.stories import Story, acting, call, calling, kinds, only, opened, proposing
@@ -216,6 +216,23 @@ def test_a_crash_in_a_pause_leaves_the_interrupted_call_for_later() -> None:
 
 
 @pytest.mark.requirement("H1", "L2-05")
+@pytest.mark.requirement("A3")
+@pytest.mark.parametrize(("count", "taken"), [(128, 128), (129, 128), (1_000, 128)])
+def test_of_more_calls_than_a_response_may_have_the_rest_is_refused_and_the_model_is_told(
+    count: int, taken: int
+) -> None:
+    story = calling()
+    events = story.answered(*(call("read_file", str(n)) for n in range(count)), finish="tool_calls")
+    responded = only(e.Responded, events)
+    assert [part.call_id for part in calls_of(responded.parts)] == [f"t1.c{n + 1}" for n in range(taken)]
+    assert [each.call_id for each in story.state.calls] == [f"t1.c{n + 1}" for n in range(taken)]
+    notes = [event for event in events if isinstance(event, e.NoteAdded)]
+    assert [(note.about, f"{count:,} calls" in note.text) for note in notes] == (
+        [("calls", True)] if count > taken else []
+    )
+    assert calls_of(responded.parts)[-1].arguments == str(taken - 1)
+
+
 def test_a_crash_between_two_calls_repeats_nothing_that_is_done() -> None:
     story = opened()
     story.prepared()

@@ -9,8 +9,15 @@ from holdfast.core.state import ModelCall, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.limits import cost_microusd
-from holdfast.protocol.messages import ModelReply, Part, ToolCall, Usage
+from holdfast.protocol.messages import ModelReply, Part, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Request, Short
+
+MAX_CALLS = 128
+"""Of one response; no model means more than that."""
+TOO_MANY_CALLS = (
+    "Your response held {count:,} calls. Only the first {taken} were taken; the others were refused and do not run. "
+    "Make those that you still need again, at most {taken} in one response."
+)
 
 
 def start(draft: Draft, cause: Prepared) -> None:
@@ -71,7 +78,7 @@ def _responded(draft: Draft, cause: Outcome, reply: ModelReply) -> None:
     draft.add(
         e.Responded(
             key=cause.key,
-            parts=_named(reply.parts, draft.state.turn),
+            parts=_taken(reply.parts, draft.state.turn),
             usage=reply.usage,
             cost_microusd=_cost(draft, reply.usage),
             finish=reply.finish,
@@ -82,18 +89,24 @@ def _responded(draft: Draft, cause: Outcome, reply: ModelReply) -> None:
             is_estimated=reply.is_estimated,
         )
     )
+    count = len(calls_of(reply.parts))
+    if count > MAX_CALLS:
+        draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
 
 
-def _named(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
-    """The parts with our ids on their calls: a provider's may be missing or repeated."""
-    named: list[Part] = []
+def _taken(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
+    """The parts, of calls only as many as one response may have, with our ids: a provider's may be missing or
+    repeated."""
+    taken: list[Part] = []
     count = 0
     for part in parts:
         if isinstance(part, ToolCall):
             count += 1
+            if count > MAX_CALLS:
+                continue
             part = ToolCall(part.ref, part.name, part.arguments, call_id(turn, count))
-        named.append(part)
-    return tuple(named)
+        taken.append(part)
+    return tuple(taken)
 
 
 def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure) -> None:
