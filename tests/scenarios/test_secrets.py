@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.commands import Send
-from holdfast.protocol.ports import Delta, Store
+from holdfast.protocol.codec import encode_json
+from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.events import ModelCallCut, Record
+from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, Usage
+from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Store
+from holdfast.providers.script import script_from_lines
+from holdfast.redact import make_redactor
+from holdfast.runtime.controller import SessionController
+from holdfast.runtime.parts import Parts
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.scenarios import Scenario, World, controller_of, settings_of
+from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
+from holdfast.tools.builtin import make_tools
 from tests.scenarios.stage import Stage
 
 BODY = "\n".join("".join(chr(97 + (i * i * 7 + i * j + 3 * j) % 26) for i in range(64)) for j in range(12))
@@ -49,3 +57,100 @@ def test_who_joins_in_the_middle_of_a_secret_sees_nothing_of_it(volatile: Stage,
         assert shown.endswith("it.")
 
     volatile.run(watch)
+
+
+KNOWN = "hush-" + "this-is-the-value-7f3a9c1e"
+
+
+def knowing(store: Store, clock: JumpingClock, provider: Provider) -> SessionController:
+    """A runtime that knows a secret."""
+    redact = make_redactor([KNOWN])
+
+    async def resolve(_: str) -> Provider:
+        return provider
+
+    return SessionController(
+        Parts(store, clock, resolve, make_tools((), has_secret=redact.has_known_secret), redact)
+    )
+
+
+@pytest.mark.requirement("A4", "H5", "S15")
+@pytest.mark.parametrize("after_s", [20.5, 25.5, 33.5, 45.5])
+def test_words_that_were_stopped_in_the_middle_of_a_secret_hold_nothing_of_it(
+    volatile: Stage, after_s: float
+) -> None:
+    text = f"It is the one: {KNOWN} and so on"
+    line = {"text": text, "chunks": len(text), "delay_s": float(len(text))}
+
+    async def cut(clock: JumpingClock, store: Store, workspace: Path) -> tuple[str, tuple[Record, ...]]:
+        async with knowing(store, clock, script_from_lines([line])) as controller:
+            settings = settings_of(Scenario("cut", [line]), workspace)
+            session = await controller.begin("a:b", "tester", Send("Say it.", settings))
+            driving = asyncio.create_task(controller.drive(session))
+            heard: list[str] = []
+
+            async def listen() -> None:
+                async with aclosing(controller.follow(session)) as items:
+                    async for item in items:
+                        if isinstance(item, Delta):
+                            heard.append(item.text)
+
+            listening = asyncio.create_task(listen())
+            await asyncio.sleep(after_s)
+            await controller.submit(session, "tester", Stop())
+            await driving
+            listening.cancel()
+            await asyncio.wait([listening])
+            return "".join(heard), await records_of(store, session)
+
+    shown, records = volatile.run(cut)
+    said = "".join(each.event.text for each in records if isinstance(each.event, ModelCallCut))
+    for words in (shown, said):
+        assert words.startswith("It is the one: ")
+        assert KNOWN[:8] not in words
+
+
+class Spoken:
+    """A model that gives a reply with these parts."""
+
+    wire = script_from_lines([{"text": "unused"}]).wire
+
+    def __init__(self, *parts: Part) -> None:
+        self._parts = parts
+
+    async def call(self, attempt: ModelAttempt) -> ModelReply:
+        return ModelReply(self._parts, Usage(1, 1), model=f"m {KNOWN}")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def told(clock: JumpingClock, store: Store, workspace: Path, provider: Provider) -> bytes:
+    """All records of a run with the provider, as they are stored."""
+    async with knowing(store, clock, provider) as controller:
+        settings = settings_of(Scenario("told", []), workspace)
+        session = await controller.begin("a:b", "tester", Send("Go on.", settings))
+        await controller.drive(session)
+        return b"\n".join(encode_json(each.event) for each in await records_of(store, session))
+
+
+@pytest.mark.requirement("A4", "H5")
+def test_sealed_thoughts_with_a_secret_and_names_of_models_are_not_stored(volatile: Stage) -> None:
+    sealed = Reasoning("script", "I think.", f'{{"summary":"{KNOWN}"}}')
+    kept = Reasoning("script", "I think too.", '{"summary":"nothing"}')
+    written = volatile.run(lambda *stage: told(*stage, provider=Spoken(sealed, kept, Text("Done."))))
+    assert KNOWN.encode() not in written
+    assert b"I think." not in written
+    assert b"I think too." in written
+    assert b"m [redacted:known]" in written
+
+
+@pytest.mark.requirement("A4", "H5")
+def test_what_a_broken_adapter_raises_is_stored_masked(volatile: Stage) -> None:
+    class Broken(Spoken):
+        async def call(self, attempt: ModelAttempt) -> ModelReply:
+            raise RuntimeError(f"the key {KNOWN} was refused")
+
+    written = volatile.run(lambda *stage: told(*stage, provider=Broken()))
+    assert b"the key [redacted:known] was refused" in written
+    assert KNOWN.encode() not in written

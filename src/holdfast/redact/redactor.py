@@ -21,6 +21,9 @@ from holdfast.redact.spans import Span, places
 KNOWN_SECRET_MIN_CHARS = 8
 """A shorter value is too likely to be a word."""
 
+KNOWN = "known"
+"""The kind of a stretch that is the value of a known secret; every other only looks like one."""
+
 _PASSES_MAX = 8
 """Masking one secret may bare the beginning of the next, where two stand without anything between."""
 _UNSEEN_CHARS = 16_384
@@ -47,12 +50,15 @@ class Redactor:
         """Whether a known secret stands in the text, plain or in a common encoding."""
         return any(needle in text for needle in self._needles)
 
-    def find(self, text: str) -> list[Span]:
-        """The secret stretches in order, none overlapping another."""
+    def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
+        """The secret stretches in order, none overlapping another. Where a text was cut off, the beginning of a
+        known secret at its end is one too."""
         found: list[Span] = []
         for needle in self._needles:
             if needle in text:
-                found += [Span(at, at + len(needle), "known") for at in places(text, needle)]
+                found += [Span(at, at + len(needle), KNOWN) for at in places(text, needle)]
+            if is_cut:
+                found += _begun_at_end(text, needle)
         if SHAPES_GATE.is_open(text):
             found += find_shapes(text)
         if PLACES_GATE.is_open(text):
@@ -68,9 +74,9 @@ class Redactor:
                 apart.append(span)
         return apart
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, *, is_cut: bool = False) -> str:
         for _ in range(_PASSES_MAX):
-            spans = self.find(text)
+            spans = self.find(text, is_cut=is_cut)
             if not spans:
                 break
             text = mask(text, spans)
@@ -91,6 +97,16 @@ def mask(text: str, spans: list[Span]) -> str:
         pieces += [text[at : span.start], f"[redacted:{span.kind}]"]
         at = span.end
     return "".join(pieces) + text[at:]
+
+
+def _begun_at_end(text: str, needle: str) -> Iterator[Span]:
+    first = max(len(text) - len(needle) + 1, 0)
+    at = text.find(needle[:KNOWN_SECRET_MIN_CHARS], first)
+    while at >= 0:
+        if needle.startswith(text[at:]):
+            yield Span(at, len(text), KNOWN)
+            return
+        at = text.find(needle[:KNOWN_SECRET_MIN_CHARS], at + 1)
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -48,10 +48,10 @@ class StreamRedactor:
             self._catch_up()
 
     def flush(self) -> str:
-        """The rest."""
+        """The rest; whether the text ends here or was cut off, nobody says."""
         if self._skipped:
             self._catch_up()
-        return self._show(len(self._pending), is_growing=False)
+        return self._show(len(self._pending), is_growing=False, is_cut=True)
 
     def _catch_up(self) -> None:
         piece, self._skipped, self._skipped_chars = "".join(self._skipped), [], 0
@@ -70,12 +70,12 @@ class StreamRedactor:
         self._look_from = len(self._pending) * 9 // 8 if blank >= 0 and not shown else 0
         return shown
 
-    def _show(self, upto: int, *, is_growing: bool) -> str:
+    def _show(self, upto: int, *, is_growing: bool, is_cut: bool = False) -> str:
         if not upto:
             return ""
         raw, begin = self._context + self._pending, len(self._context)
         end = begin + upto
-        spans = self._redactor.find(raw)
+        spans = self._redactor.find(raw, is_cut=is_cut)
         if is_growing:
             end = max(min(end, find_begun(raw)), begin)
         for span in spans:

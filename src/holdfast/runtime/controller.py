@@ -20,13 +20,13 @@ from holdfast.errors import (
     Overloaded,
     StorageCorrupt,
     StorageError,
-    UsageError,
     clearing_up,
 )
 from holdfast.protocol.codec import decode_command, encode_json
-from holdfast.protocol.commands import Command, CommandBody, Resolve, Send
-from holdfast.protocol.ids import is_command_id, session_id
+from holdfast.protocol.commands import Command, CommandBody
+from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
+from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver
@@ -66,7 +66,12 @@ class SessionController:
     # --- asking ---------------------------------------------------------------------------------
 
     async def open(self, key: str = "") -> str:
-        """The id of the session with this CHANNEL:CHAT, made when there is none; a new session for no key."""
+        """The id of the session with this CHANNEL:CHAT, made when there is none; a new session for no key.
+
+        Raises:
+            UsageError: the name holds a secret.
+        """
+        check_name("The session's name", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
         return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
 
@@ -75,7 +80,9 @@ class SessionController:
 
         Raises:
             Overloaded: the session exists, and its inbox is full; nothing was accepted.
+            UsageError: the key, or a name in the command, holds a secret.
         """
+        check_name("The session's name", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
         made = session_id(now_ms, secrets.token_bytes(10))
         entry = self._entry(made, sender, body)
@@ -89,9 +96,9 @@ class SessionController:
         that the session has seen counts as the same.
 
         Raises:
-            UsageError: `command_id` is none.
             NoSuchSession: there is no such session.
             Overloaded: its inbox is full; nothing was accepted.
+            UsageError: `command_id` is none, or a name in the command holds a secret.
         """
         entry = self._entry(session, sender, body, command_id)
         posted = await self._parts.store.post(entry, INBOX_CAPACITY)
@@ -104,10 +111,8 @@ class SessionController:
         return entry.command_id
 
     def _entry(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> InboxEntry:
-        command_id = command_id or secrets.token_hex(16)
-        if not is_command_id(command_id):
-            raise UsageError(f"{command_id[:40]!r} is no id of a command.")
-        command = Command(command_id, session, sender, self._redacted(body))
+        command = Command(command_id or secrets.token_hex(16), session, sender, body)
+        command = storable(command, self._parts.redact)
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
 
     async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:
@@ -264,18 +269,3 @@ class SessionController:
         driver = self._drivers.get(session)
         if driver is not None:
             driver.ring()
-
-    def _redacted(self, body: CommandBody) -> CommandBody:
-        """Words from outside are masked before anything of them is stored, and what cannot be stored is replaced."""
-        redact = self._parts.redact
-        match body:
-            case Send(text=text, settings=settings):
-                return Send(redact(_encodable(text)), settings)
-            case Resolve(approval_id=approval_id, decision=decision, note=note):
-                return Resolve(approval_id, decision, redact(_encodable(note)))
-            case _:
-                return body
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate comes out as a question mark

@@ -15,6 +15,7 @@ from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed, Request, Short
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import Admission
+from holdfast.redact.deep import in_every_text
 from holdfast.runtime.parts import Parts
 
 
@@ -81,7 +82,8 @@ class Planner:
         """All before the messages, as a blob; whether it lists tools."""
         has_tools = wire.keeps_tools or not is_final
         if self._base_key != (settings, wire.name, has_tools):
-            specs = self._parts.tools.specs(settings) if has_tools else ()
+            offered = self._parts.tools.specs(settings) if has_tools else ()
+            specs = [in_every_text(self._parts.redact, spec) for spec in offered]
             self._has_specs = bool(specs)
             self._base = wire.base(settings.facts, system_prompt(settings), specs)
             self._base_sha256 = await self._parts.store.blobs.put(self._base)

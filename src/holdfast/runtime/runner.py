@@ -20,7 +20,7 @@ from holdfast.core.wanted import Attempt, CallModel
 from holdfast.errors import StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Settings
-from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
+from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Delta, ModelAttempt, RawResult
 from holdfast.protocol.tools import CallResult
@@ -94,26 +94,33 @@ class Runner:
         except asyncio.CancelledError:
             text = "".join(words)
             usage = Usage(expected_tokens(state, len(body)), -(-len(text.encode()) // 3))
-            return ModelCut(await self._redacted(text), usage)
+            return ModelCut(await self._redacted(text, is_cut=True), usage)
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
             return ModelFailure(self._safe(reply.failure), reply.usage)
         parts = [safe for part in reply.parts if (safe := await self._part(part)) is not None]
-        return replace(reply, parts=tuple(parts))
+        redact = self._parts.redact
+        return replace(
+            reply, parts=tuple(parts), model=redact(reply.model), request_ref=redact(reply.request_ref)
+        )
 
     async def _part(self, part: Part) -> Part | None:
+        """The part as it may be stored; None when it may not, and must not be changed either."""
+        redact = self._parts.redact
         match part:
             case Text(text=text):
                 return Text(await self._redacted(text))
-            case ToolCall(arguments=arguments):
-                return replace(part, arguments=await self._redacted(arguments))
-            case Reasoning(
-                text=text
-            ):  # a signed thought cannot be changed: with a secret in it, it is dropped
-                return part if await self._redacted(text) == clean(text) else None
-            case _:
-                return part
+            case ToolCall():
+                arguments = await self._redacted(part.arguments)
+                return replace(part, ref=redact(part.ref), name=redact(part.name), arguments=arguments)
+            case Reasoning(payload=""):
+                return replace(part, text=await self._redacted(part.text))
+            case Reasoning(text=text, payload=payload):  # it is signed
+                is_safe = await self._redacted(text) == clean(text) and redact(payload) == payload
+                return part if is_safe else None
+            case ToolResult():  # no model says what a tool came to
+                return None
 
     # --- tools ----------------------------------------------------------------------------------
 
@@ -153,10 +160,10 @@ class Runner:
 
     # --- safety ---------------------------------------------------------------------------------
 
-    async def _redacted(self, text: str) -> str:
+    async def _redacted(self, text: str, *, is_cut: bool = False) -> str:
         if len(text) > IN_THREAD_FROM_CHARS:
-            return await asyncio.to_thread(lambda: clean(self._parts.redact(text)))
-        return clean(self._parts.redact(text))
+            return await asyncio.to_thread(lambda: clean(self._parts.redact(text, is_cut=is_cut)))
+        return clean(self._parts.redact(text, is_cut=is_cut))
 
     def _safe(self, failure: Failure) -> Failure:
         redact = self._parts.redact
