@@ -17,6 +17,7 @@ from holdfast.protocol.ports import Delta, ModelAttempt
 from holdfast.providers import http as http_module
 from holdfast.providers.http import HttpPool, is_loopback, proxies_of, proxy_for
 from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.testing.clock import never_over
 from holdfast.testing.conformance_provider import QUESTION, attempt, written_request
 from holdfast.testing.model_replies import Fault, Reply, ReplyCall
 from tests.providers.subjects import served
@@ -94,7 +95,7 @@ async def test_a_server_that_is_not_there_is_a_passing_failure_that_names_it() -
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         pool = HttpPool()
-        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=5)
+        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=5, check=never_over)
         await pool.aclose()
     assert not isinstance(answer, http_module.Answer)
     assert answer.code == "provider_transient"
@@ -146,6 +147,7 @@ async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
                         idle_s=10,
                         answered=0,
                         on_delta=lambda delta: None,
+                        check=never_over,
                     )
                 )
                 assert isinstance(result, ModelReply), result
@@ -164,7 +166,13 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
             body = written_request(provider.wire, facts, [QUESTION])
             result = await provider.call(
                 ModelAttempt(
-                    facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                    facts,
+                    body,
+                    is_streaming=True,
+                    idle_s=5,
+                    answered=0,
+                    on_delta=lambda delta: None,
+                    check=never_over,
                 )
             )
             assert isinstance(result, ModelReply)
@@ -180,7 +188,13 @@ async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -
         body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=False)
         result = await subject.provider.call(
             ModelAttempt(
-                subject.facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                subject.facts,
+                body,
+                is_streaming=True,
+                idle_s=5,
+                answered=0,
+                on_delta=lambda delta: None,
+                check=never_over,
             )
         )
     assert isinstance(result, ModelReply)
@@ -273,7 +287,13 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
                 body = written_request(provider.wire, facts, messages)
                 reply = await provider.call(
                     ModelAttempt(
-                        facts, body, is_streaming=True, idle_s=5, answered=0, on_delta=lambda delta: None
+                        facts,
+                        body,
+                        is_streaming=True,
+                        idle_s=5,
+                        answered=0,
+                        on_delta=lambda delta: None,
+                        check=never_over,
                     )
                 )
                 assert isinstance(reply, ModelReply), reply
@@ -309,7 +329,13 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_hold_the_answ
         async with asyncio.timeout(5):
             reply = await provider.call(
                 ModelAttempt(
-                    facts, b"", is_streaming=True, idle_s=60, answered=0, on_delta=lambda delta: None
+                    facts,
+                    b"",
+                    is_streaming=True,
+                    idle_s=60,
+                    answered=0,
+                    on_delta=lambda delta: None,
+                    check=never_over,
                 )
             )
             await pool.aclose()

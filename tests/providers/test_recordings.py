@@ -18,6 +18,7 @@ from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt
 from holdfast.providers.http import HttpPool
 from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.testing.clock import never_over
 from holdfast.testing.conformance_provider import QUESTION, written_request
 from tests.providers.recordings import Recording, Said, is_ours, recordings, replayed, said
 
@@ -67,7 +68,13 @@ async def attempt(
     body = written_request(provider.wire, facts, [QUESTION], is_streaming=is_streaming)
     return await provider.call(
         ModelAttempt(
-            facts, body, is_streaming=is_streaming, idle_s=idle_s, answered=0, on_delta=lambda delta: None
+            facts,
+            body,
+            is_streaming=is_streaming,
+            idle_s=idle_s,
+            answered=0,
+            on_delta=lambda delta: None,
+            check=never_over,
         )
     )
 

@@ -24,6 +24,7 @@ from holdfast.protocol.messages import (
 from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt
 from holdfast.providers.script import ScriptProvider, script_from_file, script_from_lines
+from holdfast.testing.clock import never_over
 from holdfast.testing.conformance_provider import QUESTION, written_request
 from tests.core.stories import opened
 
@@ -42,7 +43,15 @@ async def ask(
     body = written_request(provider.wire, FACTS, messages or (QUESTION,))
     watch = [] if shown is None else shown
     return await provider.call(
-        ModelAttempt(FACTS, body, is_streaming=True, idle_s=idle_s, answered=answered, on_delta=watch.append)
+        ModelAttempt(
+            FACTS,
+            body,
+            is_streaming=True,
+            idle_s=idle_s,
+            answered=answered,
+            on_delta=watch.append,
+            check=never_over,
+        )
     )
 
 

@@ -10,10 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.sandbox import keeper
 from holdfast.sandbox.process import Ended, Launch, Processes, clean_environment
+from holdfast.testing.clock import never_over
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
 
@@ -45,8 +47,10 @@ def escaping(pids: Path, times: int = 1) -> str:
 
 
 def launch(command: str, **changes: float) -> Launch:
-    limits = {"timeout_s": 60.0, "idle_s": 60.0, **changes}
-    return Launch(("/bin/sh", "-c", command), "/", KEY, clean_environment(os.environ), **limits)
+    plain = Launch(
+        ("/bin/sh", "-c", command), "/", KEY, clean_environment(os.environ), 60.0, 60.0, never_over
+    )
+    return msgspec.structs.replace(plain, **changes)
 
 
 def escaped(pids: Path) -> list[int]:
@@ -115,7 +119,7 @@ DRIVER = """
 import asyncio, sys
 from holdfast.sandbox.process import Launch, Processes
 async def main():
-    launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {"PATH": "/usr/bin:/bin"}, 300.0, 300.0)
+    launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {"PATH": "/bin"}, 300.0, 300.0, lambda: 9**12)
     await Processes().run(launch, lambda text: print(text, end="", flush=True))
 asyncio.run(main())
 """

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.sandbox import keeper
 from holdfast.sandbox.process import FLOOD_BYTES, KEPT_BYTES, Launch, Processes, clean_environment
+from holdfast.testing.clock import never_over
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
 
@@ -42,7 +43,9 @@ def nothing_stays() -> Iterator[None]:
 
 
 def launch(command: str, cwd: Path, **changes: object) -> Launch:
-    plain = Launch(("/bin/sh", "-c", command), str(cwd), KEY, clean_environment(os.environ), 20.0, 20.0)
+    plain = Launch(
+        ("/bin/sh", "-c", command), str(cwd), KEY, clean_environment(os.environ), 20.0, 20.0, never_over
+    )
     return msgspec.structs.replace(plain, **changes)
 
 
@@ -189,7 +192,7 @@ DRIVER = """
 import asyncio, sys
 from holdfast.sandbox.process import Launch, Processes
 async def main():
-    launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {"PATH": "/usr/bin:/bin"}, 300.0, 300.0)
+    launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {}, 300.0, 300.0, lambda: 9**12)
     await Processes().run(launch, lambda text: print(text, end="", flush=True))
 asyncio.run(main())
 """

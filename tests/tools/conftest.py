@@ -15,6 +15,7 @@ from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Admission
+from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.dispatcher import Dispatcher
 
@@ -35,7 +36,9 @@ class Bench:
         )
 
     def context(self, **changes: Any) -> CallContext:
-        plain = CallContext(SESSION, "t1.c1", KEY, str(self.workspace), 20.0, 20.0, self.heard.append)
+        plain = CallContext(
+            SESSION, "t1.c1", KEY, str(self.workspace), 20.0, 20.0, self.heard.append, never_over
+        )
         return msgspec.structs.replace(plain, **changes)
 
     async def admit(self, name: str, /, is_approved: bool = False, **arguments: Any) -> Admission:

@@ -160,7 +160,7 @@ import asyncio, os, signal
 from holdfast.tools import files, writing
 from holdfast.protocol.ports import CallContext
 writing.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
-context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print)
+context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print, lambda: 9**12)
 asyncio.run(files.WriteFile().run({{"path": "f", "content": "new"}}, context))
 """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=30)

@@ -334,7 +334,7 @@ def test_a_hanging_sync_tool_does_not_keep_the_program_from_ending(tmp_path: Pat
         "from holdfast.tools.function import tool\n"
         "@tool(effect='exec')\n"
         "def hang() -> None:\n    time.sleep(300)\n"
-        "context = CallContext('s', 'c', 'k', '/', 0.1, 9.0, print)\n"
+        "context = CallContext('s', 'c', 'k', '/', 0.1, 9.0, print, lambda: 9**12)\n"
         "print(asyncio.run(hang.run({}, context)).status)\n"
     )
     ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=20)
@@ -380,7 +380,7 @@ def test_an_isolated_function_of_the_program_itself_is_found_by_its_file(tmp_pat
         "@tool(effect='exec', isolation='process')\n"
         "def double(n: int) -> int:\n    return 2 * n\n"
         "if __name__ == '__main__':\n"
-        "    context = CallContext('s', 'c', 'k', '/', 20.0, 20.0, print)\n"
+        "    context = CallContext('s', 'c', 'k', '/', 20.0, 20.0, print, lambda: 9**12)\n"
         "    print(asyncio.run(double.run({'n': 21}, context)).text)\n"
     )
     ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=30)

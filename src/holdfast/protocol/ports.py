@@ -42,6 +42,12 @@ class Clock(Protocol):
         ...
 
 
+Check = Callable[[], int]
+"""Raises `Fenced` when the lease under which an attempt began is over; else tells until when it lasts, as
+`Clock.uptime_ms` counts. To be called right before each effect: a process may be stopped at any moment, and when it
+wakes another driver may have the session."""
+
+
 # --- storage ------------------------------------------------------------------------------------
 
 
@@ -219,6 +225,8 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     A scripted model picks its line by it."""
     on_delta: OnDelta
     """Shows what arrives while it arrives."""
+    check: Check
+    """Called right before the request is written."""
 
 
 class Provider(Protocol):
@@ -231,6 +239,9 @@ class Provider(Protocol):
 
         On cancellation the connection is closed; the words so far have gone to `on_delta`. Never raises for
         what a server does.
+
+        Raises:
+            Fenced: the attempt's check did, and nothing was sent.
         """
         ...
 
@@ -254,6 +265,8 @@ class CallContext(msgspec.Struct, frozen=True):
     idle_s: float
     on_output: Callable[[str], None]
     """Shows output while it is made."""
+    check: Check
+    """Called right before each effect."""
 
 
 class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -305,7 +318,11 @@ class Tools(Protocol):
         ...
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments; exceptions come out as results."""
+        """Run an admitted call with its canonical arguments; exceptions come out as results.
+
+        Raises:
+            Fenced: the context's check did; what followed it did not happen.
+        """
         ...
 
     async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:

@@ -6,7 +6,6 @@ One pool of connections serves all providers of a runtime. Nothing here knows a 
 from __future__ import annotations
 
 import asyncio
-import io
 import ipaddress
 import os
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.ports import Check
 from holdfast.providers.errors import clip
 from holdfast.providers.sse import Heard
 
@@ -28,8 +28,6 @@ MAX_ERROR_BYTES = 64 * 1024
 
 AFTER_END_S = 1.0
 """How long to wait for the end of a response after its last event, so that its connection can be kept."""
-
-_LARGE_BODY_BYTES = 1024 * 1024
 
 Receive = Callable[[bytes], Heard]
 """Takes a chunk of a stream, and tells what it says."""
@@ -58,6 +56,7 @@ class HttpPool:
         body: bytes,
         *,
         idle_s: float,
+        check: Check,
         receive: Receive | None = None,
     ) -> Answer | Failure:
         """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is
@@ -66,11 +65,15 @@ class HttpPool:
         not followed.
 
         Cancelling closes the connection. Never raises for what the network or the server does.
+
+        Raises:
+            Fenced: `check` did, and nothing was sent.
         """
         import aiohttp
 
-        # aiohttp warns about larger plain bytes, since one write of them may hold the loop up.
-        data = io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+        from holdfast.providers.body import CheckedBody
+
+        data = CheckedBody(body, check)
         session = self._open()
         proxy = proxy_for(url, self._proxies) if self._proxies else None
         try:
@@ -89,6 +92,8 @@ class HttpPool:
             message = f"The model's server was silent for {idle_s:g} seconds."
             return Failure("provider_transient", message, _authority(url))
         except (aiohttp.ClientError, OSError) as error:
+            if data.fenced is not None:
+                raise data.fenced from None
             message, kind = "The connection to the model's server broke.", type(error).__name__
             return Failure("provider_transient", message, clip(f"{_authority(url)}: {kind}: {error}"))
 

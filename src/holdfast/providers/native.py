@@ -87,6 +87,7 @@ class NativeProvider:
                 self._headers,
                 attempt.body,
                 idle_s=attempt.idle_s,
+                check=attempt.check,
                 receive=receive if attempt.is_streaming else None,
             )
             return _read(answer, reader, model)

@@ -139,6 +139,7 @@ class ScriptProvider:
 
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Answer with the line after the `answered` ones; as `ports.Provider` promises."""
+        attempt.check()
         body, idle_s, answered = attempt.body, attempt.idle_s, attempt.answered
         chosen = self._choose(answered)
         if chosen is None:

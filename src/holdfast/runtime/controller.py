@@ -175,7 +175,10 @@ class SessionController:
             del self._drivers[session]
 
     async def _check_taken(self, hold: Hold) -> None:
-        """A commit was refused: somebody else must have the session, else it would be refused for ever."""
+        """A commit was refused: somebody else must have the session, or may have had it, else it would be refused for
+        ever."""
+        if hold.is_lapsed:
+            return
         lease = (await self._standing(hold.lease.session)).lease
         if lease is not None and lease.epoch == hold.lease.epoch:
             raise StorageCorrupt(
@@ -239,14 +242,14 @@ class SessionController:
 
     async def _acquire(self, standing: Standing) -> Hold | None:
         """A new lease when the session was free, or left behind by an earlier task of this controller."""
-        held = standing.lease
+        held, clock = standing.lease, self._parts.clock
         is_left = held is not None and self._is_ours(held)
         if not is_left and not is_free(held):
             return None
-        until_ms = self._parts.clock.uptime_ms() + LEASE_MS
+        until_ms = clock.uptime_ms() + LEASE_MS
         over = held if held is not None and held.left_ms else None
         lease = await self._parts.store.lease(standing.row.session, self._holder, LEASE_MS, over)
-        return Hold(lease, until_ms) if self._is_ours(lease) else None
+        return Hold(lease, until_ms, clock) if self._is_ours(lease) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce

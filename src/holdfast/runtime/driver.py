@@ -44,7 +44,7 @@ class Driver:
         self._epoch = hold.lease.epoch
         self._journal = Journal(self._session, key)
         self._planner = Planner(parts)
-        self._runner = Runner(parts, bus, self._session)
+        self._runner = Runner(parts, bus, self._session, hold.check)
         self._causes: asyncio.Queue[Cause | None] = asyncio.Queue()
         self._running: dict[str, asyncio.Task[None]] = {}
         """Every attempt until its outcome is settled, so that none is started twice."""
@@ -211,7 +211,7 @@ class Driver:
         _cancel(unwanted)
         for key, attempt in attempts.items():
             if key not in self._running:
-                if self._parts.clock.uptime_ms() >= self._hold.until_ms:
+                if self._hold.is_lapsed:
                     await self._renew()
                 body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
                 task = asyncio.create_task(self._attempt(attempt, self.state, body))

@@ -8,6 +8,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.errors import Fenced
+from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import Holder, Lease
 
 LEASE_MS = 10_000
@@ -23,7 +25,19 @@ class Hold:
     lease: Lease
     until_ms: int
     """By the clock's uptime, counted from before it was asked for: the store's own end is not earlier."""
+    clock: Clock
     is_over: bool = False
+
+    @property
+    def is_lapsed(self) -> bool:
+        """Whether another driver may have the session by now."""
+        return self.clock.uptime_ms() >= self.until_ms
+
+    def check(self) -> int:
+        """As `ports.Check`."""
+        if self.is_lapsed:
+            raise Fenced("The lease lapsed before this could begin.")
+        return self.until_ms
 
 
 def this_process(doorbell: str = "") -> Holder:

@@ -17,12 +17,12 @@ from holdfast.core.budget import expected_tokens
 from holdfast.core.causes import Outcome
 from holdfast.core.state import Call, State
 from holdfast.core.wanted import Attempt, CallModel
-from holdfast.errors import StorageError
+from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
-from holdfast.protocol.ports import CallContext, Delta, ModelAttempt, RawResult
+from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.bus import Bus
@@ -41,13 +41,19 @@ _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_exec
 class Runner:
     """Runs the attempts of one session."""
 
-    def __init__(self, parts: Parts, bus: Bus, session: str) -> None:
+    def __init__(self, parts: Parts, bus: Bus, session: str, check: Check) -> None:
         self._parts = parts
         self._bus = bus
         self._session = session
+        self._check = check
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
-        """One attempt to its end. Cancelled from outside, it comes to a cut response or a cancelled call."""
+        """One attempt to its end. Cancelled from outside, it comes to a cut response or a cancelled call.
+
+        Raises:
+            Fenced: the lease was over before the effect; what came before it is nobody's.
+            StorageError: nothing can be recorded any more, which is no outcome of the attempt.
+        """
         started_ms = self._parts.clock.now_ms()
         first = _FirstDelta(self._parts, started_ms)
         result: AttemptResult
@@ -56,7 +62,7 @@ class Runner:
                 result = await self._call_model(action, state, body, settings, first)
             else:
                 result = await self._run_tool(action.call, settings)
-        except StorageError:  # nothing can be recorded any more: that is no outcome of the attempt
+        except (Fenced, StorageError):
             raise
         except Exception as error:
             result = _crashed(action, error, self._parts.redact)
@@ -89,6 +95,7 @@ class Runner:
                     idle_s=settings.limits.idle_s,
                     answered=state.answered,
                     on_delta=on_delta,
+                    check=self._check,
                 )
             )
         except asyncio.CancelledError:
@@ -134,6 +141,7 @@ class Runner:
             timeout_s=call.timeout_s,
             idle_s=settings.limits.idle_s,
             on_output=lambda text: teller.tell("tool_output", text),
+            check=self._check,
         )
         try:
             raw = await self._parts.tools.run(call.name, call.arguments, context)

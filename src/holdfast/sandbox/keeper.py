@@ -46,6 +46,8 @@ _LOOKS = 4
 """As often nobody must be found, while there is a process that could not be told."""
 _KERNEL_THREAD = 0x00200000
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""As `Clock.uptime_ms` counts."""
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end neither a keeper nor a guard: they go when their work is done."""
 
@@ -245,6 +247,10 @@ def _kill_strays(guards: Collection[int]) -> set[int]:
 # --- a guard ------------------------------------------------------------------------------------
 
 
+class _TooLate(Exception):
+    """The time in which the program may be started is over."""
+
+
 def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> NoReturn:
     """Run one call to its end; the keeper ends what an exception leaves."""
     code = 1
@@ -254,6 +260,8 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
             _become(request["name"].encode())
             try:
                 root = _started(request, fds)
+            except _TooLate:
+                _tell(control, "late", 0)
             except (OSError, ValueError) as error:
                 _tell(control, "failed", getattr(error, "errno", None) or errno.EINVAL)
             else:
@@ -275,7 +283,11 @@ def _request(control: socket.socket) -> Any:
 
 
 def _started(request: dict[str, Any], fds: list[int]) -> int:
-    """Start the program as the leader of a session, with default signals and only the files it was given."""
+    """Start the program as the leader of a session, with default signals and only the files it was given.
+
+    Raises:
+        _TooLate: the driver that asked for it may have lost its session by now.
+    """
     import fcntl
 
     targets = [1, *([0] if request["has_stdin"] else []), *request["pass_fds"]]
@@ -289,6 +301,8 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     if not request["has_stdin"]:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     os.chdir(request["cwd"])
+    if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"]:
+        raise _TooLate
     return os.posix_spawnp(
         request["argv"][0],
         request["argv"],

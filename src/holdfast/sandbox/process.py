@@ -23,6 +23,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from holdfast.errors import Fenced
+from holdfast.protocol.ports import Check
 from holdfast.sandbox import keeper
 
 KEPT_BYTES = 2 << 20
@@ -47,6 +49,8 @@ class Launch(msgspec.Struct, frozen=True):
     timeout_s: float
     idle_s: float
     """The longest silence of the output."""
+    check: Check
+    """Called right before the program is started."""
     stdin_fd: int = subprocess.DEVNULL
     pass_fds: tuple[int, ...] = ()
 
@@ -80,6 +84,7 @@ class Processes:
 
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
+            Fenced: the launch's check did, and nothing was started.
             asyncio.CancelledError: the call was cancelled; the tree is gone within a second.
         """
         output = _Output(on_output)
@@ -185,9 +190,15 @@ class _Tree:
 
     @staticmethod
     async def of(launch: Launch, control: socket.socket) -> _Tree:
-        """Tell the guard at the other end of the socket what to run."""
+        """Tell the guard at the other end of the socket what to run.
+
+        Raises:
+            Fenced: the launch's check did, and the guard was told nothing.
+        """
+        until_ms = launch.check()
         reader, writer = await asyncio.open_unix_connection(sock=control)
         request = {
+            "until_ms": until_ms,
             "name": keeper.guard_name(launch.key),
             "argv": launch.argv,
             "cwd": launch.cwd,
@@ -208,8 +219,11 @@ class _Tree:
 
         Raises:
             OSError: it could not be started.
+            Fenced: it came too late to be started.
         """
         await self._has_spoken.wait()
+        if self._word == "late":
+            raise Fenced("The lease lapsed before the program could be started.")
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
 

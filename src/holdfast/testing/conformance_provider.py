@@ -27,6 +27,7 @@ from holdfast.protocol.messages import (
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Wire
 from holdfast.protocol.tools import ToolSpec
+from holdfast.testing.clock import never_over
 from holdfast.testing.model_replies import Reply, ReplyCall
 
 LONG_S = 30.0
@@ -88,6 +89,7 @@ async def attempt(
             idle_s=idle_s,
             answered=answered,
             on_delta=on_delta,
+            check=never_over,
         )
     )
 

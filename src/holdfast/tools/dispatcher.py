@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.errors import Fenced
 from holdfast.policy.rules import judge, strictest
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
@@ -104,7 +105,7 @@ class Dispatcher:
             return _refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments; exceptions come out as results."""
+        """Run an admitted call with its canonical arguments; exceptions come out as results, but for `Fenced`."""
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
             return RawResult("error", f"The tool {name} is not there any more.")
@@ -112,6 +113,8 @@ class Dispatcher:
         try:
             async with limit:
                 return await tool.run(msgspec.json.decode(arguments), inner)
+        except Fenced:
+            raise
         # Whatever a tool raises is its result: a bug in one capability must not end a session.
         except Exception as error:
             if limit.expired():
@@ -204,6 +207,10 @@ async def _admission(proposal: Proposal, session: str) -> Admission:
     )
 
 
+def _no_effect() -> int:
+    raise Fenced("A plan has no effects.")
+
+
 async def _plan(proposal: Proposal, session: str) -> FileChange | None:
     if proposal.spec.on_interrupt != "probe":
         return None
@@ -216,6 +223,7 @@ async def _plan(proposal: Proposal, session: str) -> FileChange | None:
         timeout_s=proposal.spec.timeout_s,
         idle_s=settings.limits.idle_s,
         on_output=lambda _: None,
+        check=_no_effect,
     )
     try:
         return await proposal.tool.plan(proposal.values, context)

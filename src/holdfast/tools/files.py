@@ -72,7 +72,7 @@ class WriteFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Says what was written. The old file is whole until the new one is."""
         path, make = arguments["path"], _new_content(arguments)
-        return await answer(path, lambda: write(context.workspace, path, make, makes_folders=True))
+        return await answer(path, lambda: write(context, path, make, makes_folders=True))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """The content's hash before and after; None when the path would be refused."""
@@ -104,7 +104,7 @@ class EditFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Says how many places were replaced, or why none were."""
         path, make = arguments["path"], _edited_content(arguments)
-        return await answer(path, lambda: write(context.workspace, path, make, makes_folders=False))
+        return await answer(path, lambda: write(context, path, make, makes_folders=False))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """The content's hash before and after; None when the edit would fail."""

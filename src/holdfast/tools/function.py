@@ -138,8 +138,10 @@ class FunctionTool(Generic[P, R]):
             return await self._run_apart(self._target, arguments, context)
         if not self.spec.keeps_time:
             call: Callable[..., Any] = self.function
+            keywords = self.bound(arguments, context)
+            context.check()
             try:
-                return RawResult("ok", text_of(await call(**self.bound(arguments, context))))
+                return RawResult("ok", text_of(await call(**keywords)))
             except SystemExit as stop:
                 raise raisable(stop) from stop
         return await self._run_sync(arguments, context)
@@ -164,11 +166,16 @@ class FunctionTool(Generic[P, R]):
         call: Callable[..., Any] = self.function
         keywords = self.bound(arguments, _heard_from_a_thread(inner))
         is_started = False
+
+        def work() -> str:
+            context.check()
+            return text_of(call(**keywords))
+
         try:
             async with limit:
                 await self._threads.slot()
                 is_started = True
-                return RawResult("ok", await self._threads.run(lambda: text_of(call(**keywords))))
+                return RawResult("ok", await self._threads.run(work))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -194,6 +201,7 @@ class FunctionTool(Generic[P, R]):
                 env=dict(os.environ),
                 timeout_s=context.timeout_s,
                 idle_s=context.idle_s,
+                check=context.check,
                 stdin_fd=request.fileno(),
                 pass_fds=(answer.fileno(),),
             )

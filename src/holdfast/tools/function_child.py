@@ -35,7 +35,9 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
             found = found[name] if isinstance(found, dict) else getattr(found, name)
         if not isinstance(found, FunctionTool):
             raise TypeError(f"{request['name']} is not a tool any more")
-        context = CallContext(**request["context"], timeout_s=0.0, idle_s=0.0, on_output=_print)
+        context = CallContext(
+            **request["context"], timeout_s=0.0, idle_s=0.0, on_output=_print, check=_never_over
+        )
         value = found.function(**found.bound(request["arguments"], context))
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
@@ -43,6 +45,11 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
     except Exception as error:  # the edge of this process: whatever the function raises becomes its answer
         detail = traceback.format_exc()[-4000:]
         return {"status": "error", "text": f"{type(error).__name__}: {error}"[:600], "detail": detail}
+
+
+def _never_over() -> int:
+    """Nobody tells this process when a lease is renewed; who takes the session over ends it."""
+    return sys.maxsize
 
 
 def _print(text: str) -> None:

@@ -160,6 +160,7 @@ class Grep:
                 env={},
                 timeout_s=min(GREP_S, context.timeout_s),
                 idle_s=min(GREP_S, context.timeout_s),
+                check=context.check,
                 stdin_fd=stdin.fileno(),
                 pass_fds=(searched.fd,),
             )

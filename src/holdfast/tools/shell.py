@@ -55,6 +55,7 @@ class Shell:
             env=clean_environment(os.environ),
             timeout_s=min(float(arguments.get("timeout_s", TIMEOUT_S)), context.timeout_s),
             idle_s=context.idle_s,
+            check=context.check,
         )
         try:
             ended = await self._processes.run(launch, context.on_output)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.ports import CallContext, Check
 from holdfast.protocol.tools import FileChange
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import (
@@ -34,14 +35,16 @@ Make = Callable[[str, Place], tuple[bytes, str]]
 """The new content of a file at a place, and what the model is told when it is written."""
 
 
-def write(workspace: str, path: str, make: Make, *, makes_folders: bool) -> str:
+def write(context: CallContext, path: str, make: Make, *, makes_folders: bool) -> str:
     """Put what `make` makes at the path; returns what the model is told. The mode and owner are kept.
 
     Raises:
         Refused: the path is refused, has other names, or `make` refuses.
         OSError: it cannot be written; the old file is whole.
+        Fenced: the context's check did; the old file is whole.
     """
-    with place(workspace, path, makes_folders=makes_folders) as found:
+    context.check()
+    with place(context.workspace, path, makes_folders=makes_folders) as found:
         refuse_protected(path, found)
         facts = look(found)
         if facts is not None:
@@ -52,7 +55,7 @@ def write(workspace: str, path: str, make: Make, *, makes_folders: bool) -> str:
                     "Write to a new file instead, or remove this name first."
                 )
         content, told = make(path, found)
-        _replace(found, content, facts)
+        _replace(found, content, facts, context.check)
     return told
 
 
@@ -68,7 +71,7 @@ def plan(workspace: str, path: str, make: Make) -> FileChange | None:
         return None
 
 
-def _replace(found: Place, content: bytes, before: os.stat_result | None) -> None:
+def _replace(found: Place, content: bytes, before: os.stat_result | None, check: Check) -> None:
     """Give the content the name in one step: whoever looks sees the old file or the new one."""
     with _listable(found) as folder:
         with _temporary(folder) as (fd, name):
@@ -80,6 +83,7 @@ def _replace(found: Place, content: bytes, before: os.stat_result | None) -> Non
                 with suppress(PermissionError):
                     os.fchown(fd, before.st_uid, before.st_gid)
             os.fsync(fd)
+            check()
             os.rename(name, found.name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
 

@@ -1,0 +1,124 @@
+"""A driver that sleeps past its lease, between the record of an intent and its effect, does nothing when it wakes.
+
+Real processes, really stopped. What happened is judged by what lies in the workspace and by what the model's
+server received, never by what the sleeper says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.model_replies import Reply
+from holdfast.testing.model_server import ModelServer
+from tests.edge.machine import Machine, call, of_type
+
+SESSION = "test:sleeper"
+PATIENCE_S = 60.0
+LEASE_MS = 3_000
+CUSTOMIZED = str(Path(__file__).with_name("customized"))
+
+
+@contextmanager
+def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that has stopped itself there."""
+    command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
+    lease = {"SLEEPS_AT": at, "LEASE_MS": str(LEASE_MS), "PYTHONPATH": CUSTOMIZED}
+    with machine.start(*command, **lease, **environ) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while state_of(process.pid) != "T":
+                assert process.poll() is None, machine.said.read_text()
+                assert time.monotonic() < deadline, f"it is not asleep but {state_of(process.pid)}"
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def state_of(pid: int) -> str:
+    """As the kernel tells it: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wake(process: subprocess.Popen[str]) -> int:
+    """Let it go on, to its end."""
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=PATIENCE_S)
+    return process.returncode
+
+
+@pytest.mark.requirement("C11", "H1", "H5")
+@pytest.mark.parametrize("at", ["commit:ToolCallStarted", "written"])
+def test_a_file_is_not_replaced_by_who_slept_while_another_went_on(machine: Machine, at: str) -> None:
+    model = machine.script([
+        {"tool_calls": [call("write_file", path="a.txt", content="first\n")]},
+        {"tool_calls": [call("edit_file", path="a.txt", old="first", new="second")]},
+        {"text": "Done."},
+    ])  # fmt: skip
+    with asleep(machine, at, "-m", model) as sleeper:
+        assert machine.holdfast("resume", SESSION).code == 0
+        assert (machine.workspace / "a.txt").read_text() == "second\n"
+        before = machine.events(SESSION)
+        assert wake(sleeper) == 0, "it follows to the end of the session"
+    assert [path.name for path in machine.workspace.iterdir()] == ["a.txt"]
+    assert (machine.workspace / "a.txt").read_text() == "second\n"
+    assert machine.events(SESSION) == before
+
+
+@pytest.mark.requirement("C11", "H1", "H5")
+@pytest.mark.parametrize("at", ["commit:ToolCallStarted", "starting"])
+def test_no_command_is_run_by_who_slept_while_its_model_was_told_that_its_outcome_is_unknown(
+    machine: Machine, at: str
+) -> None:
+    model = machine.script([
+        {"tool_calls": [call("shell", command="echo done >> effects")]},
+        {"when": "outcome of this call is unknown", "text": "I look."},
+    ])  # fmt: skip
+    with asleep(machine, at, "-m", model) as sleeper:
+        answer = machine.holdfast("resume", SESSION, "--json")
+        assert (answer.code, answer.json["text"]) == (0, "I look.")
+        assert wake(sleeper) == 0
+    assert list(machine.workspace.iterdir()) == []
+
+
+@pytest.mark.requirement("C11", "H1", "H5")
+@pytest.mark.parametrize("at", ["commit:ModelCallStarted", "connected"])
+async def test_no_request_is_sent_by_who_slept_while_another_sent_its_own(machine: Machine, at: str) -> None:
+    async with ModelServer([Reply(text="Done.", repeat=True)]) as server:
+        environ = {"OPENAI_BASE_URL": server.openai_url}
+        with asleep(machine, at, "-m", "openai:gpt-test", **environ) as sleeper:
+            resumed = await asyncio.to_thread(machine.holdfast, "resume", SESSION, **environ)
+            assert (resumed.code, len(server.requests)) == (0, 1)
+            assert await asyncio.to_thread(wake, sleeper) == 0
+        assert len(server.requests) == 1
+    events = machine.events(SESSION)
+    sent = [body["key"] for body in of_type(events, "ModelCallStarted")]
+    abandoned = [body["key"] for body in of_type(events, "ModelCallAbandoned")]
+    assert (sent, abandoned) == (["m1", "m2"], ["m1"])
+
+
+@pytest.mark.requirement("C11", "H5")
+def test_who_slept_while_nobody_came_renews_its_lease_and_goes_on(machine: Machine) -> None:
+    model = machine.script([
+        {"tool_calls": [call("write_file", path="a.txt", content="first\n")]},
+        {"tool_calls": [call("shell", command="echo done >> effects")]},
+        {"text": "Done."},
+    ])  # fmt: skip
+    with asleep(machine, "commit:ToolCallStarted", "-m", model) as sleeper:
+        until_s = time.monotonic() + LEASE_MS / 1000
+        while time.monotonic() < until_s:
+            time.sleep(0.1)
+        assert wake(sleeper) == 0
+    assert (machine.workspace / "a.txt").read_text() == "first\n"
+    assert (machine.workspace / "effects").read_text() == "done\n"
+    events = machine.events(SESSION)
+    assert [body["result"]["status"] for body in of_type(events, "ToolCallFinished")] == ["ok", "ok"]
+    assert len(of_type(events, "Attached")) == 1, "it had the session all the time"
