@@ -167,7 +167,7 @@ async def test_a_command_that_kills_its_guard_takes_what_escaped_with_it(
     processes: Processes, pids: Path
 ) -> None:
     ended = await processes.run(launch(escaping(pids) + "kill -9 $PPID; " + ENDLESS), lambda _: None)
-    assert (ended.how, ended.exit_code, ended.output) == ("exited", -9, "away\n")
+    assert (ended.how, ended.exit_code) == ("exited", -9)
     assert [lives(pid) for pid in escaped(pids)] == [False]
     assert keeper.members({KEY}) == set()
 
@@ -178,7 +178,7 @@ async def test_a_command_that_freezes_its_guard_is_ended_all_the_same(
 ) -> None:
     call = await begun(processes, escaping(pids) + "kill -STOP $PPID; " + ENDLESS, idle_s=1.0)
     ended = await call
-    assert (ended.how, ended.output) == ("idle", "away\n")
+    assert ended.how == "idle"
     assert [lives(pid) for pid in escaped(pids)] == [False]
     assert keeper.members({KEY}) == set()
 
