@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from holdfast.tools.schema import compiled
+from holdfast.tools.schema import CheckedSchema
 from holdfast.tools.workspace import PathRefused, resolve
 
 
@@ -16,4 +17,5 @@ def resolve_path(root: str, user_path: str) -> str | None:
 
 
 def validate_json(schema: Any, data: Any, draft: str) -> bool:
-    return compiled(schema, "draft7" if draft == "draft7" else "").is_valid(data)
+    checked = CheckedSchema(schema, "draft7" if draft == "draft7" else "")
+    return not checked.problem(data, json.dumps(data), [])

@@ -1,7 +1,7 @@
 """The schema gate: a model's arguments as canonical JSON, or a failure that says how to mend them.
 
-Validation is jsonschema-rs; nothing is ever fetched for a `$ref`. Schemas are compiled once. Whether a valid
-call may happen is `policy`'s.
+Validation is jsonschema-rs; nothing is ever fetched for a `$ref`. Schemas are compiled once. What a check may
+cost is `schema_cost`'s, whether a valid call may happen `policy`'s.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import msgspec
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.tools.schema_cost import BACKTRACKS, MAX_STEPS, SchemaCost, TooCostly
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-MAX_APPLICATIONS = 10_000
-"""Subschemas that one value may be held against: a schema that doubles 40 times could not be interrupted."""
-_BACKTRACKS = 100_000
+MAX_ERRORS = 5_000
+"""What is wrong is told where there cannot be more errors: a validator puts all of them into words."""
+_PATTERN_BYTES = 1 << 20
+"""What a compiled pattern may take."""
 _SHOWN_CHARS = 80
 _MAX_PROBLEMS = 5
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -49,17 +51,61 @@ class Arguments(msgspec.Struct, frozen=True):
     """The same as JSON: keys sorted, no blanks. What is run, hashed and approved."""
 
 
+class CheckedSchema:
+    """A schema that values can be held against in bounded time.
+
+    Raises:
+        BadSchema: it is no schema, refers to something outside of itself, or multiplies beyond measure.
+    """
+
+    def __init__(self, schema: Mapping[str, Any] | bool, draft: str = "") -> None:
+        """Of draft 2020-12 unless `$schema` or `draft` ("draft7") says otherwise."""
+        import jsonschema_rs  # heavy: loaded with the first call of a tool
+
+        options: dict[str, Any] = {
+            "offline": True,
+            "pattern_options": jsonschema_rs.FancyRegexOptions(
+                backtrack_limit=BACKTRACKS, size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES
+            ),
+        }
+        make = jsonschema_rs.Draft7Validator if draft == "draft7" else jsonschema_rs.validator_for
+        plain = schema if isinstance(schema, bool) else dict(schema)
+        try:
+            self._cost = SchemaCost(plain if isinstance(plain, dict) else {})
+            self._validator: jsonschema_rs.Validator = make(plain, **options)
+        except (
+            TooCostly, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError
+        ) as error:  # fmt: skip
+            raise BadSchema(str(error).partition("\n")[0]) from None
+
+    def problem(self, value: Any, text: str, known: list[str]) -> str:
+        """What is wrong with a value, whose JSON is `text`; empty when nothing is.
+
+        Args:
+            value: What is looked at.
+            text: The same as JSON.
+            known: The names that the value's members may have.
+        """
+        if self._cost.steps(value, text) > MAX_STEPS:
+            return "the arguments are too large, or nested too deeply, to be held against the tool's schema"
+        if self._validator.is_valid(value):
+            return ""
+        if self._cost.errors(value) > MAX_ERRORS:
+            return "the arguments do not fit the tool's schema; they are too large to tell where"
+        return _problems(self._validator, value, known)
+
+
 class SchemaGate:
-    """The compiled schema of each tool, by the tool's name."""
+    """The schema of each tool, by the tool's name."""
 
     def __init__(self) -> None:
-        self._validators: dict[str, jsonschema_rs.Validator] = {}
+        self._schemas: dict[str, CheckedSchema] = {}
 
     def check(self, spec: ToolSpec, text: str) -> Arguments | Failure:
         """The arguments in a text that a model wrote. An empty text is an empty object.
 
         Raises:
-            BadSchema: the tool's schema cannot be compiled.
+            BadSchema: the tool's schema cannot be used.
         """
         try:
             values = decode_untrusted(text or "{}")
@@ -68,34 +114,12 @@ class SchemaGate:
             return _invalid(spec, f"the arguments are not valid JSON ({error}). Send one JSON object.")
         if not isinstance(values, dict):
             return _invalid(spec, f"the arguments must be a JSON object, not {_named(values)}.")
-        validator = self._validators.get(spec.name)
-        if validator is None:
-            validator = self._validators[spec.name] = compiled(closed(spec.parameters))
-        if validator.is_valid(values):
-            return Arguments(values, canonical)
-        return _invalid(spec, _problems(validator, values, spec.parameters))
-
-
-def compiled(schema: Mapping[str, Any] | bool, draft: str = "") -> jsonschema_rs.Validator:
-    """A validator of a schema; of draft 2020-12 unless `$schema` or `draft` ("draft7") says otherwise.
-
-    Raises:
-        BadSchema: it is no schema, refers to something outside of itself, or multiplies beyond measure.
-    """
-    import jsonschema_rs  # heavy: loaded with the first call of a tool
-
-    if isinstance(schema, Mapping) and _applications(schema, schema, {}) > MAX_APPLICATIONS:
-        raise BadSchema("the schema holds a value against too many subschemas")
-    options: dict[str, Any] = {
-        "offline": True,
-        "pattern_options": jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
-    }
-    make = jsonschema_rs.Draft7Validator if draft == "draft7" else jsonschema_rs.validator_for
-    plain = schema if isinstance(schema, bool) else dict(schema)
-    try:
-        return make(plain, **options)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        raise BadSchema(str(error).partition("\n")[0]) from None
+        schema = self._schemas.get(spec.name)
+        if schema is None:
+            schema = self._schemas[spec.name] = CheckedSchema(closed(spec.parameters))
+        if problem := schema.problem(values, canonical, list(spec.parameters.get("properties", {}))):
+            return _invalid(spec, f"{problem}.")
+        return Arguments(values, canonical)
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,44 +142,17 @@ def arguments_object(required: list[str], **properties: dict[str, Any]) -> dict[
     }
 
 
-def _applications(schema: object, root: Mapping[str, Any], known: dict[str, int]) -> int:
-    """The most subschemas that one value is held against in one place; references inside are followed."""
-    if not isinstance(schema, Mapping):
-        return 1
-    count = 1
-    for keyword in _IN_PLACE_LISTS:
-        branches = schema.get(keyword)
-        count += sum(_applications(branch, root, known) for branch in branches or ()) if branches else 0
-    count += sum(_applications(schema[keyword], root, known) for keyword in _IN_PLACE if keyword in schema)
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        if reference not in known:
-            known[reference] = 1  # a circle counts once: the validator ends it
-            known[reference] = _applications(_target(root, reference), root, known)
-        count += known[reference]
-    return min(count, MAX_APPLICATIONS + 1)
-
-
-def _target(root: Mapping[str, Any], reference: str) -> object:
-    here: object = root
-    for step in reference.removeprefix("#").split("/")[1:] if reference.startswith("#/") else ():
-        name = step.replace("~1", "/").replace("~0", "~")
-        here = here.get(name) if isinstance(here, Mapping) else None
-    return here if reference.startswith("#/") else None
-
-
 # --- words for the model ------------------------------------------------------------------------
 
 
-def _problems(validator: jsonschema_rs.Validator, values: dict[str, Any], schema: Mapping[str, Any]) -> str:
-    known = list(schema.get("properties", {}))
+def _problems(validator: jsonschema_rs.Validator, values: Any, known: list[str]) -> str:
     problems: list[str] = []
     for error in validator.iter_errors(values):
         if len(problems) == _MAX_PROBLEMS:
             problems.append("and more")
             break
         problems.append(_problem(error, known))
-    return "; ".join(problems) + "."
+    return "; ".join(problems)
 
 
 def _problem(error: jsonschema_rs.ValidationError, known: list[str]) -> str:
