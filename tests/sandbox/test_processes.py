@@ -84,9 +84,19 @@ async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
 
 
 @pytest.mark.requirement("L1")
-async def test_silence_ends_a_command_and_output_keeps_it_alive(processes: Processes, tmp_path: Path) -> None:
-    talks = "for i in 1 2 3 4; do echo $i; sleep 0.4; done; sleep 300"
-    ended = await processes.run(launch(talks, tmp_path, idle_s=1.2), lambda _: None)
+async def test_silence_ends_a_command_and_output_keeps_it_alive(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line moves the loop's clock by most of the time that silence may take, the last by more."""
+    loop = asyncio.get_running_loop()
+    real, jumps_s = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: real() + sum(jumps_s))
+
+    def hear(line: str) -> None:
+        loop.call_soon(jumps_s.append, 2_000.0 if line.endswith("4\n") else 900.0)
+
+    talks = "for i in 1 2 3 4; do echo $i; sleep 0.01; done; sleep 300"
+    ended = await processes.run(launch(talks, tmp_path, idle_s=1_000.0, timeout_s=90_000.0), hear)
     assert (ended.how, ended.output) == ("idle", "1\n2\n3\n4\n")
     assert left_over() == set()
 
