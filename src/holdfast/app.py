@@ -24,6 +24,7 @@ from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
+from holdfast.redact.known import secret_values
 
 if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
@@ -272,10 +273,10 @@ def built_in_specs() -> tuple[ToolSpec, ...]:
 
 
 def known_secrets(config: Config, environ: Mapping[str, str]) -> set[str]:
-    """The values of all variables that hold, or could hold, a provider's key."""
+    """The values of all variables that hold, or could hold, a provider's key or another secret."""
     names = {name for entry in factory(_PROVIDERS).values() for name in entry.key_env}
     names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
-    return {value for name in names if (value := environ.get(name, "").strip())}
+    return {value for name in names if (value := environ.get(name, "").strip())} | set(secret_values(environ))
 
 
 def _notices(settings: Settings) -> Iterable[str]:

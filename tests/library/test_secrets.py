@@ -26,13 +26,17 @@ KNOWN = "hush" + "-this-is-7f3a9c1e"
 LIKELY = "sk-" + "proj-" + "pQ9wTxu4Fg7Lm2Zc8Rb5Hn3K"
 """What a key looks like."""
 
-both = pytest.mark.parametrize("secret", [KNOWN, LIKELY], ids=["known", "likely"])
+NAMED = "quiet" + "-this-is-5b2d8f0a"
+"""The value of a variable whose name says that it is a secret."""
+
+each_kind = pytest.mark.parametrize("secret", [KNOWN, LIKELY, NAMED], ids=["known", "likely", "named"])
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KNOWN)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KNOWN)
+    monkeypatch.setenv("DEPLOY_TOKEN", NAMED)
 
 
 def stored(home: Path) -> str:
@@ -58,7 +62,7 @@ DONE = Reply(text="Done.")
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_instructions_are_stored_masked(tmp_path: Path, secret: str) -> None:
     await played(tmp_path / "home", [DONE], instructions=f"The key is {secret} today.")
     assert secret not in stored(tmp_path / "home")
@@ -66,7 +70,7 @@ async def test_instructions_are_stored_masked(tmp_path: Path, secret: str) -> No
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_whatever_a_model_says_is_stored_masked(tmp_path: Path, secret: str) -> None:
     call = ReplyCall(secret, {"a": 1}, id=secret)
     replies = [
@@ -82,7 +86,7 @@ async def test_whatever_a_model_says_is_stored_masked(tmp_path: Path, secret: st
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_a_signed_thought_with_a_secret_is_dropped_and_one_without_is_kept(
     tmp_path: Path, secret: str
 ) -> None:
@@ -100,7 +104,7 @@ async def test_a_signed_thought_with_a_secret_is_dropped_and_one_without_is_kept
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_a_failure_of_a_model_is_stored_masked(tmp_path: Path, secret: str) -> None:
     result = await played(tmp_path / "home", [Reply(status=400, message=f"the key {secret} is bad")])
     assert result.status == "failed"
@@ -109,7 +113,7 @@ async def test_a_failure_of_a_model_is_stored_masked(tmp_path: Path, secret: str
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_results_failures_and_descriptions_of_tools_are_stored_masked(
     tmp_path: Path, secret: str
 ) -> None:
@@ -137,7 +141,7 @@ async def opened(app: App, folder: Path) -> tuple[str, Send]:
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_whatever_a_sender_says_is_stored_masked(tmp_path: Path, secret: str) -> None:
     home = tmp_path / "home"
     config = load_only({"catalog": {"openai:m": FREE}})
@@ -154,7 +158,7 @@ async def test_whatever_a_sender_says_is_stored_masked(tmp_path: Path, secret: s
 
 
 @pytest.mark.requirement("A4", "H5")
-@both
+@each_kind
 async def test_a_name_that_holds_a_secret_is_refused(tmp_path: Path, secret: str) -> None:
     home, config = tmp_path / "home", load_only({"catalog": {"openai:m": FREE}})
     place = tmp_path / secret

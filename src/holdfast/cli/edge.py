@@ -18,14 +18,13 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
 from holdfast.redact import make_redactor
+from holdfast.redact.known import secret_values
 from holdfast.views.lines import iso, neutral
 
 LOG_FILE = "errors.jsonl"
 _JSON_FLAGS = ("--json", "--stream-json")
 _JSON_CODES = (2, 9)
 _DEBUG = "HOLDFAST_DEBUG"
-_SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-"""Of the names of variables whose values are masked in a log, whatever they look like."""
 
 
 def tell(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
@@ -52,8 +51,7 @@ def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:
     """Say that something failed that should not have, under a trace id that the log has the details to."""
     trace_id = secrets.token_hex(16)
-    known = [value for name, value in os.environ.items() if name.endswith(_SECRET_ENDINGS)]
-    details = make_redactor(known)("".join(traceback.format_exception(error)))
+    details = make_redactor(secret_values(os.environ))("".join(traceback.format_exception(error)))
     if os.environ.get(_DEBUG):
         warn(neutral(details))
         where = "the details stand above"

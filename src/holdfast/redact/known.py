@@ -1,0 +1,27 @@
+"""Which values of an environment are secret: those of variables that are named so, unless they plainly are none.
+
+What a provider's own variables hold is known to be secret without a look at it; that is not decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from holdfast.redact.assigned import is_placeholder
+
+_NAMES = re.compile(
+    r"(?i)(?:.*_)?(?:key|token|secret|password|passwd|passphrase|pwd|pat|credentials?)|pgpassword|mysql_pwd"
+)
+_PUBLIC = re.compile(r"(?i).*(?:public|publishable)_.*|(?:old)?pwd")
+_PLAIN = re.compile(r"|[a-z]{1,11}|[A-Z]{1,11}|\d{1,11}|[~.]{0,2}/.*|[A-Za-z]:\\.*|[a-z+]+://[^@]*")
+"""Nothing, a word, a number, a path, an address without a user: to mask these would harm ordinary text."""
+
+
+def secret_values(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values that are secret by the name of their variable."""
+    for name, text in environ.items():
+        if _NAMES.fullmatch(name) and not _PUBLIC.fullmatch(name):
+            value = text.strip()
+            if not (_PLAIN.fullmatch(value) or is_placeholder(value)):
+                yield value

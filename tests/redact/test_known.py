@@ -1,0 +1,37 @@
+"""Which variables of an environment hold secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.redact.known import secret_values
+
+
+@pytest.mark.requirement("A4", "C15")
+@pytest.mark.parametrize(
+    "name",
+    ["GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "my_api_key", "TOKEN", "AWS_SECRET", "GH_PAT"],
+)
+def test_a_variable_that_is_named_so_holds_a_secret(name: str) -> None:
+    assert list(secret_values({name: " hunter2-and-more \n", "PATH": "/usr/bin"})) == ["hunter2-and-more"]
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OLDPWD", "known-7f3a9c1e"),
+        ("PWD", "known-7f3a9c1e"),
+        ("STRIPE_PUBLISHABLE_KEY", "known-7f3a9c1e"),
+        ("KEYBOARD", "known-7f3a9c1e"),
+        ("DB_PASSWORD", "postgres"),
+        ("SSH_KEY", "/root/.ssh/id_ed25519"),
+        ("SSH_KEY", "~/.ssh/id_ed25519"),
+        ("ID_TOKEN", "https://example.com/token"),
+        ("API_KEY", "your-api-key-here"),
+        ("DB_PASSWORD", ""),
+        ("ID_KEY", "20240101"),
+    ],
+)
+def test_what_is_plainly_no_secret_is_left_alone(name: str, value: str) -> None:
+    assert list(secret_values({name: value})) == []
