@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.paths import Home, is_text
+from holdfast.config.paths import Home, admin_files, find_home, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts, Settings
@@ -35,6 +35,8 @@ _PARTS = "holdfast.runtime.parts:Parts"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
+_OWN = "holdfast.policy.protected:Own"
+_OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
 _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
@@ -205,7 +207,8 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The store", store)
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)
-        tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret)
+        own = factory(_OWN)(**own_places(home, environ))
+        tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret, own=own)
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)
         open_rooms.push_async_callback(_close_providers, app)
@@ -221,6 +224,16 @@ async def _close_providers(app: App) -> None:
 async def _close(what: str, room: Store | Tools | Provider) -> None:
     with clearing_up(what):
         await room.aclose()
+
+
+def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """What no tool may change: this home, the user's usual one, their settings, and those of the administrator."""
+    homes = [each for each in (home, find_home(None, {})) if each is not None]
+    settings = [*(each.user_file for each in homes), *admin_files(environ)]
+    return {
+        "homes": tuple(str(each.folder) for each in homes),
+        "settings": tuple(str(file.absolute()) for file in settings),
+    }
 
 
 def open_store(home: Home | None, clock: Clock = SYSTEM_CLOCK) -> Store:
@@ -269,7 +282,7 @@ def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
 
 def built_in_specs() -> tuple[ToolSpec, ...]:
     """The tools that come with Holdfast, in the order in which a model sees them."""
-    return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)()))
+    return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)(), factory(_OWN_PLACES)()))
 
 
 def known_secrets(config: Config, environ: Mapping[str, str]) -> set[str]:

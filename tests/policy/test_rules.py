@@ -165,24 +165,3 @@ def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
 def test_an_ordinary_command_is_not_denied(command: str) -> None:
     assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,))[0] == "allow"
     assert verdict(tool="shell", effect="exec", commands=(command,))[0] == "ask"
-
-
-@pytest.mark.requirement("C12")
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        (".git/hooks/pre-commit", "deny"),
-        (".GIT/config", "deny"),
-        ("sub/.git/hooks/post-checkout", "deny"),
-        ("holdfast.toml", "ask"),
-        ("docs/holdfast.toml.md", "allow"),
-        (".gitignore", "allow"),
-        ("git/hooks/x", "allow"),
-    ],
-)
-def test_a_file_that_makes_other_programs_run_something_is_not_written_unasked(
-    path: str, expected: str
-) -> None:
-    fact = PathFact(given=path, resolved=f"/ws/{path}")
-    assert verdict(paths=(fact,))[0] == expected
-    assert verdict(paths=(fact,), effect="read")[0] == "allow"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import SystemClock
+from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Send, Stop
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Provider
@@ -45,7 +46,7 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
         return script
 
     def parts() -> Parts:
-        tools = make_tools([stay], has_secret=lambda _: False)
+        tools = make_tools([stay], has_secret=lambda _: False, own=Own())
         store = SqliteStore.open(tmp_path / "home")
         return Parts(store, SystemClock(), resolve, tools, make_redactor(), tmp_path / "home" / "run")
 

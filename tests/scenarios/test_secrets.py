@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.policy.protected import Own
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Send, Stop
 from holdfast.protocol.events import ModelCallCut, Record
@@ -70,7 +71,7 @@ def knowing(store: Store, clock: JumpingClock, provider: Provider) -> SessionCon
         return provider
 
     return SessionController(
-        Parts(store, clock, resolve, make_tools((), has_secret=redact.has_known_secret), redact)
+        Parts(store, clock, resolve, make_tools((), has_secret=redact.has_known_secret, own=Own()), redact)
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from holdfast.clock import SystemClock
+from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
@@ -45,7 +46,7 @@ def parts_of(home: Path, log: Path) -> Parts:
     async def resolve(name: str) -> Provider:
         return script
 
-    tools = make_tools([work], has_secret=lambda _: False)
+    tools = make_tools([work], has_secret=lambda _: False, own=Own())
     return Parts(SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), home / "run")
 
 

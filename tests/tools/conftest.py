@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.policy.protected import Own
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import CallContext, RawResult
@@ -60,10 +61,16 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+def own() -> Own:
+    """What is Holdfast's own: nothing, unless a test says otherwise."""
+    return Own()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, own: Own) -> AsyncIterator[Bench]:
     workspace = tmp_path / "ws"
-    workspace.mkdir()
-    tools = make_tools(has_secret=lambda text: "hunter2-hunter2" in text)
+    workspace.mkdir(exist_ok=True)
+    tools = make_tools(has_secret=lambda text: "hunter2-hunter2" in text, own=own)
     yield Bench(workspace, tools)
     await tools.aclose()
 
@@ -76,7 +83,7 @@ async def bench_of(tmp_path: Path) -> AsyncIterator[Callable[..., Bench]]:
     def make(*extra: Any) -> Bench:
         workspace = tmp_path / f"ws{len(benches)}"
         workspace.mkdir()
-        benches.append(Bench(workspace, make_tools(extra, has_secret=lambda _: False)))
+        benches.append(Bench(workspace, make_tools(extra, has_secret=lambda _: False, own=Own())))
         return benches[-1]
 
     yield make

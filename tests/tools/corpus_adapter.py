@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 from holdfast.tools.schema import CheckedSchema
-from holdfast.tools.workspace import PathRefused, resolve
+from holdfast.tools.workspace import PathRefused, Root, place
 
 
 def resolve_path(root: str, user_path: str) -> str | None:
     try:
-        return resolve(root, user_path)
+        with place(Root(root), user_path) as found:
+            return found.whole
     except (PathRefused, OSError):
         return None
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import UsageError
+from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ParameterKind, ToolSpec
 from holdfast.tools.builtin import make_tools
@@ -163,4 +164,6 @@ async def test_a_function_with_keyword_arguments_takes_any_and_gets_them_as_anno
 @pytest.mark.parametrize("kinds", [{"pth": "path"}, {"where": "folder"}])
 def test_a_declaration_that_cannot_be_meant_is_refused_at_the_start(kinds: Any) -> None:
     with pytest.raises(UsageError, match=r"echo.*kinds"):
-        make_tools([Echo({"where": TEXT}, kinds, additionalProperties=False)], has_secret=lambda _: False)
+        make_tools(
+            [Echo({"where": TEXT}, kinds, additionalProperties=False)], has_secret=lambda _: False, own=Own()
+        )

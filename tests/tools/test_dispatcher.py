@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import UsageError
+from holdfast.policy.protected import Own
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.tools import Decision
@@ -212,11 +213,11 @@ async def test_a_cancelled_call_is_cancelled_and_not_made_a_result(bench_of: Cal
 
 async def test_two_tools_of_one_name_or_an_impossible_name_are_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="two tools"):
-        make_tools([never_ends, never_ends], has_secret=lambda _: False)
+        make_tools([never_ends, never_ends], has_secret=lambda _: False, own=Own())
     bad = Stubborn()
     bad.spec = msgspec.structs.replace(bad.spec, name="no blanks")
     with pytest.raises(UsageError, match="no name"):
-        make_tools([bad], has_secret=lambda _: False)
+        make_tools([bad], has_secret=lambda _: False, own=Own())
 
 
 async def test_a_spec_that_its_tool_changes_later_stays_as_it_was_registered(

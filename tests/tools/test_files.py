@@ -158,10 +158,11 @@ async def test_a_write_that_was_killed_before_it_took_its_name_is_probed_as_not_
     program = f"""
 import asyncio, os, signal
 from holdfast.tools import files, writing
+from holdfast.tools.own import OwnPlaces
 from holdfast.protocol.ports import CallContext
 writing.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
 context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print, lambda: 9**12)
-asyncio.run(files.WriteFile().run({{"path": "f", "content": "new"}}, context))
+asyncio.run(files.WriteFile(OwnPlaces()).run({{"path": "f", "content": "new"}}, context))
 """
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=30)
     assert killed.returncode == -9

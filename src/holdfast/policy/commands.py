@@ -14,6 +14,7 @@ from itertools import pairwise
 from holdfast.policy.paths import secret_rule
 
 _OPERATORS = frozenset(";&|()<>")
+_OPERATOR = re.compile(r"&>>|&>|<<<|<<|<>|>>|>\||>&|<&|<|>|\|\||\|&|&&|[;&|()]")
 _WRAPPERS = frozenset(
     {"sudo", "doas", "env", "nohup", "time", "exec", "command", "builtin", "nice", "setsid", "xargs", "then",
      "do", "else", "if", "while", "until", "!", "{"}
@@ -34,7 +35,7 @@ def catastrophe(command: str) -> str:
     """What disaster the command spells out, as a few words; empty when none is seen."""
     if _FORK_BOMB.search(command):
         return "a fork bomb"
-    for words in _simple_commands(command):
+    for words in simple_commands(command):
         if reason := _disaster_of(words):
             return reason
     return ""
@@ -42,7 +43,7 @@ def catastrophe(command: str) -> str:
 
 def secret_named(command: str) -> str:
     """The first word of the command that names a secret path; empty when none does."""
-    for words in _simple_commands(command):
+    for words in simple_commands(command):
         for word in words:
             for piece in {word, *re.split(r"[=,:@]", word)}:
                 if piece and secret_rule(piece):
@@ -51,7 +52,7 @@ def secret_named(command: str) -> str:
 
 
 def _disaster_of(words: list[str]) -> str:
-    words = _unwrapped(words)
+    words = unwrapped(words)
     if not words:
         return ""
     program, operands = words[0].rsplit("/", 1)[-1], words[1:]
@@ -79,7 +80,7 @@ def _writes_block_device(program: str, words: list[str]) -> bool:
     return any(word.startswith(">") and _BLOCK_DEVICE.match(target) for word, target in pairwise(words))
 
 
-def _unwrapped(words: list[str]) -> list[str]:
+def unwrapped(words: list[str]) -> list[str]:
     """The words from the program on: without variables, wrappers and their options before it."""
     start = 0
     while start < len(words) and (
@@ -91,11 +92,11 @@ def _unwrapped(words: list[str]) -> list[str]:
     return words[start:]
 
 
-def _simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
+def simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
     """The words of each simple command, redirections kept as `>` and their target; `sh -c` is looked into."""
     words: list[str] = []
     for word in [*_words(command), ";"]:
-        if (word and not set(word) <= _OPERATORS) or word.startswith((">", "<")):
+        if (word and not set(word) <= _OPERATORS) or not {"<", ">"}.isdisjoint(word):
             words.append(word)
             continue
         if words:
@@ -105,11 +106,11 @@ def _simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
 
 
 def _nested(words: list[str], depth: int) -> Iterator[list[str]]:
-    inner = _unwrapped(words)
+    inner = unwrapped(words)
     if depth < _MAX_NESTING and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
         for script in inner[1:]:
             if " " in script or inner[0] == "eval":
-                yield from _simple_commands(script, depth + 1)
+                yield from simple_commands(script, depth + 1)
 
 
 def _words(command: str) -> list[str]:
@@ -118,6 +119,11 @@ def _words(command: str) -> list[str]:
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
-        return list(lexer)
+        return [piece for word in lexer for piece in _operators(word)]
     except ValueError:
         return re.split(r"[\s;|&()'\"]+", command)
+
+
+def _operators(word: str) -> list[str]:
+    """A run of operators cut into those that the shell would see; any other word as it is."""
+    return _OPERATOR.findall(word) if word and set(word) <= _OPERATORS else [word]

@@ -22,8 +22,6 @@ _SECRET_NAMES = (
 _SECRET_NAME = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
 
-OWN_SETTINGS = "holdfast.toml"
-_CONTROL_PLACES = (".git/hooks/", ".git/config", ".git/modules/")
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
 
@@ -48,14 +46,6 @@ def secret_rule(path: str) -> str:
     if not _SECRET_NAME.match(name):
         return ""
     return next(pattern for pattern in _SECRET_NAMES if fnmatchcase(name, pattern))
-
-
-def control_rule(path: str) -> str:
-    """The rule by which a file steers programs that trust its folder; empty for all other files."""
-    whole = f"/{path.casefold()}".replace("//", "/")
-    if whole.endswith(f"/{OWN_SETTINGS}"):
-        return OWN_SETTINGS
-    return next((place for place in _CONTROL_PLACES if f"/{place}" in whole), "")
 
 
 def is_kernel_path(path: str, workspace: str) -> bool:

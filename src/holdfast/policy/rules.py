@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.policy.commands import catastrophe, secret_named
-from holdfast.policy.paths import OWN_SETTINGS, control_rule, is_kernel_path, secret_rule
+from holdfast.policy.paths import is_kernel_path, secret_rule
+from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.protocol.limits import Autonomy
 from holdfast.protocol.tools import Decision, Effect
 
@@ -30,6 +31,9 @@ class PathFact(msgspec.Struct, frozen=True):
     """Absolute, every symbolic link followed; empty when it leads out of the workspace or nowhere."""
     problem: str = ""
     """Why it cannot be resolved inside the workspace, as a sentence."""
+    access: Access = "write"
+    own: str = ""
+    """`home`, `home/PATH` or `settings` where it is Holdfast's own; else empty."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -45,6 +49,10 @@ class Facts(msgspec.Struct, frozen=True):
     paths: tuple[PathFact, ...] = ()
     commands: tuple[str, ...] = ()
     """The texts of shell commands."""
+    words: tuple[PathFact, ...] = ()
+    """The paths that the commands name, as far as they are understood; they need not lie in the workspace."""
+    has_unread_words: bool = False
+    """The commands have more words than were looked at."""
 
 
 Rule = Callable[[Facts], Decision | None]
@@ -90,6 +98,9 @@ def secret_paths(facts: Facts) -> Decision | None:
     for path in facts.paths:
         if rule := secret_rule(path.given) or secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} names a secret ({rule}); work without its content.")
+    for path in facts.words:
+        if rule := secret_rule(path.resolved):
+            return _deny("secret-path", f"{path.given} leads to a secret ({rule}); work without its content.")
     for command in facts.commands:
         if word := secret_named(command):
             return _deny(
@@ -103,19 +114,34 @@ def inside_workspace(facts: Facts) -> Decision | None:
     return next((_deny("workspace", path.problem) for path in facts.paths if path.problem), None)
 
 
-def project_control(facts: Facts) -> Decision | None:
-    """Files that make other programs run something, or that steer Holdfast itself, are not written unasked."""
-    if facts.effect != "write":
-        return None
-    for path in facts.paths:
-        if rule := control_rule(path.resolved or path.given):
-            if rule == OWN_SETTINGS:
-                reason = f"{path.given} holds settings of Holdfast."
-                return Decision(by="policy", verdict="ask", rule="project-control", reason=reason)
-            return _deny(
-                "project-control", f"{path.given} can run commands by itself ({rule}); leave it alone."
-            )
+def own_places(facts: Facts) -> Decision | None:
+    """Holdfast's journal and settings are out of reach, under every autonomy."""
+    for path in (*facts.paths, *facts.words):
+        if problem := own_problem(path.given, path.own, path.access):
+            return _deny("own", problem)
     return None
+
+
+def steering_files(facts: Facts) -> Decision | None:
+    """Files that make other programs run something, or that steer Holdfast itself, are not written unasked."""
+    found = [
+        problem
+        for path in (*facts.paths, *facts.words)
+        if path.access != "read"
+        and (problem := steering_problem(path.given, path.resolved, facts.workspace)) is not None
+    ]
+    if not found:
+        return None
+    verdict, rule, reason = next((each for each in found if each.verdict == "deny"), found[0])
+    return Decision(by="policy", verdict=verdict, rule=f"steering:{rule}", reason=reason)
+
+
+def unread_words(facts: Facts) -> Decision | None:
+    """What was not looked at is not taken for harmless."""
+    if not facts.has_unread_words:
+        return None
+    reason = "The command has more words than can be judged."
+    return Decision(by="policy", verdict="ask", rule="unread", reason=reason)
 
 
 def autonomy(facts: Facts) -> Decision | None:
@@ -130,7 +156,16 @@ def autonomy(facts: Facts) -> Decision | None:
     return Decision(by="policy", verdict="ask", rule=rule, reason=f"`{facts.effect}` needs a person's yes.")
 
 
-RULES: tuple[Rule, ...] = (tool_globs, hard_floor, secret_paths, inside_workspace, project_control, autonomy)
+RULES: tuple[Rule, ...] = (
+    tool_globs,
+    hard_floor,
+    own_places,
+    secret_paths,
+    inside_workspace,
+    steering_files,
+    unread_words,
+    autonomy,
+)
 
 
 def _deny(rule: str, reason: str) -> Decision:

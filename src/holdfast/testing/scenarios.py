@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.core.state import State
 from holdfast.errors import Overloaded, StorageFull
+from holdfast.policy.protected import Own
 from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send
 from holdfast.protocol.events import Record
@@ -108,7 +109,7 @@ def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: 
     async def resolve(name: str) -> Provider:
         return models[name]
 
-    tools = make_tools(scenario.make(world), has_secret=lambda _: False)
+    tools = make_tools(scenario.make(world), has_secret=lambda _: False, own=Own())
     return SessionController(Parts(store, clock, resolve, tools, make_redactor()))
 
 

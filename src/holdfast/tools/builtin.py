@@ -4,39 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Tool
 from holdfast.sandbox.process import Processes
 from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
+from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
 
 
-def make_tools(extra_tools: Iterable[Tool] = (), *, has_secret: Callable[[str], bool]) -> Dispatcher:
+def make_tools(
+    extra_tools: Iterable[Tool] = (), *, has_secret: Callable[[str], bool], own: Own
+) -> Dispatcher:
     """The built-in tools and then the extra ones, behind their gates. The receiver closes it.
 
     Args:
         extra_tools: Tools of the caller, in the order in which a model sees them.
         has_secret: Whether a text holds the value of a known secret.
+        own: Where Holdfast keeps what is its own: no tool changes it.
 
     Raises:
         UsageError: two tools share a name, or a name is none that every provider takes.
     """
-    processes = Processes()
-    return Dispatcher(Registry([*built_in(processes), *extra_tools]), processes, has_secret)
+    processes, places = Processes(), own_places(own)
+    return Dispatcher(Registry([*built_in(processes, places), *extra_tools]), processes, has_secret, places)
 
 
-def built_in(processes: Processes) -> tuple[Tool, ...]:
+def built_in(processes: Processes, own: OwnPlaces) -> tuple[Tool, ...]:
     """The built-in tools in the order in which a model sees them."""
     return (
-        ReadFile(),
-        WriteFile(),
-        EditFile(),
-        ListDir(),
-        Glob(),
-        Grep(processes),
+        ReadFile(own),
+        WriteFile(own),
+        EditFile(own),
+        ListDir(own),
+        Glob(own),
+        Grep(processes, own),
         Shell(processes),
         AskUser(),
     )

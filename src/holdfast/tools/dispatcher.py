@@ -24,9 +24,11 @@ from holdfast.protocol.tools import Admission, Decision, FileChange, ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
 from holdfast.tools.limits import limited, over
+from holdfast.tools.own import OwnPlaces
 from holdfast.tools.registry import Registry
 from holdfast.tools.schema import BadSchema, SchemaGate
 from holdfast.tools.shell import program_of
+from holdfast.tools.workspace import Root
 from holdfast.tools.writing import probe
 
 GRACE_S = 2.0
@@ -60,12 +62,16 @@ class Dispatcher:
         registry: What there is.
         processes: The process trees of the tools; closed with this.
         has_secret: Whether a text holds the value of a known secret.
+        own: What is Holdfast's own.
     """
 
-    def __init__(self, registry: Registry, processes: Processes, has_secret: Callable[[str], bool]) -> None:
+    def __init__(
+        self, registry: Registry, processes: Processes, has_secret: Callable[[str], bool], own: OwnPlaces
+    ) -> None:
         self._registry = registry
         self._processes = processes
         self._has_secret = has_secret
+        self._own = own
         self._schemas = SchemaGate()
         # Hooks, taint, rate and budget will stand between policy and approval, in this order.
         self._gates: tuple[Gate, ...] = (self._schema, self._secrets, self._policy, self._approval)
@@ -125,7 +131,7 @@ class Dispatcher:
 
     async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:
         """Look whether an interrupted call happened, and clear away what it may have left half done."""
-        return await asyncio.to_thread(probe, settings.workspace, change)
+        return await asyncio.to_thread(probe, Root(settings.workspace, self._own), change)
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
         """End every process that still carries one of the call keys in its environment."""
@@ -163,7 +169,7 @@ class Dispatcher:
 
     def _policy(self, proposal: Proposal) -> Proposal | Admission:
         """What the rules say; deny over ask over allow."""
-        decisions = judge(facts_of(proposal.spec, proposal.values, proposal.settings))
+        decisions = judge(facts_of(proposal.spec, proposal.values, proposal.settings, self._own))
         decision = strictest(decisions)
         if decision.verdict == "deny":
             failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")

@@ -3,22 +3,42 @@
 Only the parameters that the tool's spec declares are read as paths, commands or URLs. Deciding is `policy`'s.
 """
 
+# Pathlib would work out `..` before links are followed, which the shell does not.
+# ruff: noqa: PTH111, PTH118
+
 from __future__ import annotations
 
+import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast.policy.paths import malformed
+from holdfast.policy.protected import WILDCARDS, Access
 from holdfast.policy.rules import Facts, PathFact
+from holdfast.policy.words import Word, words_of
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.tools import ParameterKind, ToolSpec
-from holdfast.tools.workspace import PathRefused, resolve
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.workspace import PathRefused, Root, place
+
+_HOME_WORD = re.compile(r"^\$(?:HOME\b|\{HOME\})")
+_HERE_WORD = re.compile(r"^\$(?:PWD\b|\{PWD\})")
 
 
-def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings) -> Facts:
+MAX_WORDS = 20_000
+"""Words of a call's commands that are looked at."""
+
+
+def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: OwnPlaces) -> Facts:
     """All that the rules look at, for a call with arguments that passed the schema."""
     paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
+    access: Access = "read" if spec.effect == "read" else "write"
+    root, commands = Root(settings.workspace, own), tuple(commands_of(spec, values))
+    words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
     return Facts(
         tool=spec.name,
         effect=spec.effect,
@@ -26,8 +46,10 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings) -> Fact
         workspace=settings.workspace,
         allow_tools=settings.allow_tools,
         deny_tools=settings.deny_tools,
-        paths=tuple(_path_fact(settings.workspace, path) for path in paths if path is not None),
-        commands=tuple(commands_of(spec, values)),
+        paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
+        commands=commands,
+        words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.workspace, own)),
+        has_unread_words=len(words) > MAX_WORDS,
     )
 
 
@@ -85,10 +107,46 @@ def _path_in(url: str) -> str | None:
     return unquote(parts.path) if parts.scheme.casefold() == "file" else None
 
 
-def _path_fact(workspace: str, given: str) -> PathFact:
+def _path_fact(root: Root, given: str, access: Access) -> PathFact:
     try:
-        return PathFact(given, resolve(workspace, given))
+        with place(root, given) as found:
+            return PathFact(given, found.whole, "", access, found.own)
     except PathRefused as refusal:
-        return PathFact(given, "", str(refusal))
+        return PathFact(given, "", str(refusal), access)
     except OSError as error:
-        return PathFact(given, "", f"{given} cannot be reached: {error.strerror or error}.")
+        return PathFact(given, "", f"{given} cannot be reached: {error.strerror or error}.", access)
+
+
+# --- the words of commands ------------------------------------------------------------------------
+
+
+def _word_facts(words: Iterable[Word], workspace: str, own: OwnPlaces) -> Iterator[PathFact]:
+    """Where the words lead. One that names nothing that there is has no fact, unless it would be written."""
+    identities = own.identities()
+    for text, access, folder in words:
+        path = os.path.join(workspace, _expanded(folder, workspace), _expanded(text, workspace))
+        stem, wild = _cut_at_wildcards(path)
+        if malformed(path):
+            continue
+        if not os.path.lexists(stem):  # a folder on the way may be made by the command itself
+            stem = os.path.normpath(stem)
+            if access == "read" and not os.path.lexists(stem) and not own.by_path(stem):
+                continue
+        real = os.path.realpath(stem)
+        part = own.find(real, identities) or own.matched(real, wild, is_tree=access == "tree")
+        yield PathFact(text, os.path.join(real, *wild), "", access, part)
+
+
+def _expanded(text: str, workspace: str) -> str:
+    """With the shell's short names for the user's home and the present folder written out."""
+    text = _HOME_WORD.sub("~", text, count=1)
+    return os.path.expanduser(_HERE_WORD.sub(lambda _: workspace, text, count=1))
+
+
+def _cut_at_wildcards(path: str) -> tuple[str, list[str]]:
+    """The folder before the first name with wildcards, and the names from there on, `..` worked out."""
+    names = path.split("/")
+    if not WILDCARDS.isdisjoint(path):
+        names = os.path.normpath(path).split("/")
+    first = next((at for at, name in enumerate(names) if not WILDCARDS.isdisjoint(name)), len(names))
+    return "/".join(names[:first]) or "/", names[first:]

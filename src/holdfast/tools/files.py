@@ -12,9 +12,10 @@ from typing import Any
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import FileChange, ToolSpec
 from holdfast.tools.blocking import Refused, answer, in_thread
+from holdfast.tools.own import OwnPlaces
 from holdfast.tools.pages import PAGE_LINES, read_page
 from holdfast.tools.schema import arguments_object
-from holdfast.tools.workspace import Place, look, open_regular
+from holdfast.tools.workspace import Place, Root, look, open_regular
 from holdfast.tools.writing import Make, plan, write
 
 EDIT_BYTES = 16 << 20
@@ -27,7 +28,8 @@ _PATH = {"type": "string", "minLength": 1, "description": "Relative to the works
 class ReadFile:
     """read_file: a page of a text file."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnPlaces) -> None:
+        self._own = own
         self.spec = ToolSpec(
             name="read_file",
             description="Read a text file, a page of lines at a time. When there is more, the last line says "
@@ -48,7 +50,7 @@ class ReadFile:
         """The page as it stands in the file, then a line in brackets when the file has more."""
         path, limit = arguments["path"], min(arguments.get("limit", PAGE_LINES), PAGE_LINES)
         offset = arguments.get("offset", 1)
-        return await answer(path, lambda: read_page(context.workspace, path, offset, limit))
+        return await answer(path, lambda: read_page(Root(context.workspace, self._own), path, offset, limit))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """Nothing changes."""
@@ -58,7 +60,8 @@ class ReadFile:
 class WriteFile:
     """write_file: a file with exactly this content."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnPlaces) -> None:
+        self._own = own
         self.spec = ToolSpec(
             name="write_file",
             description="Write a file, making folders as needed. Replaces a file that is there.",
@@ -72,18 +75,20 @@ class WriteFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Says what was written. The old file is whole until the new one is."""
         path, make = arguments["path"], _new_content(arguments)
-        return await answer(path, lambda: write(context, path, make, makes_folders=True))
+        root = Root(context.workspace, self._own)
+        return await answer(path, lambda: write(root, path, make, context.check, makes_folders=True))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """The content's hash before and after; None when the path would be refused."""
         make = _new_content(arguments)
-        return await in_thread(lambda: plan(context.workspace, arguments["path"], make))
+        return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
 
 
 class EditFile:
     """edit_file: one text in a file replaced by another."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnPlaces) -> None:
+        self._own = own
         self.spec = ToolSpec(
             name="edit_file",
             description="Replace a text in a file. `old` must match exactly, blanks and line ends included, "
@@ -104,12 +109,13 @@ class EditFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Says how many places were replaced, or why none were."""
         path, make = arguments["path"], _edited_content(arguments)
-        return await answer(path, lambda: write(context, path, make, makes_folders=False))
+        root = Root(context.workspace, self._own)
+        return await answer(path, lambda: write(root, path, make, context.check, makes_folders=False))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """The content's hash before and after; None when the edit would fail."""
         make = _edited_content(arguments)
-        return await in_thread(lambda: plan(context.workspace, arguments["path"], make))
+        return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
 
 
 class EditFailed(Refused):

@@ -2,7 +2,7 @@
 
 It opens the files that it is told, below the folder that it is handed, follows no link, and prints the lines
 that match. Which files are searched is decided by `search`; a secret file by another name is passed over here,
-where it is open. Standard library only.
+where it is open, and so is what is Holdfast's own. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 MAX_FILE_BYTES = 32 << 20
 MAX_LINE_BYTES = 10_000
@@ -24,13 +24,21 @@ def main() -> None:
     """Print `path:line: text` for every matching line, until there are too many."""
     request = json.load(sys.stdin)
     pattern, left = re.compile(request["pattern"]), request["max_lines"]
+    own = {tuple(identity) for identity in request["own"]}
     secret = {tuple(identity) for identity in request["secret"]}
+    is_secret_complete = False
     for path in request["files"]:
         try:
             with _opened(int(sys.argv[1]), path) as fd:
                 facts = os.fstat(fd)
-                if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in secret:
+                if (facts.st_dev, facts.st_ino) in own:
                     continue
+                if facts.st_nlink > 1:
+                    if not is_secret_complete:  # found out only where a file has other names at all
+                        secret.update(_files_under(request["homes"]))
+                        is_secret_complete = True
+                    if (facts.st_dev, facts.st_ino) in secret:
+                        continue
                 if facts.st_size > MAX_FILE_BYTES:
                     print(f"[{_shown(path)} is larger than {MAX_FILE_BYTES >> 20} MiB: not searched]")
                     continue
@@ -76,6 +84,15 @@ def _opened(folder: int, path: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _files_under(folders: list[str]) -> Iterator[tuple[int, int]]:
+    for folder in folders:
+        for _, _, files, here in os.fwalk(folder):
+            for name in files:
+                with suppress(OSError):
+                    facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    yield facts.st_dev, facts.st_ino
 
 
 def _shown(name: str) -> str:

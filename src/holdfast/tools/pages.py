@@ -6,7 +6,7 @@ import os
 from io import BufferedReader
 
 from holdfast.tools.blocking import Refused
-from holdfast.tools.workspace import open_to_read
+from holdfast.tools.workspace import Root, open_to_read
 
 PAGE_LINES = 2_000
 PAGE_BYTES = 20_000
@@ -17,7 +17,7 @@ COUNTED_BYTES = 256 << 20
 _CHUNK_BYTES = 1 << 20
 
 
-def read_page(workspace: str, path: str, offset: int, limit: int) -> str:
+def read_page(root: Root, path: str, offset: int, limit: int) -> str:
     """The lines from `offset` on as they stand in the file; when that is not all of it, a last line in
     brackets says how many there are and where to go on.
 
@@ -25,7 +25,7 @@ def read_page(workspace: str, path: str, offset: int, limit: int) -> str:
         Refused: the path is refused, the file is binary, or it has no such line.
         OSError: it cannot be opened.
     """
-    with open_to_read(workspace, path) as (fd, _), open(fd, "rb", closefd=False) as file:
+    with open_to_read(root, path) as (fd, _), open(fd, "rb", closefd=False) as file:
         if b"\0" in file.peek(8192)[:8192]:
             raise Refused(f"{path} is binary ({os.fstat(fd).st_size} bytes); only text can be read.")
         page, last, is_cut, newlines, last_byte = _page(file, offset, limit)

@@ -1,7 +1,7 @@
 """list_dir, glob and grep: looking around, with bounds on what is looked at and on what is told.
 
-No symbolic link is followed, `.git` is passed over, secret files are not searched. A pattern is matched in a
-process of its own (`grep_child`), since a regular expression can take for ever and nothing in this process
+No symbolic link is followed; `.git`, secret files and what is Holdfast's own are passed over. A pattern is matched
+in a process of its own (`grep_child`), since a regular expression can take for ever and nothing in this process
 could stop it.
 """
 
@@ -21,13 +21,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.policy.paths import secret_rule
+from holdfast.policy.protected import HOME
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import FileChange, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.tools.blocking import answer, attempt
+from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.workspace import (
     PathRefused,
+    Root,
     kind_of,
     look,
     open_folder,
@@ -54,7 +57,8 @@ _GLOB = "`*` and `?` stay within a name, `**` spans folders."
 class ListDir:
     """list_dir: what is in a folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnPlaces) -> None:
+        self._own = own
         self.spec = ToolSpec(
             name="list_dir",
             description="List a folder: folders end in /, links in @, files show their size in bytes.",
@@ -68,7 +72,7 @@ class ListDir:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """One entry a line, folders first."""
         path = arguments.get("path", ".")
-        return await answer(path, lambda: _list(context.workspace, path))
+        return await answer(path, lambda: _list(Root(context.workspace, self._own), path))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """Nothing changes."""
@@ -78,7 +82,8 @@ class ListDir:
 class Glob:
     """glob: files by their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnPlaces) -> None:
+        self._own = own
         self.spec = ToolSpec(
             name="glob",
             description=f"Find files by name under a folder, e.g. `**/*.py`. {_GLOB}",
@@ -94,7 +99,9 @@ class Glob:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """One path a line, relative to the workspace, in order."""
         path = arguments.get("path", ".")
-        return await answer(path, lambda: _glob(context.workspace, path, arguments["pattern"]))
+        return await answer(
+            path, lambda: _glob(Root(context.workspace, self._own), path, arguments["pattern"])
+        )
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
         """Nothing changes."""
@@ -104,8 +111,9 @@ class Glob:
 class Grep:
     """grep: lines by their content."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, own: OwnPlaces) -> None:
         self._processes = processes
+        self._own = own
         self.spec = ToolSpec(
             name="grep",
             description="Search text files under a folder for a regular expression (Python's), line by line. "
@@ -130,7 +138,7 @@ class Grep:
         except (re.error, RecursionError, OverflowError) as error:
             return RawResult("error", f"{pattern!r} is not a regular expression: {error}.")
         glob = arguments.get("glob", "")
-        searched = await attempt(path, lambda: _searchable(context.workspace, path, glob))
+        searched = await attempt(path, lambda: _searchable(Root(context.workspace, self._own), path, glob))
         if isinstance(searched, RawResult):
             return searched
         try:
@@ -147,6 +155,8 @@ class Grep:
             "pattern": pattern,
             "files": searched.files,
             "secret": searched.secret,
+            "own": searched.own,
+            "homes": searched.homes,
             "prefix": searched.prefix,
             "max_lines": MAX_ENTRIES,
         }
@@ -184,28 +194,36 @@ class _Searched(NamedTuple):
     """The folder, relative to the workspace, with a slash at its end; empty for the workspace itself."""
     note: str
     """Tells what was not looked at."""
-    secret: list[tuple[int, int]]
-    """Device and inode of files that are passed over whatever they are called."""
+    secret: list[Identity]
+    """Device and inode of secret files: passed over where they have other names."""
+    own: list[Identity]
+    """Of what is Holdfast's own: passed over in any case."""
+    homes: list[str]
+    """Folders whose files are passed over where they have other names."""
 
 
-def _searchable(workspace: str, path: str, glob: str) -> _Searched:
-    secret = sorted(secret_identities(workspace))
-    with place(workspace, path) as found:
-        refuse_protected(path, found)
+def _searchable(root: Root, path: str, glob: str) -> _Searched:
+    passed_over = (
+        sorted(secret_identities(root.folder)),
+        sorted(root.own.identities(HOME)),
+        list(root.own.homes),
+    )
+    with place(root, path) as found:
+        refuse_protected(path, found, "read")
         facts = look(found)
         if facts is not None and kind_of(facts.st_mode) == "file":
             folder = found.path.rpartition("/")[0]
-            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "", secret)
-    with open_folder(workspace, path) as (fd, found):
+            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "", *passed_over)
+    with open_folder(root, path) as (fd, found):
         prefix = "" if found.path == "." else f"{found.path}/"
         pattern = glob if "/" in glob or not glob else f"**/{glob}"
-        files, note = _files(fd, lambda name: not pattern or matches(name, pattern))
+        files, note = _files(fd, lambda name: not pattern or matches(name, pattern), root.own)
         files = [file for file in files if not secret_rule(prefix + file)]
-        return _Searched(os.dup(fd), files, prefix, note, secret)
+        return _Searched(os.dup(fd), files, prefix, note, *passed_over)
 
 
-def _list(workspace: str, path: str) -> str:
-    with open_folder(workspace, path) as (fd, _), os.scandir(fd) as entries:
+def _list(root: Root, path: str) -> str:
+    with open_folder(root, path) as (fd, _), os.scandir(fd) as entries:
         folders, others = [], []
         for entry in itertools.islice(entries, MAX_LOOKED_AT):
             name = _shown(entry.name)
@@ -219,12 +237,12 @@ def _list(workspace: str, path: str) -> str:
     return _told(sorted(folders) + sorted(others), "[the folder is empty]", "")
 
 
-def _glob(workspace: str, path: str, pattern: str) -> str:
+def _glob(root: Root, path: str, pattern: str) -> str:
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise PathRefused(f"{pattern}: a pattern is relative to `path` and cannot leave it.")
-    with open_folder(workspace, path) as (fd, found):
+    with open_folder(root, path) as (fd, found):
         prefix = "" if found.path == "." else f"{found.path}/"
-        files, note = _files(fd, lambda name: matches(name, pattern))
+        files, note = _files(fd, lambda name: matches(name, pattern), root.own)
     return _told([_shown(prefix + file) for file in files], "[no file matches]", note)
 
 
@@ -254,12 +272,15 @@ def _closed(reached: set[int], globs: list[str]) -> set[int]:
     return reached
 
 
-def _files(folder: int, is_wanted: Callable[[str], bool]) -> tuple[list[str], str]:
+def _files(folder: int, is_wanted: Callable[[str], bool], own: OwnPlaces) -> tuple[list[str], str]:
     """The wanted files under an open folder, relative to it, in order; and a note when not all was seen."""
     until, looked_at = time.monotonic() + MAX_WALK_S, 0
+    homes = own.identities(HOME)
     found: list[str] = []
     # The walk opens every folder relative to its parent and never enters a link, also under races.
-    for path, folders, files, _ in os.fwalk(".", dir_fd=folder):
+    for path, folders, files, here in os.fwalk(".", dir_fd=folder):
+        if identity(os.fstat(here)) in homes:
+            folders[:] = files[:] = []
         looked_at += len(folders) + len(files)
         base = path[2:] + "/" if len(path) > 1 else ""
         is_deep = path.count("/") >= MAX_DEPTH

@@ -26,7 +26,9 @@ from typing import Literal
 import msgspec
 
 from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
+from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.tools.blocking import Refused
+from holdfast.tools.own import OwnPlaces, identity
 
 _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -43,6 +45,13 @@ class PathRefused(Refused):
     """A path that no file tool touches."""
 
 
+class Root(msgspec.Struct, frozen=True):
+    """The folder that file tools work in, and what is Holdfast's own, there or elsewhere."""
+
+    folder: str
+    own: OwnPlaces = OwnPlaces()
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where a path leads: an open folder and a name in it that is not a symbolic link."""
 
@@ -52,31 +61,23 @@ class Place(msgspec.Struct, frozen=True):
     """`.` for the folder itself."""
     path: str
     """Relative to the root, every link followed; `.` for the root."""
-    root: str
-    """Absolute, every link followed."""
+    root: Root
+    """Its folder absolute, every link followed."""
+    own: str
+    """What of Holdfast's own it is, as `OwnPlaces` tells it."""
 
     @property
     def whole(self) -> str:
         """The absolute path."""
-        return self.root if self.path == "." else os.path.join(self.root, self.path)
-
-
-def resolve(root: str, given: str) -> str:
-    """The absolute path, inside the root, that a tool would open; it need not exist.
-
-    Raises:
-        PathRefused: it leads out of the root, or nothing can have that path.
-    """
-    with place(root, given) as found:
-        return found.whole
+        return self.root.folder if self.path == "." else os.path.join(self.root.folder, self.path)
 
 
 @contextmanager
-def place(root: str, given: str, *, makes_folders: bool = False) -> Iterator[Place]:
+def place(root: Root, given: str, *, makes_folders: bool = False) -> Iterator[Place]:
     """Walk to a path. The folder stays open, so that what is done there happens there.
 
     Args:
-        root: An existing folder, absolute.
+        root: Its folder exists, and is absolute.
         given: Relative to the root, or absolute and inside it.
         makes_folders: Make the folders that are missing on the way.
 
@@ -94,7 +95,7 @@ def place(root: str, given: str, *, makes_folders: bool = False) -> Iterator[Pla
 
 
 @contextmanager
-def open_to_read(root: str, given: str) -> Iterator[tuple[int, Place]]:
+def open_to_read(root: Root, given: str) -> Iterator[tuple[int, Place]]:
     """Open a regular file; gives its descriptor and its place.
 
     Raises:
@@ -102,7 +103,7 @@ def open_to_read(root: str, given: str) -> Iterator[tuple[int, Place]]:
         OSError: it cannot be opened.
     """
     with place(root, given) as found:
-        refuse_protected(given, found)
+        refuse_protected(given, found, "read")
         if found.folder_fd == MISSING:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
         with open_regular(found, given) as fd:
@@ -120,6 +121,8 @@ def open_regular(found: Place, given: str) -> Iterator[int]:
     """
     facts = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
     refuse_other_kinds(given, facts.st_mode)
+    # Before it is opened: closing a database would drop the locks of this process on it.
+    _refuse_other_names(given, found, facts)
     try:
         fd = os.open(found.name, _READ, dir_fd=found.folder_fd)
     except OSError as error:
@@ -129,18 +132,17 @@ def open_regular(found: Place, given: str) -> Iterator[int]:
     try:
         facts = os.fstat(fd)
         refuse_other_kinds(given, facts.st_mode)
-        if facts.st_nlink > 1 and (facts.st_dev, facts.st_ino) in secret_identities(found.root):
-            raise PathRefused(f"{given} is another name of a secret file; work without its content.")
+        _refuse_other_names(given, found, facts)
         yield fd
     finally:
         os.close(fd)
 
 
 @contextmanager
-def open_folder(root: str, given: str) -> Iterator[tuple[int, Place]]:
+def open_folder(root: Root, given: str) -> Iterator[tuple[int, Place]]:
     """Open a folder for listing; raises as `open_to_read` does."""
     with place(root, given) as found:
-        refuse_protected(given, found)
+        refuse_protected(given, found, "read")
         if found.folder_fd == MISSING:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), given)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -151,14 +153,30 @@ def open_folder(root: str, given: str) -> Iterator[tuple[int, Place]]:
             os.close(fd)
 
 
-def refuse_protected(given: str, found: Place) -> None:
-    """Refuse secrets and kernel files by where a path really leads, at the moment of opening."""
+def _refuse_other_names(given: str, found: Place, facts: os.stat_result) -> None:
+    """Refuse to read a file that has a name which would have been refused."""
+    if facts.st_nlink < 2:
+        return
+    if identity(facts) in secret_identities(found.root.folder):
+        raise PathRefused(f"{given} is another name of a secret file; work without its content.")
+    if problem := own_problem(given, found.root.own.by_link(facts), "read"):
+        raise PathRefused(problem)
+
+
+def refuse_protected(given: str, found: Place, access: Access) -> None:
+    """Refuse what no tool touches by where a path really leads, at the moment of opening."""
+    if problem := own_problem(given, found.own, access):
+        raise PathRefused(problem)
     if rule := secret_rule(given) or secret_rule(found.whole):
         raise PathRefused(f"{given} names a secret ({rule}); work without its content.")
     # As it was named, too: /proc/self/root is a door to everywhere.
-    named = os.path.normpath(os.path.join(found.root, given))
-    if is_kernel_path(found.whole, found.root) or is_kernel_path(named, found.root):
+    root = found.root.folder
+    named = os.path.normpath(os.path.join(root, given))
+    if is_kernel_path(found.whole, root) or is_kernel_path(named, root):
         raise PathRefused(f"{given}: /proc, /sys and /dev are not for file tools.")
+    steered = steering_problem(given, found.whole, root) if access != "read" else None
+    if steered is not None and steered.verdict == "deny":
+        raise PathRefused(steered.reason)
 
 
 def kind_of(mode: int) -> Literal["file", "folder", "link", "other"]:
@@ -201,25 +219,29 @@ def secret_identities(root: str) -> set[tuple[int, int]]:
     identities = set()
     for name in names:
         with suppress(OSError):
-            facts = os.stat(name)
-            identities.add((facts.st_dev, facts.st_ino))
+            identities.add(identity(os.stat(name)))
     return identities
 
 
 class _Walk:
     """One walk: the folders open from the root to here, their names, and the names still to go."""
 
-    def __init__(self, root: str, given: str, makes_folders: bool) -> None:
-        self._root = os.path.realpath(root)
+    def __init__(self, root: Root, given: str, makes_folders: bool) -> None:
+        self._root = os.path.realpath(root.folder)
+        self._own = root.own
+        self._identities = root.own.identities()
         self._given = given
         self._makes_folders = makes_folders
         self._folders: list[int] = []
+        self._marks: list[str] = []
+        """What of Holdfast's own each of the folders is."""
         self._names: list[str] = []
         self._todo = self._parts(given)
         self._links = 0
 
     def to_the_end(self) -> Place:
         self._folders.append(os.open(self._root, _FOLDER))
+        self._marks.append(self._own.find(self._root, self._identities))
         while self._todo:
             name = self._todo.pop()
             if name == "..":
@@ -229,8 +251,26 @@ class _Walk:
             elif self._todo:
                 self._enter(name)
             else:
-                return Place(self._folders[-1], name, "/".join([*self._names, name]), self._root)
-        return Place(self._folders[-1], ".", "/".join(self._names) or ".", self._root)
+                return self._place(name)
+        return self._place(".")
+
+    def _place(self, name: str) -> Place:
+        path = "/".join(self._names if name == "." else [*self._names, name])
+        root = Root(self._root, self._own)
+        found = Place(self._folders[-1], name, path or ".", root, self._marks[-1])
+        if name == ".":
+            return found
+        facts = look(found) if self._identities else None
+        own = self._mark(name, found.whole, facts) or (self._own.by_link(facts) if facts is not None else "")
+        return msgspec.structs.replace(found, own=own)
+
+    def _mark(self, name: str, whole: str, facts: os.stat_result | None) -> str:
+        """What of Holdfast's own a name in the last folder is."""
+        if self._marks[-1]:
+            return f"{self._marks[-1]}/{name}"
+        return self._own.by_path(whole) or (
+            self._identities.get(identity(facts), "") if facts is not None else ""
+        )
 
     def close(self) -> None:
         while self._folders:
@@ -250,6 +290,7 @@ class _Walk:
         if not self._names:
             raise PathRefused(_outside(self._given))
         self._names.pop()
+        self._marks.pop()
         if (fd := self._folders.pop()) != MISSING:
             os.close(fd)
 
@@ -279,13 +320,16 @@ class _Walk:
         here = self._folders[-1]
         self._names.append(name)
         self._folders.append(MISSING)
+        self._marks.append(self._mark(name, "/".join([self._root.rstrip("/"), *self._names]), None))
         if here == MISSING:
             return
         if self._makes_folders:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=here)
         try:
-            self._folders[-1] = os.open(name, _FOLDER, dir_fd=here)
+            fd = self._folders[-1] = os.open(name, _FOLDER, dir_fd=here)
+            if self._identities and not self._marks[-1]:
+                self._marks[-1] = self._identities.get(identity(os.fstat(fd)), "")
         except FileNotFoundError:
             return
         except OSError as error:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from holdfast.protocol.outcomes import Probed
-from holdfast.protocol.ports import CallContext, Check
+from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import FileChange
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import (
     MISSING,
     PathRefused,
     Place,
+    Root,
     look,
     open_regular,
     place,
@@ -35,17 +36,19 @@ Make = Callable[[str, Place], tuple[bytes, str]]
 """The new content of a file at a place, and what the model is told when it is written."""
 
 
-def write(context: CallContext, path: str, make: Make, *, makes_folders: bool) -> str:
+def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: bool) -> str:
     """Put what `make` makes at the path; returns what the model is told. The mode and owner are kept.
 
     Raises:
         Refused: the path is refused, has other names, or `make` refuses.
         OSError: it cannot be written; the old file is whole.
-        Fenced: the context's check did; the old file is whole.
+        Fenced: the `check` did; the old file is whole.
     """
-    context.check()
-    with place(context.workspace, path, makes_folders=makes_folders) as found:
-        refuse_protected(path, found)
+    check()
+    with place(root, path) as found:  # before a folder is made
+        refuse_protected(path, found, "write")
+    with place(root, path, makes_folders=makes_folders) as found:
+        refuse_protected(path, found, "write")
         facts = look(found)
         if facts is not None:
             refuse_other_kinds(path, facts.st_mode)
@@ -55,15 +58,15 @@ def write(context: CallContext, path: str, make: Make, *, makes_folders: bool) -
                     "Write to a new file instead, or remove this name first."
                 )
         content, told = make(path, found)
-        _replace(found, content, facts, context.check)
+        _replace(found, content, facts, check)
     return told
 
 
-def plan(workspace: str, path: str, make: Make) -> FileChange | None:
+def plan(root: Root, path: str, make: Make) -> FileChange | None:
     """The hashes before and after such a write; None when it would fail."""
     try:
-        with place(workspace, path) as found:
-            refuse_protected(path, found)
+        with place(root, path) as found:
+            refuse_protected(path, found, "write")
             content, _ = make(path, found)
             before = _content_hash(found)
             return FileChange(path=found.path, before=before, after=hashlib.sha256(content).hexdigest())
@@ -142,13 +145,13 @@ def _is_named(fd: int, name: str, folder: int) -> bool:
         return False
 
 
-def probe(workspace: str, change: FileChange) -> Probed:
+def probe(root: Root, change: FileChange) -> Probed:
     """Whether an interrupted write happened: the file's content is the new one, the old one, or neither.
 
     Also removes what the interrupted writer may have left behind.
     """
     try:
-        with place(workspace, change.path) as found:
+        with place(root, change.path) as found:
             if found.folder_fd != MISSING:
                 with _listable(found) as folder:
                     _sweep(folder)
