@@ -10,7 +10,7 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,15 +23,14 @@ from tests.edge.machine import Machine, call, of_type
 SESSION = "test:sleeper"
 PATIENCE_S = 60.0
 LEASE_MS = 3_000
-CUSTOMIZED = str(Path(__file__).with_name("customized"))
+SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_name("customized"))}
 
 
 @contextmanager
 def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """A command that has stopped itself there."""
     command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
-    lease = {"SLEEPS_AT": at, "LEASE_MS": str(LEASE_MS), "PYTHONPATH": CUSTOMIZED}
-    with machine.start(*command, **lease, **environ) as process:
+    with machine.start(*command, SLEEPS_AT=at, **SHORT_LEASE, **environ) as process:
         try:
             deadline = time.monotonic() + PATIENCE_S
             while state_of(process.pid) != "T":
@@ -122,3 +121,34 @@ def test_who_slept_while_nobody_came_renews_its_lease_and_goes_on(machine: Machi
     events = machine.events(SESSION)
     assert [body["result"]["status"] for body in of_type(events, "ToolCallFinished")] == ["ok", "ok"]
     assert len(of_type(events, "Attached")) == 1, "it had the session all the time"
+
+
+@pytest.mark.requirement("B4", "L1", "H5")
+def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(machine: Machine) -> None:
+    command = "echo $$ > pid; while :; do sleep 0.1; done"
+    model = machine.script([{"tool_calls": [call("shell", command=command)]}])
+    arguments = ("run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json")
+    with machine.start(*arguments, **SHORT_LEASE) as frozen:
+        try:
+            pid = int(until(lambda: content(machine.workspace / "pid")))
+            frozen.send_signal(signal.SIGSTOP)
+            stopped = machine.holdfast("stop", SESSION)
+            assert (stopped.code, "interrupted" in stopped.out) == (0, True)
+            assert not Path(f"/proc/{pid}").exists()
+            assert wake(frozen) == 130
+        finally:
+            frozen.kill()
+
+
+def content(path: Path) -> str:
+    """What stands in the file; empty while there is none."""
+    return path.read_text() if path.exists() else ""
+
+
+def until(look: Callable[[], str]) -> str:
+    """Look until there is something."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found

@@ -29,7 +29,7 @@ from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
-from holdfast.runtime.driver import Driver
+from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.following import WATCH_S, follow
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
 from holdfast.runtime.journal import Journal, state_of
@@ -192,6 +192,7 @@ class SessionController:
         session = hold.lease.session
         journal = Journal(session, key)
         waiting = await journal.open(store)
+        await end_orphans(self._parts.tools, journal.state)
         for entry in waiting:
             command = decode_command(entry.body)
             batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]

@@ -17,6 +17,7 @@ from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareReque
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record
+from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
@@ -93,9 +94,7 @@ class Driver:
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
         """End what a dead driver left running, then say that this one has begun, and take what waits."""
-        orphans = [f"{self._session}:{call.call_id}" for call in started_calls(self.state)]
-        if orphans:
-            await self._parts.tools.end_orphans(orphans)
+        await end_orphans(self._parts.tools, self.state)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
         await self._settle((attach, "attach"), *self._commanded(waiting), opening=self._journal.opening())
@@ -259,6 +258,13 @@ class Driver:
         tasks = [keeper, *self._running.values()]
         _cancel(tasks)
         await asyncio.wait(tasks, timeout=CLOSE_S)
+
+
+async def end_orphans(tools: Tools, state: State) -> None:
+    """End what an earlier driver left running: whoever takes its session over says nothing before that."""
+    keys = [f"{state.session}:{call.call_id}" for call in started_calls(state)]
+    if keys:
+        await tools.end_orphans(keys)
 
 
 def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

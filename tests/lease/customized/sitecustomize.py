@@ -99,6 +99,7 @@ _HOOKS = {
     "starting": sleep_when_starting,
 }
 
-if _WHERE:  # tools and keepers are started with a clean environment
+if "LEASE_MS" in os.environ:  # tools and keepers are started with a clean environment
     short_leases()
-    _HOOKS[_WHERE]()
+    if _WHERE:
+        _HOOKS[_WHERE]()
