@@ -26,7 +26,7 @@ from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, NoSuchSession, UsageError, clearing_up
-from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop
+from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop, owner
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import is_session_id, is_session_key
@@ -40,7 +40,7 @@ from holdfast.views.report import Result
 
 __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 
-_SENDER = "agent"
+_SENDER = owner("agent", "library")
 _STOP_S = 5.0
 """How long closing waits for what it stopped."""
 _NAMES = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
@@ -343,7 +343,7 @@ class Agent:
         if not row.decision:
             await app.controller.decide_now(row.session, _SENDER, body)
             row = await app.store.approval(body.approval_id) or row
-        is_ours = row.decided_by == _SENDER and (row.decision == "deny") == (body.decision == "deny")
+        is_ours = row.decided_by == _SENDER.label and (row.decision == "deny") == (body.decision == "deny")
         if not is_ours:
             raise UsageError(f"{row.id} is decided already: {row.decision}, by {row.decided_by}.")
 

@@ -7,6 +7,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     HoldfastError
     ├── UsageError            2   the caller asked for something that cannot be
     │   ├── ConfigError       2   a configuration file or value is wrong (all problems at once)
+    │   ├── Forbidden         2   who asked may not ask for that: nothing was accepted
     │   ├── NoSuchSession     2   no session, approval or record by that name
     │   └── RecordErased      2   what is asked for needs a record that was erased
     ├── Overloaded            1   the inbox is full: nothing was accepted
@@ -59,6 +60,12 @@ class ConfigError(UsageError):
     def __init__(self, problems: list[str] | str, *, hint: str = "") -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems), hint=hint)
+
+
+class Forbidden(UsageError):
+    """Who asked may not ask for that; nothing was accepted."""
+
+    code = "forbidden"
 
 
 class NoSuchSession(UsageError):

@@ -15,7 +15,7 @@ from holdfast.core.decide import decide
 from holdfast.core.state import Phase, action_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.tools import Admission, CallResult, FileChange
@@ -123,7 +123,7 @@ def _causes(story: Story) -> dict[str, Cause]:
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
     story.now_ms = max([story.now_ms, *(wait.at_ms for wait in waits)])
     found: dict[str, Cause] = {
-        name: Commanded(Command("c", SESSION, "cli:ann", body), story.epoch)
+        name: Commanded(Command("c", SESSION, owner("cli:ann"), body), story.epoch)
         for name, body in {
             "Send": Send("x", settings(turns=7)), "Continue": Continue(), "Pause": Pause(), "Stop": Stop(),
             "Resolve": Resolve(approval, "approve"),

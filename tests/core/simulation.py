@@ -19,7 +19,7 @@ from holdfast.core.state import Phase, State, open_run, phase, started_calls
 from holdfast.core.summary import totals
 from holdfast.core.wanted import Admit, CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Short
@@ -133,7 +133,7 @@ class Simulation:
         self._settle(self._commanded(self._body()))
 
     def _commanded(self, body: CommandBody) -> Commanded:
-        return Commanded(Command("c", SESSION, "cli:ann", body), self.epoch)
+        return Commanded(Command("c", SESSION, owner("cli:ann"), body), self.epoch)
 
     def _body(self) -> CommandBody:
         asked = [call.approval_id for call in self.state.calls if call.status == "asked"]

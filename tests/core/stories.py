@@ -12,7 +12,7 @@ from holdfast.core.evolve import evolve
 from holdfast.core.state import ModelCall, Run, State, action_key
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, CommandBody, Continue, Resolve, Send
+from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
@@ -20,6 +20,7 @@ from holdfast.protocol.outcomes import ModelFailure, Request
 from holdfast.protocol.tools import Admission, CallResult, Decision
 
 SESSION = "01JYA0000000000000000000SE"
+ANN = owner("ann", "cli")
 START_MS = 1_750_000_000_000
 FACTS = ModelFacts("openai", "m", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
 SETTINGS = Settings(FACTS, "w")
@@ -108,13 +109,13 @@ class Story:
         self.epoch += 1
         return self.when(Attach(self.epoch, "host:1", reads))
 
-    def command(self, body: CommandBody, sender: str = "cli:ann") -> list[e.Event]:
-        return self.when(Commanded(Command("c", SESSION, sender, body), self.epoch))
+    def command(self, body: CommandBody, who: Principal = ANN) -> list[e.Event]:
+        return self.when(Commanded(Command("c", SESSION, who, body), self.epoch))
 
     def visit(self, body: CommandBody) -> list[e.Event]:
         """A command from somebody who takes an epoch and drives nothing."""
         self.epoch += 1
-        return self.when(Commanded(Command("c", SESSION, "cli:bob", body), self.epoch))
+        return self.when(Commanded(Command("c", SESSION, owner("cli:bob"), body), self.epoch))
 
     def send(self, text: str = "Do it.") -> list[e.Event]:
         return self.command(Send(text, self.settings))

@@ -11,7 +11,7 @@ from holdfast.core.state import phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import CallResult, Decision
 from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
@@ -171,6 +171,20 @@ def test_words_answer_an_open_question_and_are_not_said_twice() -> None:
     events = questioned().send("blue")
     assert kinds(events) == ["ApprovalResolved", "ToolCallFinished"]
     assert only(e.ToolCallFinished, events).result.text == "blue"
+
+
+def test_words_of_somebody_who_may_not_answer_join_the_run_and_leave_the_question_open() -> None:
+    story = questioned()
+    assert story.command(Send("blue"), Principal("bob", "chat", ("speak",))) == [
+        e.MessageReceived("blue", "chat:bob")
+    ]
+    assert [call.is_question for call in story.state.calls if call.status == "asked"] == [True]
+
+
+def test_an_answer_that_came_too_late_is_no_message_of_somebody_who_may_only_answer() -> None:
+    story = questioned()
+    story.resolve("answer", "red")
+    assert story.command(Send("blue"), Principal("bob", "chat", ("answer",))) == []
 
 
 def test_words_do_not_answer_an_approval_and_wait_for_it() -> None:

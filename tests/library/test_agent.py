@@ -242,7 +242,7 @@ async def test_a_tool_that_was_passed_in_runs_unasked_and_waits_when_the_configu
         assert (waiting.status, waiting.reason, waiting.tool_calls) == ("waiting", "approval", 0)
         (asked,) = await agent.approvals("cli:careful")
         await agent.approve(asked.id, "go on")
-        with pytest.raises(UsageError, match="decided already: approve, by agent"):
+        with pytest.raises(UsageError, match="decided already: approve, by library:agent"):
             await agent.deny(asked.id)
         assert (await agent.resume("cli:careful")).text == "Deployed."
 

@@ -13,7 +13,7 @@ from holdfast.app import App, open_app
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
-from holdfast.protocol.commands import Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.events import Responded
 from holdfast.protocol.messages import Reasoning
 from holdfast.protocol.ports import Tool
@@ -149,7 +149,7 @@ async def test_whatever_a_sender_says_is_stored_masked(tmp_path: Path, secret: s
         session, send = await opened(app, tmp_path)
         said = [send, Send(f"use {secret}", send.settings), Pause(), Resolve("none", "deny", secret)]
         for body in (*said, Stop(f"because of {secret}")):
-            await app.controller.submit(session, f"telegram:{secret}", body)
+            await app.controller.submit(session, owner(secret, "telegram"), body)
         assert secret not in stored(home)
         await app.controller.drive(session)
     assert secret not in stored(home)
@@ -168,9 +168,9 @@ async def test_a_name_that_holds_a_secret_is_refused(tmp_path: Path, secret: str
         with pytest.raises(UsageError, match="session's name"):
             await app.controller.open(f"cli:{secret}")
         with pytest.raises(UsageError, match="session's name"):
-            await app.controller.begin(f"cli:{secret}", "cli", send)
+            await app.controller.begin(f"cli:{secret}", owner("cli"), send)
         with pytest.raises(UsageError, match="command's id"):
-            await app.controller.submit(session, "cli", send, secret)
+            await app.controller.submit(session, owner("cli"), send, secret)
         with pytest.raises(UsageError, match="workspace"):
-            await app.controller.submit(session, "cli", (await opened(app, place))[1])
+            await app.controller.submit(session, owner("cli"), (await opened(app, place))[1])
     assert secret not in stored(home)

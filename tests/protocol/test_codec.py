@@ -24,7 +24,7 @@ from holdfast.protocol.codec import (
     json_text,
     to_builtins,
 )
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from tests.core.phases import EXAMPLES
 from tests.protocol.strategies import EVENTS, TEXTS
@@ -82,7 +82,7 @@ def test_a_text_stands_inside_a_json_string_as_an_encoder_writes_it(text: str) -
     ids=lambda body: type(body).__name__,
 )
 def test_every_command_comes_back_as_it_was(body: object) -> None:
-    command = Command("id", "session", "cli:ann", body)  # type: ignore[arg-type]
+    command = Command("id", "session", owner("cli:ann"), body)  # type: ignore[arg-type]
     assert decode_command(encode_json(command)) == command
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StorageFull
-from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.ports import CallContext, Store, Tool
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
@@ -70,11 +70,11 @@ def test_a_call_that_clears_up_is_not_cancelled_again_when_its_driver_fails(vola
         full = FaultyStore(inner, Faults(full_from_commit=5))
         async with controller_of(BOTH, full, clock, world) as controller:
             session = await controller.open("a:b")
-            await controller.submit(session, "tester", Send("Go.", settings_of(BOTH, workspace)))
+            await controller.submit(session, owner("tester"), Send("Go.", settings_of(BOTH, workspace)))
             driving = asyncio.create_task(controller.drive(session))
             while not world.called:  # noqa: ASYNC110 - the clock jumps
                 await asyncio.sleep(0.05)
-            await controller.submit(session, "tester", Stop())
+            await controller.submit(session, owner("tester"), Stop())
             with pytest.raises(StorageFull):  # at the outcome of the quick one, while the neat one clears up
                 await driving
             assert full.commits == 5

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.policy.protected import Own
-from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Provider
 from holdfast.providers.script import script_from_lines
@@ -54,11 +54,11 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
     async with SessionController(ours) as one, SessionController(theirs) as other:
         session = await one.open("a:b")
         settings = Settings(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")
-        await one.submit(session, "tester", Send("Go.", settings))
+        await one.submit(session, owner("tester"), Send("Go.", settings))
         driving = asyncio.create_task(one.drive(session))
         async with asyncio.timeout(PATIENCE_S):
             await is_at_work.wait()
-            await (other if is_other else one).submit(session, "tester", Stop())
+            await (other if is_other else one).submit(session, owner("tester"), Stop())
             state = await driving
     for each in (ours, theirs):
         await each.store.aclose()

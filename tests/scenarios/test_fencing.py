@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
 from holdfast.protocol.rows import Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
@@ -77,7 +77,7 @@ def test_who_lost_the_session_writes_nothing_starts_nothing_and_follows_to_its_e
         second = controller_of(LONG, other, clock, world)
         async with first, second:
             session = await first.open("a:b")
-            await first.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            await first.submit(session, owner("tester"), Send("Go.", settings_of(LONG, workspace)))
             driving = asyncio.create_task(first.drive(session))
             await until_event(other, session, "ToolCallStarted")
             frozen.awake.clear()
@@ -105,7 +105,7 @@ def test_tools_of_a_fenced_driver_are_cancelled(volatile: Stage) -> None:
         first, second = controller_of(LONG, frozen, clock, world), controller_of(LONG, inner, clock, world)
         async with first, second:
             session = await first.open("a:b")
-            await first.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            await first.submit(session, owner("tester"), Send("Go.", settings_of(LONG, workspace)))
             driving = asyncio.create_task(first.drive(session))
             await until_event(inner, session, "ToolCallStarted")
             frozen.awake.clear()
@@ -124,7 +124,7 @@ def test_a_lease_that_lapsed_and_that_nobody_took_is_renewed_in_place(volatile: 
         world = World(workspace)
         async with controller_of(LONG, inner, clock, world) as controller:
             session = await controller.open("a:b")
-            await controller.submit(session, "tester", Send("Go.", settings_of(LONG, workspace)))
+            await controller.submit(session, owner("tester"), Send("Go.", settings_of(LONG, workspace)))
             driving = asyncio.create_task(controller.drive(session))
             await until_event(inner, session, "ToolCallStarted")
             clock.advance(3 * LEASE_MS / 1000)
@@ -149,7 +149,8 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
             assert sessions[0] == sessions[1]
             session, body = sessions[0], Send("Do it.", settings_of(scenario, workspace))
             await asyncio.gather(
-                one.submit(session, "one", body, "same"), two.submit(session, "two", body, "same")
+                one.submit(session, owner("one"), body, "same"),
+                two.submit(session, owner("two"), body, "same"),
             )
             states = await asyncio.gather(*(controller.drive(session) for controller in (one, two, one, two)))
         assert {state.seq for state in states} == {states[0].seq}
@@ -174,12 +175,14 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
             for number in range(INBOX_CAPACITY):
-                await controller.submit(session, "tester", Send(f"word {number}", settings), f"c{number}")
+                await controller.submit(
+                    session, owner("tester"), Send(f"word {number}", settings), f"c{number}"
+                )
             with pytest.raises(Overloaded, match="nothing was accepted"):
-                await controller.submit(session, "tester", Send("one too many", settings))
-            await controller.submit(session, "tester", Send("word 0", settings), "c0")
+                await controller.submit(session, owner("tester"), Send("one too many", settings))
+            await controller.submit(session, owner("tester"), Send("word 0", settings), "c0")
             await controller.drive(session)
-            await controller.submit(session, "tester", Send("word 7", settings), "c7")
+            await controller.submit(session, owner("tester"), Send("word 7", settings), "c7")
             state = await controller.drive(session)
         records = await records_of(inner, session)
         said = [r.event.text for r in records if isinstance(r.event, e.MessageReceived)]
@@ -206,12 +209,12 @@ def test_two_hundred_sessions_begun_and_stopped_at_random_leave_nothing_behind(s
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open(f"chaos:{number}")
             body = Send("Go.", settings_of(scenario, world.workspace))
-            await controller.submit(session, "tester", body)
+            await controller.submit(session, owner("tester"), body)
             driving = asyncio.create_task(controller.drive(session))
             await asyncio.sleep(dice.random() * 4)
             match dice.choice(("stop", "cancel", "wait")):
                 case "stop":
-                    await controller.submit(session, "tester", Stop())
+                    await controller.submit(session, owner("tester"), Stop())
                     await driving
                 case "cancel":
                     driving.cancel()
@@ -267,11 +270,13 @@ def test_a_full_disk_says_so_and_the_session_goes_on_when_there_is_room(volatile
         full = FaultyStore(inner, Faults(full_from_commit=3))
         async with controller_of(scenario, full, clock, world) as controller:
             session = await controller.open("a:b")
-            await controller.submit(session, "tester", Send("Do it.", settings_of(scenario, workspace)))
+            await controller.submit(
+                session, owner("tester"), Send("Do it.", settings_of(scenario, workspace))
+            )
             with pytest.raises(StorageFull):
                 await controller.drive(session)
             with pytest.raises(StorageFull):
-                await controller.submit(session, "tester", Stop())
+                await controller.submit(session, owner("tester"), Stop())
         clock.advance(LEASE_MS / 1000 + 1)
         async with controller_of(scenario, inner, clock, world) as controller:
             state = await controller.drive(session)
@@ -306,7 +311,9 @@ def test_an_output_that_finds_no_room_is_no_failure_of_its_tool(volatile: Stage)
         full.blobs = NoRoomForBlobs(inner.blobs)
         async with controller_of(scenario, full, clock, world) as controller:
             session = await controller.open("a:b")
-            await controller.submit(session, "tester", Send("Do it.", settings_of(scenario, workspace)))
+            await controller.submit(
+                session, owner("tester"), Send("Do it.", settings_of(scenario, workspace))
+            )
             with pytest.raises(StorageFull):
                 await controller.drive(session)
         assert not [r for r in await records_of(inner, session) if isinstance(r.event, e.ToolCallFinished)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.commands import Resolve, Send
+from holdfast.protocol.commands import Resolve, Send, owner
 from holdfast.protocol.events import Record, RunStopped
 from holdfast.protocol.ports import Store
 from holdfast.runtime.bus import Item
@@ -29,12 +29,12 @@ def test_who_looks_late_hears_no_words_of_an_answer_that_stands_there_already(st
             controller_of(SCENARIO, store, clock, world) as other,
         ):
             send = Send("Do it.", settings_of(SCENARIO, workspace))
-            session = await ours.begin("a:b", "tester", send)
+            session = await ours.begin("a:b", owner("tester"), send)
             await ours.drive(session)
             async with aclosing(ours.follow(session)) as items:
                 heard: list[Item] = [await anext(items)]
                 (row,) = await store.approvals(session)
-                await other.decide_now(session, "other", Resolve(row.id, "approve"))
+                await other.decide_now(session, owner("other"), Resolve(row.id, "approve"))
                 await ours.drive(session)
                 while not (isinstance(heard[-1], Record) and isinstance(heard[-1].event, RunStopped)):
                     heard.append(await anext(items))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import UsageError
+from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.ports import Store
 from holdfast.testing.clock import JumpingClock
@@ -27,8 +28,8 @@ def test_two_channels_may_send_commands_of_one_id_and_none_is_lost(stage: Stage)
         async with controller_of(SCENARIO, store, clock, world) as controller:
             sessions = [await controller.open(key) for key in ("telegram:1", "slack:1")]
             for session in sessions:
-                assert await controller.submit(session, "tester", body, "update-4711") == "update-4711"
-                await controller.submit(session, "tester", body, "update-4711")
+                assert await controller.submit(session, owner("tester"), body, "update-4711") == "update-4711"
+                await controller.submit(session, owner("tester"), body, "update-4711")
             for session in sessions:
                 await controller.drive(session)
         for session in sessions:
@@ -45,13 +46,13 @@ def test_a_name_that_is_none_is_refused_while_other_sessions_go_on(stage: Stage)
         world = World(workspace)
         body = say("Do it.", settings_of(SCENARIO, workspace)).body
         async with controller_of(SCENARIO, store, clock, world) as controller:
-            session = await controller.begin("cli:demo", "tester", body)
+            session = await controller.begin("cli:demo", owner("tester"), body)
             driving = asyncio.create_task(controller.drive(session))
             for key in ("tg:\ud800", "tg:\0", "tg"):
                 with pytest.raises(UsageError, match="no name of a session"):
-                    await controller.begin(key, "tester", body)
+                    await controller.begin(key, owner("tester"), body)
             with pytest.raises(UsageError, match="no id of a command"):
-                await controller.submit(session, "tester", body, "\ud800")
+                await controller.submit(session, owner("tester"), body, "\ud800")
             await driving
         await check_session(store, session, await records_of(store, session))
 

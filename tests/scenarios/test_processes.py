@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Send
+from holdfast.protocol.commands import Send, owner
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.rows import Lease
 from holdfast.runtime.controller import SessionController
@@ -35,7 +35,7 @@ async def prepare(home: Path, log: Path, workspace: Path) -> str:
             session = await controller.open("a:b")
             facts = ModelFacts("script", "model", price="free")
             settings = Settings(facts, str(workspace), autonomy="full")
-            await controller.submit(session, "tester", Send("Work.", settings))
+            await controller.submit(session, owner("tester"), Send("Work.", settings))
             return session
     finally:
         await parts.store.aclose()

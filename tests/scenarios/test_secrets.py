@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.codec import encode_json
-from holdfast.protocol.commands import Send, Stop
+from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.events import ModelCallCut, Record
 from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, Usage
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Store
@@ -37,7 +37,7 @@ def test_who_joins_in_the_middle_of_a_secret_sees_nothing_of_it(volatile: Stage,
     async def watch(clock: JumpingClock, store: Store, workspace: Path) -> None:
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.begin(
-                "a:b", "tester", Send("Show it.", settings_of(scenario, workspace))
+                "a:b", owner("tester"), Send("Show it.", settings_of(scenario, workspace))
             )
             driving = asyncio.create_task(controller.drive(session))
             await asyncio.sleep(after_s)
@@ -86,7 +86,7 @@ def test_words_that_were_stopped_in_the_middle_of_a_secret_hold_nothing_of_it(
     async def cut(clock: JumpingClock, store: Store, workspace: Path) -> tuple[str, tuple[Record, ...]]:
         async with knowing(store, clock, script_from_lines([line])) as controller:
             settings = settings_of(Scenario("cut", [line]), workspace)
-            session = await controller.begin("a:b", "tester", Send("Say it.", settings))
+            session = await controller.begin("a:b", owner("tester"), Send("Say it.", settings))
             driving = asyncio.create_task(controller.drive(session))
             heard: list[str] = []
 
@@ -98,7 +98,7 @@ def test_words_that_were_stopped_in_the_middle_of_a_secret_hold_nothing_of_it(
 
             listening = asyncio.create_task(listen())
             await asyncio.sleep(after_s)
-            await controller.submit(session, "tester", Stop())
+            await controller.submit(session, owner("tester"), Stop())
             await driving
             listening.cancel()
             await asyncio.wait([listening])
@@ -130,7 +130,7 @@ async def told(clock: JumpingClock, store: Store, workspace: Path, provider: Pro
     """All records of a run with the provider, as they are stored."""
     async with knowing(store, clock, provider) as controller:
         settings = settings_of(Scenario("told", []), workspace)
-        session = await controller.begin("a:b", "tester", Send("Go on.", settings))
+        session = await controller.begin("a:b", owner("tester"), Send("Go on.", settings))
         await controller.drive(session)
         return b"\n".join(encode_json(each.event) for each in await records_of(store, session))
 

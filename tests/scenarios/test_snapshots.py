@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
-from holdfast.protocol.commands import Send
+from holdfast.protocol.commands import Send, owner
 from holdfast.protocol.ports import Store
 from holdfast.runtime import snapshot
 from holdfast.runtime.journal import Journal, state_of
@@ -130,7 +130,9 @@ def test_a_row_that_ends_elsewhere_than_its_journal_is_told_and_not_tried_for_ev
         played = await play(scenario, clock, store, workspace)
         edit(store, "UPDATE sessions SET seq = ?", seq)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
-            await controller.submit(played.session, "tester", Send("more", settings_of(scenario, workspace)))
+            await controller.submit(
+                played.session, owner("tester"), Send("more", settings_of(scenario, workspace))
+            )
             with pytest.raises(StorageCorrupt) as told:
                 await controller.drive(played.session)
         assert "fsck" in told.value.hint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop
+from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop, owner
 from holdfast.protocol.ids import approval_id
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit
@@ -41,7 +41,9 @@ async def begin(scenario: Scenario, store: Store, clock: JumpingClock, world: Wo
     """The first words, sent and nothing more; returns the session."""
     async with controller_of(scenario, store, clock, world) as controller:
         session = await controller.open("test:scenario")
-        await controller.submit(session, "tester", say("Do it.", settings_of(scenario, world.workspace)).body)
+        await controller.submit(
+            session, owner("tester"), say("Do it.", settings_of(scenario, world.workspace)).body
+        )
     return session
 
 
@@ -82,7 +84,7 @@ async def visit_when_nobody_drives(
     store = FaultyStore(inner)
     clock.hold_while(lambda: store.in_flight > 0)
     async with controller_of(scenario, store, clock, world) as visitor:
-        command = await visitor.decide_now(session, "visitor", body_of(kind, session))
+        command = await visitor.decide_now(session, owner("visitor"), body_of(kind, session))
         after = await records_of(inner, session)
         fresh = after[len(before) :]
         assert not await inner.inbox(session)
@@ -159,7 +161,7 @@ async def visit_while_driven(
 
         async def visit() -> str:
             await store.came.wait()
-            return await second.decide_now(session, "visitor", body_of(kind, session))
+            return await second.decide_now(session, owner("visitor"), body_of(kind, session))
 
         visiting = asyncio.create_task(visit())
         await first.drive(session)
@@ -220,7 +222,7 @@ def test_many_visitors_at_once_are_all_heard_and_the_first_answer_counts(stage: 
             await one.drive(session)
             await asyncio.gather(
                 *(
-                    door.decide_now(session, f"{kind}r", body_of(kind, session))
+                    door.decide_now(session, owner(f"{kind}r"), body_of(kind, session))
                     for door in (one, two)
                     for kind in KINDS
                 )

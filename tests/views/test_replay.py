@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.protocol.commands import Continue, Resolve, Send
+from holdfast.protocol.commands import Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record, Responded, RunStopped, SettingsChanged, ToolCallStarted
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock, run_jumping
@@ -78,11 +78,11 @@ def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_th
     async def answer_and_change(clock: JumpingClock) -> tuple[Record, ...]:
         store, settings = VolatileStore(), settings_of(scenario, tmp_path)
         async with controller_of(scenario, store, clock, World(tmp_path)) as controller:
-            session = await controller.begin(SESSION_KEY, "tester", Send("Do it.", settings))
+            session = await controller.begin(SESSION_KEY, owner("tester"), Send("Do it.", settings))
             await controller.drive(session)
             (asked,) = await store.approvals(session)
-            await controller.submit(session, "one", Resolve(asked.id, "approve"))
-            await controller.submit(session, "two", Continue(replace(settings, max_output_tokens=999)))
+            await controller.submit(session, owner("one"), Resolve(asked.id, "approve"))
+            await controller.submit(session, owner("two"), Continue(replace(settings, max_output_tokens=999)))
             await controller.drive(session)
         return await records_of(store, session)
 

@@ -23,18 +23,19 @@ from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.terminal import write
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
-from holdfast.protocol.commands import Stop
+from holdfast.protocol.commands import Principal, Stop, owner
 from holdfast.protocol.events import ApprovalRequested, Record
 
 STOP_REASON = "interrupted"
 
 
-def sender() -> str:
-    """Who asks, for the record."""
+def sender() -> Principal:
+    """Who asks: the user of this machine, whose home it is."""
     try:
-        return f"cli:{getpass.getuser()}"
+        name = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
-        return f"cli:{os.getuid()}"
+        name = str(os.getuid())
+    return owner(name, "cli")
 
 
 class Rest(NamedTuple):

@@ -56,14 +56,14 @@ def open_question(state: State) -> Call | None:
     return next((c for c in state.calls if c.status == "asked" and c.is_question), None)
 
 
-def resolve(draft: Draft, body: Resolve, sender: str) -> None:
+def resolve(draft: Draft, body: Resolve, by: str) -> None:
     """The first answer counts; one that comes later means nothing."""
     call = _asked(draft.state, body.approval_id)
     if call is not None:
         decision = "answer" if call.is_question and body.decision == "approve" else body.decision
         if decision == "answer" and not call.is_question:
             return
-        draft.add(e.ApprovalResolved(body.approval_id, decision, sender, body.note))
+        draft.add(e.ApprovalResolved(body.approval_id, decision, by, body.note))
 
 
 def expire(draft: Draft, approval: str) -> None:

@@ -14,7 +14,7 @@ from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, open_run, phase, started_calls
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop
+from holdfast.protocol.commands import Command, Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import ModelReply
@@ -78,45 +78,48 @@ def _attach(draft: Draft, cause: Attach) -> None:
 def _command(draft: Draft, command: Command) -> None:
     if draft.is_visit:  # a run that was stopping ends first, so that words open the next one
         _settle(draft)
+    by = command.principal.label
     match command.body:
-        case Send(text=text, settings=settings):
-            _send(draft, command.sender, text, settings)
+        case Send():
+            _send(draft, command.principal, command.body)
         case Continue(settings=settings):
-            _continue(draft, command.sender, settings)
+            _continue(draft, by, settings)
         case Resolve():
-            approvals.resolve(draft, command.body, command.sender)
+            approvals.resolve(draft, command.body, by)
         case Pause():
             run = open_run(draft.state)
             if run is not None and not run.is_paused and run.stopping is None:
-                draft.add(e.RunPaused(command.sender))
+                draft.add(e.RunPaused(by))
         case Stop(reason=reason):
-            stop(draft, "interrupted", reason, f"Stopped by {command.sender}.")
+            stop(draft, "interrupted", reason, f"Stopped by {by}.")
 
 
-def _send(draft: Draft, sender: str, text: str, settings: Settings) -> None:
+def _send(draft: Draft, principal: Principal, words: Send) -> None:
     """Words open a run, join the open one, or answer the question that is open."""
-    run = open_run(draft.state)
+    run, by = open_run(draft.state), principal.label
     if run is not None:
-        _change(draft, settings)
+        _change(draft, words.settings)
         if run.is_paused:
-            draft.add(e.RunResumed(sender))
+            draft.add(e.RunResumed(by))
         question = approvals.open_question(draft.state)
-        if question is not None:
-            draft.add(e.ApprovalResolved(question.approval_id, "answer", sender, text))
+        if question is not None and "answer" in principal.scopes:
+            draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text))
             return
-    draft.add(e.MessageReceived(text, sender))
-    if run is None:
+    if "speak" not in principal.scopes:  # the question was answered by somebody else meanwhile
+        return
+    draft.add(e.MessageReceived(words.text, by))
+    settings = words.settings or draft.state.settings
+    if run is None and settings is not None:
         draft.add(e.RunStarted(_next_run(draft.state), settings))
 
 
-def _continue(draft: Draft, sender: str, settings: Settings | None) -> None:
+def _continue(draft: Draft, by: str, settings: Settings | None) -> None:
     """End a pause or a wait; after a run that was not done, open another one."""
     run = open_run(draft.state)
     if run is not None:
-        if settings is not None:
-            _change(draft, settings)
+        _change(draft, settings)
         if run.is_paused or draft.state.retry_at_ms:
-            draft.add(e.RunResumed(sender))
+            draft.add(e.RunResumed(by))
         return
     last, settings = draft.state.run, settings or draft.state.settings
     if last is None or last.status == "done" or settings is None:
@@ -125,8 +128,8 @@ def _continue(draft: Draft, sender: str, settings: Settings | None) -> None:
     draft.add(e.NoteAdded("continue", CONTINUE_NOTE))
 
 
-def _change(draft: Draft, settings: Settings) -> None:
-    if settings != draft.state.settings:
+def _change(draft: Draft, settings: Settings | None) -> None:
+    if settings is not None and settings != draft.state.settings:
         draft.add(e.SettingsChanged(settings))
 
 

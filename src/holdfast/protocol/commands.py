@@ -1,22 +1,48 @@
-"""What may be asked of a session.
+"""What may be asked of a session, and by whom.
 
-A command's words are redacted before it is made; its id makes repeats vanish.
+A command's words, and the names of who asks, are redacted before it is made; its id makes repeats vanish. Who may
+ask what is checked at the one door (`runtime.permission`), before anything is stored.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from holdfast.protocol.limits import Settings
+
+Scope = Literal["speak", "answer", "approve", "configure", "administer"]
+"""speak: give words, stop, pause and go on. answer: questions of the agent. approve: calls that wait for a decision.
+configure: how a run is done. administer: the home itself, its users and their rights."""
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody who asks, and what they may ask."""
+
+    name: str
+    channel: str = ""
+    """Where they came in: `cli`, `library`, `telegram` ..."""
+    scopes: tuple[Scope, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As records name them: `cli:ann`."""
+        return f"{self.channel}:{self.name}" if self.channel else self.name
+
+
+def owner(name: str, channel: str = "") -> Principal:
+    """Somebody with the rights of the user whose home it is: they may ask for everything."""
+    return Principal(name, channel, SCOPES)
 
 
 class Send(msgspec.Struct, frozen=True, omit_defaults=True, tag="send"):
     """Words for the agent. Opens a run when none is open."""
 
     text: str
-    settings: Settings
+    settings: Settings | None = None
+    """What changes, or what a new run starts with; None: everything as it was recorded."""
 
 
 class Continue(msgspec.Struct, frozen=True, omit_defaults=True, tag="continue"):
@@ -52,6 +78,5 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     session: str
-    sender: str
-    """Who asks, for the record: `cli:root`, `agent`, `deadline`."""
+    principal: Principal
     body: CommandBody

@@ -23,7 +23,7 @@ from holdfast.errors import (
     clearing_up,
 )
 from holdfast.protocol.codec import decode_command, encode_json
-from holdfast.protocol.commands import Command, CommandBody
+from holdfast.protocol.commands import Command, CommandBody, Principal
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.border import check_name, storable
@@ -34,6 +34,7 @@ from holdfast.runtime.following import WATCH_S, follow
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
 from holdfast.runtime.journal import Journal, state_of
 from holdfast.runtime.parts import Parts
+from holdfast.runtime.permission import check
 
 INBOX_CAPACITY = 100
 """Commands that may wait for one session; the next one is refused with a clear answer."""
@@ -75,32 +76,36 @@ class SessionController:
         now_ms = self._parts.clock.now_ms()
         return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
 
-    async def begin(self, key: str, sender: str, body: CommandBody) -> str:
+    async def begin(self, key: str, principal: Principal, body: CommandBody) -> str:
         """`open` and `submit` in one: a session that is made here never lies there without its first command.
 
         Raises:
+            Forbidden: the principal may not ask for that; nothing was accepted.
             Overloaded: the session exists, and its inbox is full; nothing was accepted.
             UsageError: the key, or a name in the command, holds a secret.
         """
         check_name("The session's name", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
         made = session_id(now_ms, secrets.token_bytes(10))
-        entry = self._entry(made, sender, body)
+        entry = await self._allowed(made, principal, body)
         session = await self._parts.store.claim(made, key, now_ms, entry)
         if session != made:
-            await self.submit(session, sender, body, entry.command_id)
+            await self.submit(session, principal, body, entry.command_id)
         return session
 
-    async def submit(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> str:
+    async def submit(
+        self, session: str, principal: Principal, body: CommandBody, command_id: str = ""
+    ) -> str:
         """Put a command before a session; returns its id. When this returns, the command is durable. One of an id
         that the session has seen counts as the same.
 
         Raises:
+            Forbidden: the principal may not ask for that; nothing was accepted.
             NoSuchSession: there is no such session.
             Overloaded: its inbox is full; nothing was accepted.
             UsageError: `command_id` is none, or a name in the command holds a secret.
         """
-        entry = self._entry(session, sender, body, command_id)
+        entry = await self._allowed(session, principal, body, command_id)
         posted = await self._parts.store.post(entry, INBOX_CAPACITY)
         if posted.outcome == "full":
             raise Overloaded(
@@ -110,17 +115,22 @@ class SessionController:
         self._wake(session, posted.lease)
         return entry.command_id
 
-    def _entry(self, session: str, sender: str, body: CommandBody, command_id: str = "") -> InboxEntry:
-        command = Command(command_id or secrets.token_hex(16), session, sender, body)
+    async def _allowed(
+        self, session: str, principal: Principal, body: CommandBody, command_id: str = ""
+    ) -> InboxEntry:
+        """The command as it may be stored; raises as `submit`."""
+        command = Command(command_id or secrets.token_hex(16), session, principal, body)
         command = storable(command, self._parts.redact)
+        await check(self._parts.store, command)
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
 
-    async def decide_now(self, session: str, sender: str, body: CommandBody) -> str:
+    async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
         """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.
+        Raises as `submit`.
 
         A visit states the command's facts and starts nothing: the session goes on when it is driven again.
         """
-        command_id = await self.submit(session, sender, body)
+        command_id = await self.submit(session, principal, body)
         while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
             standing = await self._standing(session)
             async with self._holding(standing) as hold:

@@ -18,7 +18,7 @@ from holdfast.core.state import State
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.policy.protected import Own
 from holdfast.protocol.codec import decode
-from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send
+from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.ports import Provider, Store, Tool
@@ -130,9 +130,9 @@ async def finish(
             case "waiting":
                 for asked in await store.approvals(session):
                     body = Resolve(asked.id, "answer" if asked.question else decision, "as you like")
-                    await controller.submit(session, "tester", body)
+                    await controller.submit(session, owner("tester"), body)
             case "paused":
-                await controller.submit(session, "tester", Continue())
+                await controller.submit(session, owner("tester"), Continue())
             case "parked":
                 await asyncio.sleep(max(row.due_ms - clock.now_ms(), 1) / 1000)
             case _:
@@ -223,7 +223,7 @@ class _Player:
             body = replace(body, approval_id=waiting[0].id if waiting else "nothing")
         while True:
             try:
-                await controller.submit(self.session, "tester", body, f"command-{self._next}")
+                await controller.submit(self.session, owner("tester"), body, f"command-{self._next}")
             except Overloaded:
                 await asyncio.sleep(_LOOK_S)
             else:

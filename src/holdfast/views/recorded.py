@@ -15,8 +15,17 @@ from holdfast.core.state import State
 from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.core.wanted import Admit, PrepareRequest
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.commands import (
+    SCOPES,
+    Command,
+    CommandBody,
+    Continue,
+    Pause,
+    Principal,
+    Resolve,
+    Send,
+    Stop,
+)
 from holdfast.protocol.messages import ModelReply, ToolCall
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Request, Short
 from holdfast.protocol.tools import Admission, CallResult
@@ -53,19 +62,17 @@ def cause_of(state: State, name: str, epoch: int, batch: Sequence[e.Event]) -> C
             return Outcome(name, result)
         case e.ToolCallAbandoned(text=text):
             return Outcome(name, CallResult("unknown", text))
-    asked = _command(state, batch)
-    return None if asked is None else Commanded(Command(name, state.session, _sender(batch), asked), epoch)
+    return Commanded(Command(name, state.session, _who(batch), _command(batch)), epoch)
 
 
-def _command(state: State, batch: Sequence[e.Event]) -> CommandBody | None:
+def _command(batch: Sequence[e.Event]) -> CommandBody:
     """What somebody asked for, from the facts that it brought."""
     started = _first(batch, e.RunStarted)
     changed = _first(batch, e.SettingsChanged)
     settings = started.settings if started else changed.settings if changed else None
     message = _first(batch, e.MessageReceived)
     if message is not None:
-        given: Settings | None = settings or state.settings
-        return Send(message.text, given) if given is not None else None
+        return Send(message.text, settings)
     match batch[0]:
         case e.RunPaused():
             return Pause()
@@ -75,12 +82,17 @@ def _command(state: State, batch: Sequence[e.Event]) -> CommandBody | None:
             return Resolve(name, said, note)
     answer = _first(batch, e.ApprovalResolved)
     if answer is not None and answer.decision == "answer":  # words that also changed something
-        given = settings or state.settings
-        return Send(answer.note, given) if given is not None else None
+        return Send(answer.note, settings)
     return Continue(settings)
 
 
-def _sender(batch: Sequence[e.Event]) -> str:
+def _who(batch: Sequence[e.Event]) -> Principal:
+    """Who asked. Words that did not answer an open question were those of somebody who may not."""
+    is_message = _first(batch, e.MessageReceived) is not None
+    return Principal(_name(batch), scopes=("speak",) if is_message else SCOPES)
+
+
+def _name(batch: Sequence[e.Event]) -> str:
     for event in batch:
         match event:
             case e.MessageReceived(sender=name) | e.RunPaused(by=name) | e.RunResumed(by=name):

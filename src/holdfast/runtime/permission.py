@@ -1,0 +1,63 @@
+"""Who may ask what of a session: every command needs a scope of the principal that sends it.
+
+| command | needs |
+|---|---|
+| Send | speak; or answer, while a question of the agent is open |
+| Send or Continue with settings | configure too |
+| Continue, Pause, Stop | speak: who may set an agent to work may let it rest |
+| Resolve | approve; of a question: answer |
+
+What the words of somebody without `answer` mean while a question is open, the core decides: they are a message.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import Forbidden, UsageError
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Scope, Send, Stop
+from holdfast.protocol.ports import Store
+
+NAME_MAX_CHARS = 128
+_ACTS: dict[Scope, str] = {
+    "speak": "speak to",
+    "answer": "answer questions of",
+    "approve": "decide what waits in",
+    "configure": "change the settings of",
+}
+
+
+async def check(store: Store, command: Command) -> None:
+    """Refuse what the command's principal may not ask.
+
+    Raises:
+        Forbidden: a scope is missing.
+        UsageError: a name is too long.
+    """
+    principal = command.principal
+    if max(len(principal.name), len(principal.channel)) > NAME_MAX_CHARS:
+        raise UsageError(f"A sender's name has at most {NAME_MAX_CHARS} characters.")
+    for scope in await _needed(store, command):
+        if scope not in principal.scopes:
+            raise Forbidden(
+                f"{principal.label} may not {_ACTS[scope]} this session.",
+                hint=f"That needs the scope {scope!r}; nothing was accepted.",
+            )
+
+
+async def _needed(store: Store, command: Command) -> list[Scope]:
+    match command.body:
+        case Send(settings=settings):
+            is_answer = "speak" not in command.principal.scopes and await _is_asked(store, command.session)
+            speaking: Scope = "answer" if is_answer else "speak"
+            return [speaking] if settings is None else [speaking, "configure"]
+        case Continue(settings=settings):
+            return ["speak"] if settings is None else ["speak", "configure"]
+        case Resolve(approval_id=name):
+            row = await store.approval(name)
+            return ["answer" if row is not None and row.question else "approve"]
+        case Pause() | Stop():
+            return ["speak"]
+
+
+async def _is_asked(store: Store, session: str) -> bool:
+    """Whether a question of the agent is open."""
+    return any(row.question for row in await store.approvals(session))
