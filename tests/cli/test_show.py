@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from holdfast.storage.blobs import blob_path
 from holdfast.storage.home import BLOBS
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import drive
+from holdfast.views.lines import cells
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
 from tests.views.journals import OUTPUT, Book, a_finished_run, answer, said, write
 
@@ -263,6 +265,36 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
         {"what": "never seen"},
     ]
     assert "Mended" in holdfast("show", "last", "--home", str(tmp_path / "h")).out
+
+
+def at_a_terminal(width: int, *arguments: str) -> list[str]:
+    """The lines that a command writes to a terminal of that width."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, width))
+    command = [sys.executable, "-m", "holdfast", *arguments]
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | {"TERM": "xterm", "NO_COLOR": "1"}
+    ) as child:
+        os.close(theirs)
+        out = b""
+        with contextlib.suppress(OSError):  # how a pseudo-terminal ends
+            while piece := os.read(ours, 65_536):
+                out += piece
+        assert child.wait(timeout=30) < 9
+    os.close(ours)
+    return out.decode().replace("\r\n", "\n").split("\n")
+
+
+@pytest.mark.parametrize(
+    "command", ["show cli:demo", "sessions", "approvals", "doctor", "init --help", "replay nobody:here"]
+)
+def test_no_line_is_wider_than_the_terminal(holdfast: Holdfast, home: Filled, command: str) -> None:
+    lines = at_a_terminal(40, *command.split(), "--home", str(home.folder))
+    assert any(line.strip() for line in lines)
+    for line in lines:
+        is_copied_whole = "holdfast " in line or len(line.split()) == 1
+        assert cells(line) <= 40 or is_copied_whole, line
 
 
 @pytest.mark.parametrize(

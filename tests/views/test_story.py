@@ -18,9 +18,14 @@ from holdfast.protocol.events import (
     ToolCallStarted,
 )
 from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.rows import SessionRow
+from holdfast.views.events_view import event_lines
+from holdfast.views.journal import Journal
+from holdfast.views.lines import cells, wrapped
 from holdfast.views.story import story
-from holdfast.views.tables import call_lines, call_rows, request_lines
+from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines
 from holdfast.views.timeline import timeline_lines, timeline_rows
+from holdfast.views.transcript import transcript_lines
 from tests.views.journals import SETTINGS, Book, a_finished_run, answer, said
 
 
@@ -69,3 +74,16 @@ def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
         assert not re.search(r"\b0\.0s|8h", shown), shown
     (first, second) = timeline_rows(told)
     assert (first["tool_calls"][0]["duration_ms"], second["model_calls"][0]["duration_ms"]) == (None, None)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_of_a_view_is_wider_than_the_terminal(width: int) -> None:
+    made = enumerate(a_finished_run("S").events, 1)
+    records = [Record("S", seq, 1_750_000_000_000 + seq * 700, 1, "test", event) for seq, event in made]
+    journal, told = Journal(SessionRow("S", model="a:b", workspace="/w" * 30), [], records), story(records)
+    views = [view(told, width) for view in (request_lines, call_lines, timeline_lines, cost_lines)]
+    views += [transcript_lines(journal, width), event_lines(journal, width)]
+    for lines in views:
+        pieces = [plain([piece]) for line in lines for piece in wrapped(line, width)]
+        assert pieces
+        assert [text for text in pieces if cells(text) > width and len(text.split()) > 2] == []

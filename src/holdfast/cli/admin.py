@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -79,14 +80,14 @@ def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
         for spec in specs:
             say_json(msgspec.structs.asdict(spec))
     else:
-        say(_tool_lines(specs, columns()))
+        say(_tool_lines(specs, columns(sys.stdout)))
 
 
 def _tool_lines(specs: tuple[ToolSpec, ...], width: int) -> list[Line]:
     head = [Span(name, "bold") for name in ("tool", "effect", "after a crash", "timeout", "what it does")]
     rows: list[list[Span | str]] = [list(head)]
     for spec in specs:
-        about = one_line(spec.description.partition("\n")[0], max(width - 54, 30))
+        about = one_line(spec.description.partition("\n")[0], width)
         effect = Span(spec.effect, _EFFECT_STYLES.get(spec.effect, ""))
         rows.append([spec.name, effect, spec.on_interrupt, f"{spec.timeout_s:g}s", about])
-    return table(rows, right=(3,))
+    return table(rows, width, right=(3,), drop=(3, 2))

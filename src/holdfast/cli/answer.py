@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import tell
-from holdfast.cli.terminal import write
+from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow

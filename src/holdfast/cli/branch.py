@@ -6,6 +6,7 @@ What a branch is stands in `runtime.fork`, what a replay checks and what it does
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -168,7 +169,7 @@ def _lines(journal: Journal, found: Replay, config: Path | None, ignored: list[s
     )
     yield [Span("different", "bold red"), f"  {journal.row.session}: {count}, after {size}."]
     for difference in found.differences[:_SHOWN_DIFFERENCES]:
-        yield from _difference(difference, columns())
+        yield from _difference(difference, columns(sys.stdout))
     if len(found.differences) > _SHOWN_DIFFERENCES:
         yield [Span(f"  ... {len(found.differences) - _SHOWN_DIFFERENCES} more; --json has them all", "dim")]
 

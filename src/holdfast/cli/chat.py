@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from holdfast.app import App
 from holdfast.cli.flags import RunFlags, taking_flags
 from holdfast.cli.keyboard import INTERRUPT, Keyboard
-from holdfast.cli.live import tell
 from holdfast.cli.options import HomeFlag, home_of
 from holdfast.cli.outcome import INTERRUPTED, WAITING
 from holdfast.cli.run import (
@@ -36,7 +35,7 @@ from holdfast.cli.run import (
 )
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.sitting import Sitting
-from holdfast.cli.terminal import has_person, legible, write
+from holdfast.cli.terminal import has_person, legible, tell, write
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import say, say_json, warn
+from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import PROJECT_FILE, admin_files
 from holdfast.config.schema import json_schema, shown
@@ -107,5 +107,5 @@ def check(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFla
         say_json({"ok": True, "warnings": loaded.warnings})
         return
     for warning in loaded.warnings:
-        warn(warning)
+        tell(warning)
     say(["The configuration is valid."])

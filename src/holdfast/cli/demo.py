@@ -268,7 +268,7 @@ def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: f
         mark = Span("✓ ", "green") if check.ok else Span("✗ ", "bold red")
         yield ["  ", mark, check.claim, Span(f"  {check.detail}" if check.detail else "", "dim")]
     yield ""
-    yield from timeline_lines(story(evidence.after.records), columns())
+    yield from timeline_lines(story(evidence.after.records), columns(sys.stdout))
     broken = sum(not check.ok for check in found)
     if broken:
         yield [Span(f"{broken} of {len(found)} claims do not hold.", "bold red"), " Please report it."]

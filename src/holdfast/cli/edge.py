@@ -13,13 +13,13 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.cli.terminal import say_json, warn
+from holdfast.cli.terminal import say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
 from holdfast.redact import make_redactor
 from holdfast.redact.known import secret_values
-from holdfast.views.lines import iso, neutral
+from holdfast.views.lines import iso
 
 LOG_FILE = "errors.jsonl"
 _JSON_FLAGS = ("--json", "--stream-json")
@@ -27,11 +27,11 @@ _JSON_CODES = (2, 9)
 _DEBUG = "HOLDFAST_DEBUG"
 
 
-def tell(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
+def _end(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
     """Say what went wrong: on stderr for people, with --json also on stdout; returns the exit code."""
-    warn(f"holdfast: {message}")
+    tell(f"holdfast: {message}")
     if hint:
-        warn(f"  {hint}")
+        tell(f"  {hint}")
     if exit_code in _JSON_CODES and any(flag in arguments for flag in _JSON_FLAGS):
         say_json({"error": {"code": code, "message": message, "hint": hint}})
         sys.stdout.flush()
@@ -40,12 +40,12 @@ def tell(arguments: Sequence[str], message: str, hint: str, code: str, exit_code
 
 def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
     """Say an error of the taxonomy."""
-    return tell(arguments, error.message, error.hint, error.code, error.exit_code)
+    return _end(arguments, error.message, error.hint, error.code, error.exit_code)
 
 
 def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
     """Say that a command was called wrongly."""
-    return tell(arguments, message, f"`{command} --help` tells what it takes.", "usage", 2)
+    return _end(arguments, message, f"`{command} --help` tells what it takes.", "usage", 2)
 
 
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:
@@ -53,7 +53,7 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
     trace_id = secrets.token_hex(16)
     details = make_redactor(secret_values(os.environ))("".join(traceback.format_exception(error)))
     if os.environ.get(_DEBUG):
-        warn(neutral(details))
+        tell(details)
         where = "the details stand above"
     else:
         log = _log_path(arguments)
@@ -62,7 +62,7 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
     message = (
         f"Something went wrong that should not have ({type(error).__name__}, trace {trace_id}); {where}."
     )
-    return tell(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
+    return _end(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
 
 
 def _log_path(arguments: Sequence[str]) -> Path | None:

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import shutil
 import sys
 import time
 from typing import Any, Protocol
 
-from holdfast.cli.terminal import PIPE_COLUMNS, is_unread, mute, say_json, warn, write
+from holdfast.cli.terminal import PIPE_COLUMNS, columns, is_unread, mute, say_json, styled, tell, write
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Delta, Store
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.happenings import Happenings, spent
-from holdfast.views.lines import Line, Span, clipped, iso, neutral, one_line, took
+from holdfast.views.lines import clipped, iso, neutral, one_line, took
 
 _TICK_S = 0.1
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ERASE = "\r\x1b[K"
-_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 class View(Protocol):
@@ -52,7 +49,7 @@ class JsonView:
     """Every record and delta as one object a line on stdout."""
 
     def __init__(self, store: Store, session: str) -> None:
-        self._plain = PlainEvents(store, session, warn)
+        self._plain = PlainEvents(store, session, tell)
 
     async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
@@ -145,7 +142,7 @@ class LiveView:
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
-        for line in self._happenings.lines(item, columns()):
+        for line in self._happenings.lines(item, columns(sys.stderr)):
             self._end_line()
             tell(line)
             self._is_after_lines = True
@@ -188,7 +185,7 @@ class LiveView:
             self._erase_status()
             write("\n" if self._is_after_lines else "")
             self._is_after_lines = False
-            write(styled(neutral(text), style))
+            write(styled(neutral(text), style, sys.stderr))
             self._is_mid_line = not text.endswith("\n")
 
     def _end_line(self) -> None:
@@ -201,7 +198,8 @@ class LiveView:
         if not self._is_paused and not self._is_mid_line:
             status = self._status()
             if status:
-                write(_ERASE + styled(clipped(f"{next(self._spinner)} {status}", columns() - 1), "dim"))
+                told = clipped(f"{next(self._spinner)} {status}", columns(sys.stderr) - 1)
+                write(_ERASE + styled(told, "dim", sys.stderr))
                 self._has_status = True
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
@@ -218,10 +216,10 @@ class LiveView:
                 doing = f"thinking {passed}"
             case "acting":
                 calls = started_calls(self._state)
-                doing = self._happenings.about(calls[0].call_id, columns() // 2)
+                doing = self._happenings.about(calls[0].call_id, columns(sys.stderr) // 2)
                 doing += f" and {len(calls) - 1} more" if len(calls) > 1 else ""
                 doing += f" {passed}"
-                doing += f" │ {one_line(self._output, columns() // 3)}" if self._output else ""
+                doing += f" │ {one_line(self._output, columns(sys.stderr) // 3)}" if self._output else ""
             case "backing_off":
                 doing = "waiting before another attempt"
             case "stopping":
@@ -229,22 +227,3 @@ class LiveView:
             case _:
                 return ""
         return f"{doing} · {spent(self._state)}"
-
-
-def columns() -> int:
-    """How many cells a line on stderr may take."""
-    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if sys.stderr.isatty() else PIPE_COLUMNS
-
-
-def styled(text: str, style: str) -> str:
-    """The text in a style, `bold` or `bold red`, where stderr shows styles."""
-    is_shown = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if not style or not is_shown:
-        return text
-    return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
-
-
-def tell(line: Line) -> None:
-    """Write a line to stderr, with its styles where they show."""
-    spans = (each if isinstance(each, Span) else Span(each) for each in line)
-    write("".join(styled(neutral(span.text), span.style) for span in spans) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import say, say_json
+from holdfast.cli.terminal import columns, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.protocol.limits import ModelFacts, Tier
@@ -44,7 +45,7 @@ def models(
         for row in _rows(found, known):
             say_json(row)
     else:
-        say(_lines(found, known))
+        say(_lines(found, known, columns(sys.stdout)))
 
 
 def _rows(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[dict[str, Any]]:
@@ -68,8 +69,8 @@ def _rows(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[di
             yield {"model": f"{place.provider}:{name}", "usable": True, "price_source": "loopback"}
 
 
-def _lines(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[Line]:
-    yield from table([_provider_row(place) for place in found])
+def _lines(found: list[Found], known: dict[str, list[ModelFacts]], width: int) -> Iterator[Line]:
+    yield from table([_provider_row(place) for place in found], width)
     rows: list[list[Span | str]] = []
     for place in found:
         rows += [_model_row(facts) for facts in known.get(place.provider, ())]
@@ -83,7 +84,7 @@ def _lines(found: list[Found], known: dict[str, list[ModelFacts]]) -> Iterator[L
         ]
         return
     heads = ("model", "in $/Mtok", "out $/Mtok", "window", "for larger calls")
-    yield from table([[Span(head, "bold") for head in heads], *rows], right=(1, 2))
+    yield from table([[Span(head, "bold") for head in heads], *rows], width, right=(1, 2), drop=(4, 3))
 
 
 def _provider_row(place: Found) -> list[Span | str]:

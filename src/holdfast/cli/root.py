@@ -15,9 +15,11 @@ import typer
 from holdfast import __version__
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
-from holdfast.cli.terminal import legible, mute
+from holdfast.cli.terminal import columns, legible, mute
 from holdfast.errors import HoldfastError, StorageFull
 
+_HELP_CELLS = 100
+_HELP_LEAST_CELLS = 30
 BROKEN_PIPE = 141
 """As a shell tells of a program that SIGPIPE ended."""
 
@@ -85,10 +87,15 @@ def _run(arguments: Sequence[str]) -> int:
         return tell_bug(arguments, error)
 
 
+def _help_cells() -> int:
+    """How wide a page of help is; typer itself takes 50 cells for the least."""
+    return max(min(columns(sys.stdout), _HELP_CELLS), _HELP_LEAST_CELLS) - 2
+
+
 def _invoke(arguments: list[str]) -> int:
     group = typer.main.get_command(app)
     try:
-        with group.make_context("holdfast", arguments) as context:
+        with group.make_context("holdfast", arguments, terminal_width=_help_cells()) as context:
             code = group.invoke(context)
     except typer.Exit as error:
         return error.exit_code

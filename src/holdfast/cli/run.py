@@ -18,11 +18,11 @@ from holdfast.app import App, open_app
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import JsonView, LineView, LiveView, View, tell
+from holdfast.cli.live import JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import has_person, is_terminal, say_json
+from holdfast.cli.terminal import has_person, is_terminal, say_json, tell
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State

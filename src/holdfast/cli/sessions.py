@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Annotated
 
 import typer
@@ -41,7 +42,7 @@ def sessions(
         for row in rows:
             say_json(session_row(row))
     elif rows:
-        say(session_lines(rows, columns()))
+        say(session_lines(rows, columns(sys.stdout)))
     else:
         say(
             [
@@ -69,7 +70,7 @@ def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
         for row in rows:
             say_json(approval_row(row))
     else:
-        say(approval_lines(rows, columns()) if rows else ["Nothing waits for a decision."])
+        say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for a decision."])
 
 
 async def _approvals(home: Home) -> list[ApprovalRow]:

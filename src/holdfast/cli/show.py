@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
-from holdfast.cli.terminal import columns, say, say_json, warn
+from holdfast.cli.terminal import columns, say, say_json, tell
 from holdfast.config.paths import Home
 from holdfast.context.requests import body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
@@ -75,18 +75,18 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
     async with reading(home) as store:
         journal = await read_journal(store, name)
         if journal.newer:
-            warn(
+            tell(
                 f"{journal.newer} records come from a newer version of Holdfast;"
                 " only --events --json shows them."
             )
         if journal.erased:
-            warn(f"{journal.erased} records were erased; what they said is not kept any more.")
+            tell(f"{journal.erased} records were erased; what they said is not kept any more.")
         match view:
             case "":
                 if is_json:
                     say_json(overview(journal))
                 else:
-                    say(transcript_lines(journal, columns()))
+                    say(transcript_lines(journal, columns(sys.stdout)))
             case "--events":
                 await _show_events(store, journal, is_json)
             case "--request":
@@ -98,16 +98,16 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
                     for row in rows(told):
                         say_json(row)
                 else:
-                    say(lines(told, columns()))
+                    say(lines(told, columns(sys.stdout)))
 
 
 async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
     if not is_json:
-        say(event_lines(journal, columns()))
+        say(event_lines(journal, columns(sys.stdout)))
         return
     runs = dict(zip((r.seq for r in journal.records), runs_of(journal.records), strict=True))
     records = {record.seq: record for record in journal.records}
-    events = PlainEvents(store, journal.row.session, warn)
+    events = PlainEvents(store, journal.row.session, tell)
     run = 0
     for stored in journal.stored:
         run, record = runs.get(stored.seq, run), records.get(stored.seq)

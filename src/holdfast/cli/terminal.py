@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from holdfast.views.lines import Line, neutral, safe_json
+from holdfast.views.lines import COMMAND, Line, Span, neutral, safe_json, wrapped
 
 PIPE_COLUMNS = 100
+_SGR = {
+    "bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "blue": "34",
+    "magenta": "35", "cyan": "36", COMMAND: "1",
+}  # fmt: skip
 
 
 def legible(text: str) -> str:
@@ -32,26 +35,54 @@ def has_person() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def columns() -> int:
-    """How many cells a line may take."""
-    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if is_terminal() else PIPE_COLUMNS
+def columns(stream: TextIO) -> int:
+    """How many cells a line may take there."""
+    if not stream.isatty():
+        return PIPE_COLUMNS
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or PIPE_COLUMNS
+    except OSError:  # the terminal is gone
+        return PIPE_COLUMNS
 
 
 def say(lines: Iterable[Line | str]) -> None:
-    """Write lines to stdout, with their styles where a terminal shows them."""
-    if not is_terminal():
-        for line in lines:
-            spans = [line] if isinstance(line, str) else line
-            sys.stdout.write("".join(s if isinstance(s, str) else s.text for s in spans).rstrip() + "\n")
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    """Write lines to stdout."""
     for line in lines:
-        spans = [line] if isinstance(line, str) else line
-        parts = [(s, "") if isinstance(s, str) else (s.text, s.style) for s in spans]
-        console.print(Text.assemble(*parts), no_wrap=True, overflow="ignore", crop=False)
+        sys.stdout.write(_shown(line, sys.stdout))
+
+
+def tell(line: Line | str) -> None:
+    """Write a line to stderr, or each line of a text, made safe to show."""
+    lines = line.split("\n") if isinstance(line, str) else [line]
+    write("".join(_shown([_safe(span) for span in _spans(each)], sys.stderr) for each in lines))
+
+
+def _spans(line: Line | str) -> list[Span]:
+    pieces = [line] if isinstance(line, str) else line
+    return [piece if isinstance(piece, Span) else Span(piece) for piece in pieces]
+
+
+def _safe(span: Span) -> Span:
+    return Span(neutral(span.text), span.style)
+
+
+def _shown(line: Line | str, stream: TextIO) -> str:
+    """The line as it is written: in a pipe as it is, on a terminal styled and wrapped between words."""
+    spans = _spans(line)
+    pieces = wrapped(spans, columns(stream)) if stream.isatty() else [spans]
+    texts = ("".join(styled(span.text, span.style, stream) for span in _spans(piece)) for piece in pieces)
+    return "".join(text.rstrip() + "\n" for text in texts)
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """The text in a style, `bold` or `bold red`, where the stream shows styles."""
+    is_shown = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if not style or not text or not is_shown:
+        return text
+    return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
 
 
 def is_unread(error: OSError) -> bool:
@@ -76,8 +107,3 @@ def write(text: str) -> None:
         sys.stderr.flush()
     except OSError:  # nobody reads it, or its disk is full: the work goes on
         mute(sys.stderr)
-
-
-def warn(text: str) -> None:
-    """Write a line to stderr."""
-    write(neutral(text) + "\n")

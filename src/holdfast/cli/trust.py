@@ -15,9 +15,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import tell
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import has_person, say, say_json, write
+from holdfast.cli.terminal import has_person, say, say_json, tell, write
 from holdfast.config import trust as trusted_files
 from holdfast.config.load import Change, Proposal, proposal
 from holdfast.config.paths import PROJECT_FILE, is_text

@@ -48,4 +48,4 @@ def event_lines(journal: Journal, width: int) -> Iterator[Line]:
         name = type(record.event).__name__
         head = f"{record.seq:>{digits}}  {local(record.at_ms, '%H:%M:%S')}  {name:<18}  "
         body = encode_json(record.event).decode()
-        yield [Span(head, "bold"), Span(one_line(body, max(width - len(head), 20)), "dim")]
+        yield [Span(head, "bold"), Span(one_line(body, max(width - len(head), 1)), "dim")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -18,10 +18,18 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 """Control characters but tab and newline, what changes the direction of a text, and what cannot be seen."""
+_INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
+"""The head of a line, as `  model     `: what does not fit goes on below the text after it."""
+COMMAND = "command"
+"""The style of a command that works when it is copied: it is shown on one line, as this program was called."""
+FRAME = "│ "
+"""Stands before text that is shown exactly as it is."""
+_LAST_CELLS = 16
+"""A table rather loses a column than more of its last one."""
 
 
 class Span(NamedTuple):
-    """A piece of a line, in a style that terminals show: `bold`, `dim`, `red`, `green` ..."""
+    """A piece of a line, in a style that terminals show: `bold`, `dim`, `red`, `green` ..., or `COMMAND`."""
 
     text: str
     style: str = ""
@@ -79,19 +87,74 @@ def padded(text: str, width: int, *, is_right: bool = False) -> str:
     return blanks + text if is_right else text + blanks
 
 
-def table(rows: Sequence[Sequence[Span | str]], right: Sequence[int] = ()) -> list[Line]:
-    """Rows of cells as aligned lines; the columns numbered in `right` end flush, the last is not padded."""
+def wrapped(line: Line, width: int) -> Iterator[Line]:
+    """The line in pieces of at most so many cells, broken between words.
+
+    A command is never broken. A word that is longer than a line, and framed text, are left to the terminal.
+    """
+    spans = [each if isinstance(each, Span) else Span(each) for each in line]
+    text = "".join(span.text for span in spans)
+    head = _INDENT.match(text)
+    if cells(text) <= width or text.lstrip().startswith(FRAME) or head is None:
+        yield spans
+        return
+    indent = min(cells(head[0]), width // 2)
+    piece: list[Span] = []
+    used, is_begun = 0, False
+    for span in spans:
+        for word in [span.text] if span.style == COMMAND else re.findall(r"\s+|\S+", span.text):
+            if is_begun and used + cells(word) > width:
+                yield piece
+                piece, used, is_begun = [Span(" " * indent)], indent, False
+                if word.isspace():
+                    continue
+            piece.append(Span(word, span.style))
+            used += cells(word)
+            is_begun = is_begun or not word.isspace()
+    yield piece
+
+
+def table(
+    rows: Sequence[Sequence[Span | str]],
+    width: int = 0,
+    *,
+    right: Sequence[int] = (),
+    drop: Sequence[int] = (),
+) -> list[Line]:
+    """Rows of cells as aligned lines.
+
+    Args:
+        width: How many cells a line may take; 0: any number.
+        right: The columns whose cells end flush.
+        drop: The columns that a narrow terminal does without, the first of them first.
+    """
     spans = [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
-    widths = [max(cells(row[at].text) for row in spans) for at in range(len(spans[0]))] if spans else []
+    widths = {at: max(cells(row[at].text) for row in spans) for at in range(len(spans[0]))} if spans else {}
+    for at in drop:
+        if width and _least(widths) > width:
+            del widths[at]
+    last = max(widths, default=0)
+    if width and last not in right and widths:
+        others = sum(widths.values()) - widths[last] + 2 * (len(widths) - 1)
+        widths[last] = min(widths[last], max(width - others, 1))
     lines: list[Line] = []
     for row in spans:
         line: list[Span] = []
-        for at, (text, style) in enumerate(row):
-            is_last = at == len(row) - 1 and at not in right
-            shown = text if is_last else padded(text, widths[at], is_right=at in right)
-            line += [Span(shown, style), Span("" if at == len(row) - 1 else "  ")]
+        for at, cells_wide in widths.items():
+            text, style = row[at]
+            if at == last and at not in right:
+                line.append(Span(clipped(text, cells_wide), style))
+            else:
+                line += [Span(padded(text, cells_wide, is_right=at in right), style)]
+                line += [Span("  ")] if at != last else []
         lines.append(line)
     return lines
+
+
+def _least(widths: dict[int, int]) -> int:
+    """How many cells columns take with a last one that is clipped."""
+    *others, last = widths.values()
+    return sum(others) + 2 * len(others) + min(last, _LAST_CELLS)
 
 
 def iso(at_ms: int) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import ApprovalRow, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import Line, Span, iso, local, neutral, one_line, table
+from holdfast.views.lines import FRAME, Line, Span, iso, local, neutral, one_line, table
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
@@ -51,9 +51,9 @@ def session_lines(rows: list[SessionRow], width: int) -> list[Line]:
     for row in rows:
         cells.append([
             row.session, one_line(row.key, 24), status_of(row), local(row.updated_ms, "%m-%d %H:%M"),
-            str(row.turns), money(row.cost_microusd), one_line(row.title, max(width - 90, 24)),
+            str(row.turns), money(row.cost_microusd), one_line(row.title, width),
         ])  # fmt: skip
-    return table(cells, right=(4, 5))
+    return table(cells, width, right=(4, 5), drop=(4, 5, 3, 1, 6))
 
 
 # --- approvals ----------------------------------------------------------------------------------
@@ -85,10 +85,10 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
     for row in rows:
         until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
         yield [Span(row.id, "bold"), Span(f"  asked {local(row.asked_ms)}{until}", "dim")]
-        asked = row.question or f"{row.tool}: {row.reason}"
-        yield [Span(f"  {one_line(asked, width - 2)}", "yellow")]
+        asked, _ = clipped_text(neutral(row.question or f"{row.tool}: {row.reason}"))
+        yield from ([Span(f"  {line}", "yellow")] for line in asked.split("\n"))
         if row.options:
-            yield [f"  one of: {one_line(', '.join(row.options), width - 10)}"]
+            yield [f"  one of: {neutral(', '.join(row.options))}"]
         if not row.question:
             yield from approval_call_lines(row)
         yield [""]
@@ -108,7 +108,11 @@ def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
 
 def clipped_call(arguments: str) -> tuple[str, int]:
     """The arguments of a call for people, and how many characters are left out in the middle."""
-    text = readable_call(arguments)
+    return clipped_text(readable_call(arguments))
+
+
+def clipped_text(text: str) -> tuple[str, int]:
+    """A text for a person to decide on, and how many characters are left out in the middle."""
     lines = text.split("\n")
     if len(text) <= SHOWN_CHARS and len(lines) <= SHOWN_LINES:
         return text, 0
@@ -136,4 +140,4 @@ def readable_call(arguments: str) -> str:
 def framed(text: str) -> Iterator[Line]:
     """The text with a bar before each line."""
     for line in text.split("\n"):
-        yield [Span("  │ ", "yellow"), line]
+        yield [Span(f"  {FRAME}", "yellow"), line]

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
-from holdfast.views.lines import Line, Span, counted, iso, local, neutral, one_line, short, table, took
+from holdfast.views.lines import FRAME, Line, Span, counted, iso, local, neutral, one_line, short, table, took
 from holdfast.views.story import Attempt, Call, Run, Story, starts
 
 STYLES = {
@@ -71,9 +71,9 @@ def request_lines(story: Story, width: int) -> list[Line]:
             str(attempt.number), str(request.turn), str(request.attempt), local(attempt.at_ms, "%H:%M:%S"),
             length_of(attempt), f"{request.size_bytes:,}",
             short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
-            Span(one_line(outcome_of(attempt), 60), status_span(attempt.status).style),
+            Span(one_line(outcome_of(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
-    return table(rows, right=(0, 1, 2, 4, 5, 6, 7, 8))
+    return table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8), drop=(5, 2, 3, 6, 7))
 
 
 def request_rows(story: Story) -> Iterator[dict[str, Any]]:
@@ -150,9 +150,9 @@ def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
     """The first lines of a result, and how many more there are."""
     lines = neutral(text).rstrip().split("\n") if text.strip() else []
     for line in lines[:_RESULT_LINES]:
-        yield [Span(f"{indent}│ {one_line_of_code(line, width - len(indent) - 2)}", "dim")]
+        yield [Span(f"{indent}{FRAME}{one_line_of_code(line, width - len(indent) - 2)}", "dim")]
     if len(lines) > _RESULT_LINES:
-        yield [Span(f"{indent}│ ... {len(lines) - _RESULT_LINES} more lines", "dim")]
+        yield [Span(f"{indent}{FRAME}... {len(lines) - _RESULT_LINES} more lines", "dim")]
 
 
 def one_line_of_code(line: str, width: int) -> str:
@@ -228,7 +228,12 @@ def cost_lines(story: Story, width: int) -> list[Line]:
             shown = [money(amount if is_priced else None) for amount in amounts]
             cells.append([str(row.turn), str(row.calls), short(row.tokens), *shown, short(row.left_tokens)])
         title = f"run {run.number}  {run.settings.facts.name}"
-        lines += [[Span(title, "bold")], *table(cells, right=range(7)), *_totals(run, spent, is_priced), [""]]
+        lines += [
+            [Span(title, "bold")],
+            *table(cells, width, right=range(7), drop=(1, 4, 6)),
+            *_totals(run, spent, is_priced),
+            [""],
+        ]
     return lines[:-1] or [["Nothing was spent yet."]]
 
 

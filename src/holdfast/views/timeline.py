@@ -27,6 +27,8 @@ _SHOWN_TURNS = 60
 _NAME_CELLS = 14
 _TURN_CELLS = 8
 _TOOK_CELLS = 8
+_BAR_CELLS = 10
+"""A bar has at least so many; notes are told where there is room for them beside it."""
 _IDLE_SHARE = 0.04
 """A gap is drawn as at most this share of the time in which something ran."""
 _TOLD_GAP_MS = 60_000
@@ -119,8 +121,9 @@ def _newest_turns(bars: list[Bar]) -> list[Bar]:
 def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
     if not bars:
         return
-    note_cells = max(min(width - _TURN_CELLS - _NAME_CELLS - _TOOK_CELLS - 8, width // 3), 12)
-    bar_cells = max(width - _TURN_CELLS - _NAME_CELLS - _TOOK_CELLS - note_cells - 6, 10)
+    left = max(width - _TURN_CELLS - _NAME_CELLS - _TOOK_CELLS - 3, _BAR_CELLS)
+    note_cells = width // 3 if left >= _BAR_CELLS + width // 3 else 0
+    bar_cells = left - note_cells
     place = _axis(bars)
     ended_ms = bars[0].start_ms
     for turn, group in groupby(bars, key=lambda bar: bar.turn):
@@ -137,8 +140,8 @@ def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
                 Span(label, "bold"),
                 Span(name + " ", style),
                 Span(drawn, style or ("blue" if bar.is_model else "green")),
-                Span(padded(bar.length, _TOOK_CELLS, is_right=True) + "  ", "dim"),
-                Span(clipped(one_line(bar.note, width), note_cells + 2), style or "dim"),
+                Span(padded(bar.length, _TOOK_CELLS, is_right=True), "dim"),
+                Span("  " + one_line(bar.note, note_cells - 2) if note_cells else "", style or "dim"),
             ]
 
 

@@ -50,6 +50,8 @@ _STATUS_STYLES = {
     "parked": "yellow",
 }
 _INDENT = "    "
+_NOTICE_CELLS = 240
+"""A notice is cut after so many, or after three lines of a wide terminal."""
 
 
 def next_command(row: SessionRow) -> str:
@@ -101,7 +103,7 @@ def overview(journal: Journal) -> dict[str, Any]:
 def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
     """Where the session stands, and then its whole conversation."""
     told = story(journal.records)
-    yield from _head(journal, told, width)
+    yield from _head(journal, told)
     calls = {call.call_id: call for call in told.calls}
     runs = {run.number: run for run in told.runs}
     shown_run = 0
@@ -112,11 +114,11 @@ def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
         yield from _record_lines(record, calls, width)
 
 
-def _head(journal: Journal, told: Story, width: int) -> Iterator[Line]:
+def _head(journal: Journal, told: Story) -> Iterator[Line]:
     row = journal.row
     reason = f"  ({one_line(row.reason, 60)})" if row.reason and row.reason != row.status else ""
     yield [Span(row.session, "bold"), f"  {row.key}  " if row.key else "  ", status_of(row), reason]
-    facts = [("model", one_line(row.model, width - 12)), ("workspace", one_line(row.workspace, width - 12))]
+    facts = [("model", neutral(row.model)), ("workspace", neutral(row.workspace))]
     if told.runs:
         facts.append(("limits", _limits(told.runs[-1])))
     facts.append(("spent", _spent(row, told)))
@@ -177,7 +179,9 @@ def _record_lines(record: Record, calls: dict[str, Call], width: int) -> Iterato
         case event:
             notice = _notice(event)
             if notice:
-                yield [Span(f"{_INDENT}· {at}  {one_line(notice[0], width - 16)}", notice[1])]
+                yield [
+                    Span(f"{_INDENT}· {at}  {one_line(notice[0], max(width * 3, _NOTICE_CELLS))}", notice[1])
+                ]
 
 
 def _said(response: Responded, calls: dict[str, Call], width: int) -> Iterator[Line]:

@@ -1,0 +1,61 @@
+"""Lines for people: no line is wider than the terminal, and nothing that is cut is cut inside a word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.views.lines import COMMAND, Line, Span, cells, table, wrapped
+
+RESUME = "holdfast resume 01M80H5ZWKGTTC1B9KXKKZAPN7"
+
+
+def text_of(line: Line) -> str:
+    return "".join(getattr(span, "text", span) for span in line).rstrip()
+
+
+def test_a_long_line_breaks_between_words_and_goes_on_below_its_text() -> None:
+    line = [Span("  limits    ", "dim"), "25 turns, 5,000,000 tokens, $2.0000, 2h, idle 5m"]
+    assert [text_of(piece) for piece in wrapped(line, 40)] == [
+        "  limits    25 turns, 5,000,000 tokens,",
+        "            $2.0000, 2h, idle 5m",
+    ]
+
+
+def test_styles_stay_with_their_words() -> None:
+    (first, second) = wrapped([Span("one two", "bold"), " three ", Span("four", "red")], 10)
+    assert [span for span in first if span.style] == [
+        Span("one", "bold"),
+        Span(" ", "bold"),
+        Span("two", "bold"),
+    ]
+    assert second[-1] == Span("four", "red")
+
+
+def test_a_command_is_never_broken() -> None:
+    pieces = [text_of(piece) for piece in wrapped(["  Continue with: ", Span(RESUME, COMMAND)], 30)]
+    assert pieces == ["  Continue with:", f"  {RESUME}"]
+
+
+def test_framed_text_is_shown_as_it_is() -> None:
+    line = [Span("  │ ", "yellow"), "rm  -rf   build   and   everything"]
+    assert [text_of(piece) for piece in wrapped(line, 20)] == [text_of(line)]
+
+
+@given(st.lists(st.text("ab 语", max_size=30), max_size=5), st.integers(4, 40))
+def test_a_wrapped_line_fits_and_loses_no_word(texts: list[str], width: int) -> None:
+    pieces = list(wrapped([Span(text) for text in texts], width))
+    words = "".join(texts).split()
+    assert "".join(" ".join(text_of(piece) for piece in pieces).split()) == "".join(words)
+    for piece in pieces:
+        assert cells(text_of(piece)) <= width or len(text_of(piece).split()) == 1
+
+
+@pytest.mark.parametrize(("width", "heads"), [(0, "id size about"), (40, "id size about"), (30, "id about")])
+def test_a_narrow_table_drops_columns_and_clips_the_last_one(width: int, heads: str) -> None:
+    rows = [["id", "size", "about"], ["0123456789", "12", "what it is for, in a sentence that is long"]]
+    lines = [text_of(line) for line in table(rows, width, right=(1,), drop=(1,))]
+    assert lines[0].split() == heads.split()
+    assert all(cells(line) <= width for line in lines) or not width
+    assert lines[1].endswith("long" if not width else "…")
