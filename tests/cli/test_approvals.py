@@ -66,9 +66,9 @@ def test_who_decides_sees_all_of_the_call_where_it_runs_and_which_program_it_beg
         screen.process.send_signal(signal.SIGINT)
         assert screen.end() == 130
     for told in (cli("approvals").out, screen.screen, cli("approve", approval["id"]).out):
-        lines = [" ".join(line.split()) for line in told.splitlines()]
+        words = " ".join(told.split())  # a narrow terminal breaks lines
         for shown in (f"│ command: {command}", f"in {cli.workspace}", f"begins with {program}"):
-            assert shown in lines
+            assert shown in words
 
 
 def test_an_approval_of_before_has_no_folder_to_tell_of(holdfast: Holdfast, home: Filled) -> None:

@@ -90,7 +90,7 @@ def padded(text: str, width: int, *, is_right: bool = False) -> str:
 def wrapped(line: Line, width: int) -> Iterator[Line]:
     """The line in pieces of at most so many cells, broken between words.
 
-    A command is never broken. A word that is longer than a line, and framed text, are left to the terminal.
+    A command is never broken. What does not fit on a line of its own, and framed text, is left to the terminal.
     """
     spans = [each if isinstance(each, Span) else Span(each) for each in line]
     text = "".join(span.text for span in spans)
@@ -103,7 +103,7 @@ def wrapped(line: Line, width: int) -> Iterator[Line]:
     used, is_begun = 0, False
     for span in spans:
         for word in [span.text] if span.style == COMMAND else re.findall(r"\s+|\S+", span.text):
-            if is_begun and used + cells(word) > width:
+            if is_begun and used + cells(word) > width and indent + cells(word) <= width:
                 yield piece
                 piece, used, is_begun = [Span(" " * indent)], indent, False
                 if word.isspace():
