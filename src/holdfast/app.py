@@ -24,7 +24,7 @@ from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
-from holdfast.redact.known import secret_values
+from holdfast.redact.known import named_secrets
 
 if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
@@ -208,7 +208,7 @@ async def open_app(
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
-        tools = factory(_TOOLS)(extra_tools, has_secret=redact.has_known_secret, own=own)
+        tools = factory(_TOOLS)(extra_tools, secret_in=redact.known_in, own=own)
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)
         open_rooms.push_async_callback(_close_providers, app)
@@ -285,11 +285,12 @@ def built_in_specs() -> tuple[ToolSpec, ...]:
     return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)(), factory(_OWN_PLACES)()))
 
 
-def known_secrets(config: Config, environ: Mapping[str, str]) -> set[str]:
-    """The values of all variables that hold, or could hold, a provider's key or another secret."""
+def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """By name, the values of all variables that hold, or could hold, a provider's key or another secret."""
     names = {name for entry in factory(_PROVIDERS).values() for name in entry.key_env}
     names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
-    return {value for name in names if (value := environ.get(name, "").strip())} | set(secret_values(environ))
+    keys = {name: value for name in names if (value := environ.get(name, "").strip())}
+    return named_secrets(environ) | keys
 
 
 def _notices(settings: Settings) -> Iterable[str]:

@@ -76,7 +76,7 @@ async def test_the_configured_address_and_key_variable_come_first() -> None:
 def test_the_values_of_all_key_variables_are_known_secrets() -> None:
     config = load_only({"providers": {"openai": {"api_key_env": "MINE"}}})
     environ = {"MINE": KEY, "OPENAI_API_KEY": "another-1234", "GROQ_API_KEY": "", "PATH": "bin"}
-    assert known_secrets(config, environ) == {KEY, "another-1234"}
+    assert known_secrets(config, environ) == {"MINE": KEY, "OPENAI_API_KEY": "another-1234"}
 
 
 @pytest.mark.requirement("L9")

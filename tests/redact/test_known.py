@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.redact.known import secret_values
+from holdfast.redact.known import named_secrets
 
 
 @pytest.mark.requirement("A4", "C15")
@@ -13,7 +13,8 @@ from holdfast.redact.known import secret_values
     ["GITHUB_TOKEN", "DB_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "my_api_key", "TOKEN", "AWS_SECRET", "GH_PAT"],
 )
 def test_a_variable_that_is_named_so_holds_a_secret(name: str) -> None:
-    assert list(secret_values({name: " hunter2-and-more \n", "PATH": "/usr/bin"})) == ["hunter2-and-more"]
+    found = named_secrets({name: " hunter2-and-more \n", "PATH": "/usr/bin"})
+    assert found == {name: "hunter2-and-more"}
 
 
 @pytest.mark.requirement("A4")
@@ -34,4 +35,4 @@ def test_a_variable_that_is_named_so_holds_a_secret(name: str) -> None:
     ],
 )
 def test_what_is_plainly_no_secret_is_left_alone(name: str, value: str) -> None:
-    assert list(secret_values({name: value})) == []
+    assert named_secrets({name: value}) == {}

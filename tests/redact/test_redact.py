@@ -158,9 +158,9 @@ def test_a_known_secret_is_found_plain_and_encoded(secret: str) -> None:
         base64.urlsafe_b64encode(f"a{secret}bc".encode()).decode(),
     ]
     for form in encoded:
-        assert known.has_known_secret(f"<{form}>"), form
+        assert known.known_in(f"<{form}>"), form
         assert "[redacted:known]" in known(f"<{form}>"), form
-    assert not known.has_known_secret("something short")
+    assert not known.known_in("something short")
     assert known("something short") == "something short"
 
 
@@ -320,3 +320,10 @@ def test_what_is_passed_over_is_kept_only_up_to_a_bound() -> None:
     tracemalloc.stop()
     assert size < 300_000
     assert stream.feed("password=hun") + stream.feed("ter2 ") == "password=[redacted:password] "
+
+
+@pytest.mark.requirement("A4")
+def test_what_looked_like_a_secret_in_one_text_is_masked_in_what_comes_of_it() -> None:
+    also = redact.also(['pw"7', "x"])
+    assert also('out: pw"7, json: pw\\"7, x') == "out: [redacted:secret], json: [redacted:secret], x"
+    assert redact('out: pw"7') == 'out: pw"7'

@@ -46,7 +46,7 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
         return script
 
     def parts() -> Parts:
-        tools = make_tools([stay], has_secret=lambda _: False, own=Own())
+        tools = make_tools([stay], secret_in=lambda _: "", own=Own())
         store = SqliteStore.open(tmp_path / "home")
         return Parts(store, SystemClock(), resolve, tools, make_redactor(), tmp_path / "home" / "run")
 

@@ -71,7 +71,7 @@ def knowing(store: Store, clock: JumpingClock, provider: Provider) -> SessionCon
         return provider
 
     return SessionController(
-        Parts(store, clock, resolve, make_tools((), has_secret=redact.has_known_secret, own=Own()), redact)
+        Parts(store, clock, resolve, make_tools((), secret_in=redact.known_in, own=Own()), redact)
     )
 
 

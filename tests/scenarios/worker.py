@@ -46,7 +46,7 @@ def parts_of(home: Path, log: Path) -> Parts:
     async def resolve(name: str) -> Provider:
         return script
 
-    tools = make_tools([work], has_secret=lambda _: False, own=Own())
+    tools = make_tools([work], secret_in=lambda _: "", own=Own())
     return Parts(SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), home / "run")
 
 

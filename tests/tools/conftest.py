@@ -70,7 +70,7 @@ def own() -> Own:
 async def bench(tmp_path: Path, own: Own) -> AsyncIterator[Bench]:
     workspace = tmp_path / "ws"
     workspace.mkdir(exist_ok=True)
-    tools = make_tools(has_secret=lambda text: "hunter2-hunter2" in text, own=own)
+    tools = make_tools(secret_in=lambda text: "HUNTER" if "hunter2-hunter2" in text else "", own=own)
     yield Bench(workspace, tools)
     await tools.aclose()
 
@@ -83,7 +83,7 @@ async def bench_of(tmp_path: Path) -> AsyncIterator[Callable[..., Bench]]:
     def make(*extra: Any) -> Bench:
         workspace = tmp_path / f"ws{len(benches)}"
         workspace.mkdir()
-        benches.append(Bench(workspace, make_tools(extra, has_secret=lambda _: False, own=Own())))
+        benches.append(Bench(workspace, make_tools(extra, secret_in=lambda _: "", own=Own())))
         return benches[-1]
 
     yield make

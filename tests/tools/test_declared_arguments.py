@@ -165,5 +165,5 @@ async def test_a_function_with_keyword_arguments_takes_any_and_gets_them_as_anno
 def test_a_declaration_that_cannot_be_meant_is_refused_at_the_start(kinds: Any) -> None:
     with pytest.raises(UsageError, match=r"echo.*kinds"):
         make_tools(
-            [Echo({"where": TEXT}, kinds, additionalProperties=False)], has_secret=lambda _: False, own=Own()
+            [Echo({"where": TEXT}, kinds, additionalProperties=False)], secret_in=lambda _: "", own=Own()
         )

@@ -94,7 +94,7 @@ async def test_a_tool_that_the_run_may_not_use_is_neither_offered_nor_admitted(b
 async def test_arguments_that_hold_a_known_secret_are_refused(bench: Bench, command: str) -> None:
     failure = refusal(await bench.admit("shell", command=command))
     assert failure.code == "policy_denied"
-    assert "secret" in failure.message
+    assert "the secret HUNTER" in failure.message, "it says what to refer to"
     assert "hunter2" not in failure.message
 
 
@@ -105,7 +105,7 @@ async def test_a_call_over_which_a_gate_stumbles_is_refused_and_says_nothing_of_
     def stumble(text: str) -> bool:
         raise ValueError(f"what is {text}?")
 
-    monkeypatch.setattr(bench.tools, "_has_secret", stumble)
+    monkeypatch.setattr(bench.tools, "_secret_in", stumble)
     failure = refusal(await bench.admit("shell", command="echo mine"))
     assert failure.code == "policy_denied"
     assert "ValueError" in failure.message
@@ -213,11 +213,11 @@ async def test_a_cancelled_call_is_cancelled_and_not_made_a_result(bench_of: Cal
 
 async def test_two_tools_of_one_name_or_an_impossible_name_are_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="two tools"):
-        make_tools([never_ends, never_ends], has_secret=lambda _: False, own=Own())
+        make_tools([never_ends, never_ends], secret_in=lambda _: "", own=Own())
     bad = Stubborn()
     bad.spec = msgspec.structs.replace(bad.spec, name="no blanks")
     with pytest.raises(UsageError, match="no name"):
-        make_tools([bad], has_secret=lambda _: False, own=Own())
+        make_tools([bad], secret_in=lambda _: "", own=Own())
 
 
 async def test_a_spec_that_its_tool_changes_later_stays_as_it_was_registered(

@@ -289,7 +289,7 @@ def test_what_yields_is_refused_when_it_is_made_a_tool_and_a_lambda_needs_a_name
             tool(effect="read")(function)
     assert tool(name="nothing")(lambda: "").spec.name == "nothing"
     with pytest.raises(UsageError, match="is no name for a tool"):
-        make_tools([tool(lambda: "")], has_secret=lambda _: False, own=Own())
+        make_tools([tool(lambda: "")], secret_in=lambda _: "", own=Own())
 
 
 class Odd(BaseException):

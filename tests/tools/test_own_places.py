@@ -165,7 +165,7 @@ async def test_a_tool_of_the_program_is_kept_out_by_the_paths_that_it_declares(
         """Tidy."""
         return where
 
-    tools = make_tools([tidy], has_secret=lambda _: False, own=own)
+    tools = make_tools([tidy], secret_in=lambda _: "", own=own)
     bench = Bench(tmp_path / "ws", tools)
     reach_it_otherwise(bench.workspace)
     for way in WAYS:

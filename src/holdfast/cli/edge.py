@@ -17,8 +17,8 @@ from holdfast.cli.terminal import say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError
-from holdfast.redact import make_redactor
-from holdfast.redact.known import secret_values
+from holdfast.redact import Redactor
+from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
 
 LOG_FILE = "errors.jsonl"
@@ -51,7 +51,7 @@ def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:
     """Say that something failed that should not have, under a trace id that the log has the details to."""
     trace_id = secrets.token_hex(16)
-    details = make_redactor(secret_values(os.environ))("".join(traceback.format_exception(error)))
+    details = Redactor(named_secrets(os.environ))("".join(traceback.format_exception(error)))
     if os.environ.get(_DEBUG):
         tell(details)
         where = "the details stand above"

@@ -18,10 +18,14 @@ _PLAIN = re.compile(r"|[a-z]{1,11}|[A-Z]{1,11}|\d{1,11}|[~.]{0,2}/.*|[A-Za-z]:\\
 """Nothing, a word, a number, a path, an address without a user: to mask these would harm ordinary text."""
 
 
-def secret_values(environ: Mapping[str, str]) -> Iterator[str]:
-    """The values that are secret by the name of their variable."""
+def named_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are secret by their name, and their values."""
+    return dict(_found(environ))
+
+
+def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, text in environ.items():
         if _NAMES.fullmatch(name) and not _PUBLIC.fullmatch(name):
             value = text.strip()
             if not (_PLAIN.fullmatch(value) or is_placeholder(value)):
-                yield value
+                yield name, value

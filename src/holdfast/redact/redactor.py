@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from typing import NamedTuple
 from urllib.parse import quote
 
 from holdfast.redact import assigned, credentials, shapes
@@ -23,6 +24,9 @@ KNOWN_SECRET_MIN_CHARS = 8
 
 KNOWN = "known"
 """The kind of a stretch that is the value of a known secret; every other only looks like one."""
+LIKELY = "secret"
+
+_ALSO_MIN_CHARS = 4
 
 _PASSES_MAX = 8
 """Masking one secret may bare the beginning of the next, where two stand without anything between."""
@@ -33,30 +37,50 @@ PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()),
 """Both are shut for ordinary text. One gate for all would be slower: it would have to learn every combination."""
 
 
-class Redactor:
-    """Masks the secrets of a text. Called on its own output it changes nothing more."""
+class _Needle(NamedTuple):
+    """A form of a secret, as it would stand in a text."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        values = {value for value in known if len(value) >= KNOWN_SECRET_MIN_CHARS}
-        forms = {form for value in values for form in _forms(value)}
-        self._needles = tuple(sorted(forms, key=len, reverse=True))
+    text: str
+    kind: str
+    name: str
+
+
+class Redactor:
+    """Masks the secrets of a text. Called on its own output it changes nothing more.
+
+    Args:
+        known: The values of known secrets by name; one of fewer than 8 characters is ignored.
+    """
+
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
+        names = {value: name for name, value in (known or {}).items() if len(value) >= KNOWN_SECRET_MIN_CHARS}
+        forms = {form: name for value, name in names.items() for form in _forms(value)}
+        self._needles = _sorted(_Needle(form, KNOWN, name) for form, name in forms.items())
+
+    def also(self, values: Iterable[str]) -> Redactor:
+        """A redactor that masks these values too, wherever they stand: what only looked like a secret in one
+        text is masked in all that comes of it."""
+        written = {form for value in values for form in _written(value) if len(form) >= _ALSO_MIN_CHARS}
+        other = Redactor()
+        other._needles = _sorted([*self._needles, *(_Needle(form, LIKELY, "") for form in written)])
+        return other
 
     @property
     def longest_known(self) -> int:
         """The length of the longest form of a known secret, in characters."""
-        return len(self._needles[0]) if self._needles else 0
+        return len(self._needles[0].text) if self._needles else 0
 
-    def has_known_secret(self, text: str) -> bool:
-        """Whether a known secret stands in the text, plain or in a common encoding."""
-        return any(needle in text for needle in self._needles)
+    def known_in(self, text: str) -> str:
+        """The name of a known secret that stands in the text, plain or in a common encoding; empty: none does."""
+        return next((each.name for each in self._needles if each.kind == KNOWN and each.text in text), "")
 
     def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
         """The secret stretches in order, none overlapping another. Where a text was cut off, the beginning of a
         known secret at its end is one too."""
         found: list[Span] = []
-        for needle in self._needles:
+        for needle, kind, _ in self._needles:
             if needle in text:
-                found += [Span(at, at + len(needle), KNOWN) for at in places(text, needle)]
+                found += [Span(at, at + len(needle), kind) for at in places(text, needle)]
             if is_cut:
                 found += _begun_at_end(text, needle)
         if SHAPES_GATE.is_open(text):
@@ -85,7 +109,7 @@ class Redactor:
 
 def make_redactor(known: Iterable[str] = ()) -> Redactor:
     """A redactor that also knows these secret values, of 8 characters or more; shorter ones are ignored."""
-    return Redactor(known)
+    return Redactor({f"secret {number}": value for number, value in enumerate(known, start=1)})
 
 
 def mask(text: str, spans: list[Span]) -> str:
@@ -109,11 +133,19 @@ def _begun_at_end(text: str, needle: str) -> Iterator[Span]:
         at = text.find(needle[:KNOWN_SECRET_MIN_CHARS], at + 1)
 
 
+def _sorted(needles: Iterable[_Needle]) -> tuple[_Needle, ...]:
+    return tuple(sorted(needles, key=lambda needle: len(needle.text), reverse=True))
+
+
+def _written(value: str) -> Iterator[str]:
+    """The value plain and JSON-escaped."""
+    yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+
+
 def _forms(value: str) -> Iterator[str]:
     """The value plain, JSON-escaped, URL-encoded, in hex, and inside base64 at each of three alignments."""
     raw = value.encode("utf-8", "surrogatepass")
-    forms = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], raw.hex()]
-    forms += [quote(raw), quote(raw, safe="")]
+    forms = [*_written(value), raw.hex(), quote(raw), quote(raw, safe="")]
     for shift in range(3):
         plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
         core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]

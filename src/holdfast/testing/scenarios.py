@@ -109,7 +109,7 @@ def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: 
     async def resolve(name: str) -> Provider:
         return models[name]
 
-    tools = make_tools(scenario.make(world), has_secret=lambda _: False, own=Own())
+    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
     return SessionController(Parts(store, clock, resolve, tools, make_redactor()))
 
 

@@ -16,21 +16,19 @@ from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
 
 
-def make_tools(
-    extra_tools: Iterable[Tool] = (), *, has_secret: Callable[[str], bool], own: Own
-) -> Dispatcher:
+def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], str], own: Own) -> Dispatcher:
     """The built-in tools and then the extra ones, behind their gates. The receiver closes it.
 
     Args:
         extra_tools: Tools of the caller, in the order in which a model sees them.
-        has_secret: Whether a text holds the value of a known secret.
+        secret_in: The name of a known secret whose value a text holds; empty when it holds none.
         own: Where Holdfast keeps what is its own: no tool changes it.
 
     Raises:
         UsageError: two tools share a name, or a name is none that every provider takes.
     """
     processes, places = Processes(), own_places(own)
-    return Dispatcher(Registry([*built_in(processes, places), *extra_tools]), processes, has_secret, places)
+    return Dispatcher(Registry([*built_in(processes, places), *extra_tools]), processes, secret_in, places)
 
 
 def built_in(processes: Processes, own: OwnPlaces) -> tuple[Tool, ...]:

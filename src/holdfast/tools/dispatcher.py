@@ -61,16 +61,16 @@ class Dispatcher:
     Args:
         registry: What there is.
         processes: The process trees of the tools; closed with this.
-        has_secret: Whether a text holds the value of a known secret.
+        secret_in: The name of a known secret whose value a text holds; empty when it holds none.
         own: What is Holdfast's own.
     """
 
     def __init__(
-        self, registry: Registry, processes: Processes, has_secret: Callable[[str], bool], own: OwnPlaces
+        self, registry: Registry, processes: Processes, secret_in: Callable[[str], str], own: OwnPlaces
     ) -> None:
         self._registry = registry
         self._processes = processes
-        self._has_secret = has_secret
+        self._secret_in = secret_in
         self._own = own
         self._schemas = SchemaGate()
         # Hooks, taint, rate and budget will stand between policy and approval, in this order.
@@ -159,11 +159,12 @@ class Dispatcher:
         found = [proposal.canonical]
         if "\\" in proposal.canonical:  # an escaped quote or newline would hide it
             found += texts(proposal.values)
-        if not any(map(self._has_secret, found)):
+        name = next(filter(None, map(self._secret_in, found)), "")
+        if not name:
             return proposal
         message = (
-            f"{proposal.spec.name} was refused: its arguments hold the value of a secret. Refer to it by "
-            "name and leave its value out."
+            f"{proposal.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
+            f"out and refer to the secret by its name: {name}."
         )
         return _refused("policy", Failure("policy_denied", message), "secret-value")
 
