@@ -67,8 +67,10 @@ def test_events_have_one_shape_while_they_happen_and_when_they_are_read_later(cl
     told = [row for row in (*work.rows, *again.rows) if "seq" in row]
     read = events(cli, "a:b")
     assert told == [{**{name: row[name] for name in ("seq", "at", "type")}, **row["body"]} for row in read]
-    added = [row["add"] for row in told if row["type"] == "ModelCallStarted"]
-    assert "the folder is empty" in "".join(added[2]), "told before this process began"
+    added = [row["request"]["rest"] for row in told if row["type"] == "ModelCallStarted"]
+    assert "the folder is empty" in "".join(fresh["piece"] for fresh in added[2]), (
+        "told before this process began"
+    )
     whole = [row["result"]["full_text"] for row in told if row.get("result", {}).get("blob")]
     assert [text.splitlines()[-1] for text in whole] == ["20000"]
 

@@ -64,7 +64,7 @@ def test_a_request_that_is_not_there_is_exit_2(show: Any) -> None:
 @pytest.mark.requirement("L8", "L7")
 def test_a_request_whose_bytes_were_lost_is_exit_9(show: Any, home: Filled) -> None:
     request = show("--events", "--json").rows[4]["body"]
-    blob_path(home.folder / BLOBS, request["base"]).unlink()
+    blob_path(home.folder / BLOBS, request["request"]["base"]).unlink()
     answer = show("--request", "1", "--json")
     assert answer.code == 9
     assert answer.rows[0]["error"]["code"] == "storage_corrupt"
@@ -85,7 +85,7 @@ def test_text_that_is_kept_by_reference_is_filled_in(show: Any, home: Filled) ->
     rows = show("--events", "--json").rows
     result = rows[10]["body"]["result"]
     assert (result["text"], result["full_text"]) == (OUTPUT, WHOLE_OUTPUT.decode())
-    added = [fragment for row in rows for fragment in row["body"].get("add", ())]
+    added = [each["piece"] for row in rows for each in row["body"].get("request", {}).get("rest", ())]
     assert added[0] == '{"role":"user","content":"mend the \\"failing\\" test"}'
     assert ",".join(added).encode() in home.book.bodies[-1]
 
@@ -244,8 +244,12 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
         driving, _ = await write(store, 1, a_finished_run, "done")
         stored = (await store.read(driving.session))[-1]
         body, seq = b'{"what":"never seen"}', stored.seq + 1
-        link = chain_link(stored.link, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, digest_of(body))
-        newer = StoredRecord(driving.session, seq, stored.at_ms, 1, "test", "DreamDreamt", 7, body, link)
+        link = chain_link(
+            stored.link, seq, stored.at_ms, 1, "command test", "DreamDreamt", 7, digest_of(body)
+        )
+        newer = StoredRecord(
+            driving.session, seq, stored.at_ms, 1, "command test", "DreamDreamt", 7, body, link
+        )
         again = await drive(store, 1)
         row = await store.session(driving.session)
         assert row is not None

@@ -46,7 +46,7 @@ class Talk:
 
     def note(self, *events: e.Event) -> None:
         for event in events:
-            record = e.Record("S", len(self.records) + 1, 1, 1, "", event)
+            record = e.Record("S", len(self.records) + 1, 1, 1, e.Trigger("command", "c"), event)
             self.records.append(record)
             self.conversation.add(record)
 
@@ -63,10 +63,12 @@ class Talk:
         self.note(
             e.ModelCallStarted(
                 key=f"m{self._turn}", epoch=1, turn=self._turn, attempt=1, model="openai:m",
-                wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
-                tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body), expected_tokens=1,
-                output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0, again=edit.again, add=edit.add,
-                marks=edit.marks,
+                request=e.Request(
+                    wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
+                    tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
+                    expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,
+                    rest=edit.rest,
+                ),
             )
         )  # fmt: skip
         self.sent.append(body)
@@ -115,7 +117,7 @@ class Talk:
             hashlib.sha256(base).hexdigest(): base
             for base in (wire.base(FACTS, "Be good.", ()) for wire in (OPENAI, ANTHROPIC))
         }
-        return [body_of(sent, bases[sent.request.base]) for sent in self.told()]
+        return [body_of(sent, bases[sent.started.request.base]) for sent in self.told()]
 
 
 def call(name: str = "grep", arguments: str = "{}") -> ToolCall:

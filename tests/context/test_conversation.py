@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from holdfast.context.conversation import Edit
 from holdfast.context.requests import requests
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
@@ -30,6 +31,16 @@ def messages(body: bytes) -> list[dict[str, Any]]:
     """The messages of a body, without the system prompt."""
     found: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
     return [message for message in found if message["role"] != "system"]
+
+
+def again(edit: Edit) -> list[e.Again]:
+    """The ranges of earlier fragments in the edit."""
+    return [each for each in edit.rest if isinstance(each, tuple)]
+
+
+def marks(edit: Edit) -> str:
+    """The marks of what is fresh in the edit."""
+    return "".join(each.mark for each in edit.rest if isinstance(each, e.Fresh))
 
 
 def roles(body: bytes) -> list[str]:
@@ -90,12 +101,7 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
     live = talk.conversation.render(talk.wire, talk.base, up_to(limit))
     loaded = talk.reload().render(talk.wire, talk.base, up_to(limit))
     assert loaded.body(b"") == live.body(b"")
-    assert (loaded.keep, loaded.again, loaded.add, loaded.marks) == (
-        live.keep,
-        live.again,
-        live.add,
-        live.marks,
-    )
+    assert (loaded.keep, loaded.rest) == (live.keep, live.rest)
     assert loaded.hasher.hexdigest() == live.hasher.hexdigest() == hashlib.sha256(live.body(b"")).hexdigest()
 
 
@@ -198,8 +204,8 @@ def test_a_request_records_only_what_is_new_in_it() -> None:
     for number in range(30):
         talk.turn(f"{number} {LONG}")
     assert [edit.keep for edit in talk.edits] == [0] + [2 * n + 1 for n in range(29)]
-    assert all(not edit.again for edit in talk.edits)
-    assert {edit.marks for edit in talk.edits[1:]} == {"at"}
+    assert all(not again(edit) for edit in talk.edits)
+    assert {marks(edit) for edit in talk.edits[1:]} == {"at"}
 
 
 @pytest.mark.requirement("H6")
@@ -208,9 +214,11 @@ def test_a_long_text_is_quoted_from_its_record_and_not_stored_again() -> None:
     talk.words(LONG)
     talk.turn(LONG + "result")
     talk.send()
-    (said,), (_, told) = talk.edits[0].add, talk.edits[1].add
-    assert [part for part in said if isinstance(part, int)] == [1]
-    assert [part for part in told if isinstance(part, int)] == [4]
+    (said,), (_, told) = talk.edits[0].rest, talk.edits[1].rest
+    assert isinstance(said, e.Fresh)
+    assert isinstance(told, e.Fresh)
+    assert [part for part in said.piece if isinstance(part, int)] == [1]
+    assert [part for part in told.piece if isinstance(part, int)] == [4]
     assert "long line" not in str([said, told])
 
 
@@ -267,8 +275,8 @@ def test_a_cut_keeps_the_goal_and_the_last_turns_and_fits() -> None:
     assert kept[-1]["content"].startswith("result 39")
     assert limit * 0.3 < len(body) <= limit * 0.7, "there is room to work"
     edit = talk.edits[-1]
-    assert (edit.keep, edit.marks) == (1, "at")
-    assert len(edit.again) == 1, "what is kept is named by its numbers, not stored again"
+    assert (edit.keep, marks(edit)) == (1, "at")
+    assert len(again(edit)) == 1, "what is kept is named by its numbers, not stored again"
 
 
 def test_a_cut_is_the_same_whoever_makes_it() -> None:
@@ -280,7 +288,7 @@ def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
     talk = filled()
     for number in range(60):
         talk.turn(f"more {number} {LONG}", fits=up_to(12_000))
-    cuts = [number for number, edit in enumerate(talk.edits[40:]) if edit.again]
+    cuts = [number for number, edit in enumerate(talk.edits[40:]) if again(edit)]
     assert 2 <= len(cuts) <= 8
     assert all(len(body) <= 12_100 for body in talk.sent[40:])
     assert talk.bodies() == talk.sent
@@ -310,7 +318,7 @@ def test_another_wire_writes_the_whole_conversation_anew_and_goes_on_as_itself(o
         each.result(1, LONG)
     assert talk.send() == plain.send()
     assert talk.bodies() == talk.sent
-    assert talk.edits[-1].marks == "at"
+    assert marks(talk.edits[-1]) == "at"
 
 
 def test_a_journal_with_two_wires_loads_again() -> None:

@@ -14,16 +14,19 @@ from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.events import (
     Event,
+    Fresh,
     MessageReceived,
     ModelCallCut,
     ModelCallStarted,
     NoteAdded,
     Record,
+    Request,
     Responded,
     RunLanding,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRefused,
+    Trigger,
 )
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
@@ -36,16 +39,20 @@ ODD = 'quotes " and \\ and\nlines, \u2028, \x01, 日本語, 🙂 '
 
 
 def recorded(*events: Event) -> list[Record]:
-    return [Record("S", seq, seq, 1, "test", event) for seq, event in enumerate(events, 1)]
+    return [Record("S", seq, seq, 1, Trigger("command", "c"), event) for seq, event in enumerate(events, 1)]
 
 
 def started(body: bytes, **changes: Any) -> ModelCallStarted:
     values: dict[str, Any] = {
-        "key": "t1", "epoch": 1, "turn": 1, "attempt": 1, "model": "openai:m", "wire": "openai", "base": "b",
-        "keep": 0, "tail": TAIL, "sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body),
-        "expected_tokens": 1, "output_cap_tokens": 1, "reserved_microusd": 0, "reserved_tokens": 0,
+        "wire": "openai", "base": "b", "keep": 0, "tail": TAIL, "sha256": hashlib.sha256(body).hexdigest(),
+        "size_bytes": len(body), "expected_tokens": 1, "output_cap_tokens": 1, "reserved_microusd": 0,
+        "reserved_tokens": 0,
     }  # fmt: skip
-    return ModelCallStarted(**values | changes)
+    return ModelCallStarted("m1", 1, 1, 1, "openai:m", Request(**values | changes))
+
+
+def fresh(*piece: str | int) -> Fresh:
+    return Fresh("u", 1, piece)
 
 
 def body(*fragments: str) -> bytes:
@@ -56,10 +63,10 @@ def body(*fragments: str) -> bytes:
 def test_every_attempt_is_an_edit_of_the_one_before() -> None:
     sent = [body("a", "b", "c"), body("a", "b", "c"), body("a", "b", "c", "d"), body("a", "c", "d", "e")]
     records = recorded(
-        started(sent[0], add=(("a",), ("b",), ("c",))),
-        started(sent[1], keep=3, attempt=2),
-        started(sent[2], keep=3, add=(("d",),)),
-        started(sent[3], keep=1, again=((2, 3),), add=(("e",),)),
+        started(sent[0], rest=(fresh("a"), fresh("b"), fresh("c"))),
+        started(sent[1], keep=3),
+        started(sent[2], keep=3, rest=(fresh("d"),)),
+        started(sent[3], keep=1, rest=((2, 3), fresh("e"))),
     )
     told = list(requests(records))
     assert [one.number for one in told] == [1, 2, 3, 4]
@@ -82,7 +89,7 @@ def test_every_attempt_is_an_edit_of_the_one_before() -> None:
 )
 def test_a_quoted_text_is_escaped_as_it_was_sent(event: Event) -> None:
     expected = BASE + b'{"content":"' + json_text(ODD) + b'"}' + TAIL.encode()
-    records = recorded(event, started(expected, add=(('{"content":"', 1, '"}'),)))
+    records = recorded(event, started(expected, rest=(fresh('{"content":"', 1, '"}'),)))
     (sent,) = requests(records)
     assert body_of(sent, BASE) == expected
     assert msgspec.json.decode(body_of(sent, BASE))["messages"] == [{"content": ODD}]
@@ -96,26 +103,26 @@ def test_what_a_conversation_renders_is_what_is_read_back() -> None:
     rendered: list[bytes] = []
 
     def record(event: Event) -> None:
-        records.append(Record("S", len(records) + 1, 0, 1, "test", event))
+        records.append(Record("S", len(records) + 1, 0, 1, Trigger("command", "c"), event))
         conversation.add(records[-1])
 
     record(MessageReceived(f"mend it: {ODD * 4}"))
     for turn in range(1, 13):
         edit = conversation.render(wire, base, lambda size: size < 4_000)
         rendered.append(edit.body(TAIL.encode()))
-        record(
-            started(rendered[-1], keep=edit.keep, again=edit.again, add=edit.add, marks=edit.marks, turn=turn)
-        )
+        record(started(rendered[-1], keep=edit.keep, rest=edit.rest))
         asked = ToolCall(f"c{turn}", "shell", '{"command":"ls"}', f"t{turn}.c1")
         record(Responded("t", (Text(f"turn {turn}"), asked), Usage(), 0, "tool_calls"))
         record(ToolCallFinished(f"t{turn}.c1", CallResult("ok", f"{turn}: {ODD * 8}")))
-    assert any(r.event.again for r in records if isinstance(r.event, ModelCallStarted)), "the view was cut"
+    assert any(isinstance(each, tuple) for sent in requests(records) for each in sent.started.request.rest), (
+        "the view was cut"
+    )
     assert [body_of(sent, base) for sent in requests(records)] == rendered
 
 
 @pytest.mark.requirement("L7")
 def test_bytes_that_do_not_have_the_recorded_hash_are_not_shown() -> None:
-    (sent,) = requests(recorded(started(body("other"), add=(("a",),))))
+    (sent,) = requests(recorded(started(body("other"), rest=(fresh("a"),))))
     with pytest.raises(StorageCorrupt, match="request 1"):
         body_of(sent, BASE)
 
@@ -125,9 +132,9 @@ def test_bytes_that_do_not_have_the_recorded_hash_are_not_shown() -> None:
     "changes",
     [
         {"keep": 1},
-        {"again": ((0, 0),)},
-        {"add": (("a",),), "again": ((0, 1),)},
-        {"add": (("a", 9),)},
+        {"rest": ((0, 0),)},
+        {"rest": ((0, 1), fresh("a"))},
+        {"rest": (fresh("a", 9),)},
     ],
 )
 def test_a_request_that_refers_to_what_is_not_there_is_damage(changes: dict[str, Any]) -> None:

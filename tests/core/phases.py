@@ -12,13 +12,13 @@ from typing import get_args
 
 from holdfast.core.causes import Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide
-from holdfast.core.state import Phase, action_key, phase
+from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
-from holdfast.protocol.tools import Admission, CallResult, FileChange
+from holdfast.protocol.tools import Allowed, CallResult, FileChange
 from tests.core.stories import (
     SESSION,
     SETTINGS,
@@ -92,9 +92,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.RunStopped(1, "done", "answer"),
         e.NoteAdded("cost", "80 %"),
         e.ModelCallStarted(
-            key="m9", epoch=1, turn=9, attempt=1, model="openai:m", wire="openai", base="b", keep=0, tail="]}",
-            sha256="s", size_bytes=10, expected_tokens=3, output_cap_tokens=9, reserved_microusd=1,
-            reserved_tokens=12, add=(('{"role":"user","content":"', 2, '"}'),), marks="u", is_final=True,
+            "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_final=True,
+            request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","content":"', 2, '"}')))),
         ),
         e.Responded("m1", (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")), finish="stop", **_USED),
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
@@ -118,8 +117,9 @@ assert set(EXAMPLES) == set(e.EVENT_TYPES)
 def _causes(story: Story) -> dict[str, Cause]:
     """One cause of each kind, as it would have to look to mean something now."""
     state = story.state
-    call = state.calls[0] if state.calls else None
-    approval = call.approval_id if call is not None else ""
+    call = state.turn.calls[0] if state.turn.calls else None
+    stage = call.stage if call is not None else None
+    approval = stage.approval_id if isinstance(stage, Waiting) else ""
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
     story.now_ms = max([story.now_ms, *(wait.at_ms for wait in waits)])
     found: dict[str, Cause] = {
@@ -130,9 +130,9 @@ def _causes(story: Story) -> dict[str, Cause]:
         }.items()
     }  # fmt: skip
     key = action_key(call) if call is not None else ""
-    found["Prepared(request)"] = Prepared(f"m{state.model_calls + 1}", request())
-    found["Prepared(admission)"] = Prepared(key, Admission("allow", arguments="{}"))
-    model_key = state.model_call.key if state.model_call is not None else ""
+    found["Prepared(request)"] = Prepared(next_key(state), request())
+    found["Prepared(admission)"] = Prepared(key, Allowed(arguments="{}"))
+    model_key = state.models.open.key if state.models.open is not None else ""
     found["Outcome(model)"] = Outcome(model_key, ModelReply((Text("x"),), Usage(1, 1)))
     found["Outcome(tool)"] = Outcome(key, CallResult("ok", "x"))
     found |= {f"Due({wait.key.partition(' ')[0]})": Due(wait.key) for wait in waits}

@@ -15,16 +15,16 @@ from holdfast.context.transcript import Transcript
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
-from holdfast.core.state import Phase, State, open_run, phase, started_calls
+from holdfast.core.state import Phase, State, Waiting, action_key, open_run, phase, started_calls
 from holdfast.core.summary import totals
 from holdfast.core.wanted import Admit, CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Short
-from holdfast.protocol.tools import Admission, CallResult, FileChange
-from tests.core.stories import READS, SESSION, START_MS, request, settings
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable
+from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Refused
+from tests.core.stories import GIVEN, READS, SESSION, START_MS, request, settings
 
 T = TypeVar("T")
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
@@ -136,7 +136,7 @@ class Simulation:
         return Commanded(Command("c", SESSION, owner("cli:ann"), body), self.epoch)
 
     def _body(self) -> CommandBody:
-        asked = [call.approval_id for call in self.state.calls if call.status == "asked"]
+        asked = [c.stage.approval_id for c in self.state.turn.calls if isinstance(c.stage, Waiting)]
         bodies: list[CommandBody] = [
             Send(f"words {len(self.records)}", self.pick(SETTINGS)),
             Continue(),
@@ -155,8 +155,8 @@ class Simulation:
 
     def _outcome(self) -> None:
         """Something that is in flight ends."""
-        open_keys = [f"{call.call_id}#{call.attempt}" for call in started_calls(self.state)]
-        call = self.state.model_call
+        open_keys = [action_key(call) for call, _ in started_calls(self.state)]
+        call = self.state.models.open
         if call is not None:
             self._settle(Outcome(call.key, self._model_result()))
         elif open_keys:
@@ -179,7 +179,7 @@ class Simulation:
         self._pass(self.pick((1, 500, 30_000)))
 
     def _pass(self, ms: int) -> None:
-        if self.state.model_call is not None or started_calls(self.state):
+        if self.state.models.open is not None or started_calls(self.state):
             self.in_flight_ms += ms
         self.now_ms += ms
 
@@ -199,20 +199,19 @@ class Simulation:
 
     def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
         if isinstance(step, PrepareRequest):
-            short = Short(self.pick(("cost", "tokens", "context")), "Too much.")  # type: ignore[arg-type]
+            short = Unaffordable(self.pick(("cost", "tokens", "context")), "Too much.")  # type: ignore[arg-type]
             return Prepared(step.key, self.pick([request()] * 12 + [short]))
         call = step.call
-        if call.attempt and call.on_interrupt == "probe":
+        if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))
             if happened != "no":
                 return Prepared(step.key, Probed(happened))
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
-        allowed = Admission(
-            "allow", arguments=call.arguments, on_interrupt=on_interrupt, change=FileChange("a", "", "b")
-        )
-        asked = Admission("ask", arguments=call.arguments, question=self.pick(("", "Which?")))
-        refused = Admission("refuse", failure=Failure("policy_denied", "No."))
-        rest = [] if call.is_approved else [asked, asked]
+        change = FileChange("a", "", "b")
+        allowed = Allowed(arguments=call.arguments, on_interrupt=on_interrupt, change=change)
+        asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")))
+        refused = Refused(Failure("policy_denied", "No."))
+        rest = [] if call.permission is not None else [asked, asked]
         return Prepared(step.key, self.pick([allowed] * 5 + [refused, *rest]))
 
     # --- one commit -----------------------------------------------------------------------------
@@ -230,7 +229,7 @@ class Simulation:
             try:
                 prepared = self._prepare(step)
             except OutOfChoices:
-                plain = request() if isinstance(step, PrepareRequest) else Admission("allow")
+                plain = request() if isinstance(step, PrepareRequest) else Allowed()
                 prepared = Prepared(step.key, plain)
             before = self.state.seq
             self._commit(decide(self.state, prepared, self.now_ms), self.state.epoch)
@@ -238,7 +237,7 @@ class Simulation:
 
     def _commit(self, events: list[e.Event], epoch: int) -> None:
         for event in events:
-            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, epoch, "", event)
+            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, epoch, GIVEN, event)
             if self._on_event is not None:
                 self._on_event(self.state, event)
             self._note(record)
@@ -252,7 +251,7 @@ class Simulation:
         self._messages += self._transcript.add(record)
         match event:
             case e.ModelCallStarted(key=key):
-                assert self.state.model_call is None
+                assert self.state.models.open is None
                 assert open_run(self.state) is not None
                 self._started.add(key)
                 self._check_pairs()
@@ -268,8 +267,8 @@ class Simulation:
                 self._results[event.call_id] += 1
                 assert self._results[event.call_id] == 1, "a call has one result"
             case _ if isinstance(event, ANSWERS):
-                assert self.state.model_call is not None
-                assert self.state.model_call.key == event.key
+                assert self.state.models.open is not None
+                assert self.state.models.open.key == event.key
 
     def _check_pairs(self) -> None:
         """Every call that the model made is followed by its results, all together."""
@@ -286,7 +285,8 @@ class Simulation:
         state = self.state
         for action in wanted(state):
             if isinstance(action, CallModel | RunTool):
-                assert action.call.epoch == state.epoch
+                attempt = action.call if isinstance(action, CallModel) else action.attempt
+                assert attempt.epoch == state.epoch
                 assert action.key in self._started, "nothing runs that its own driver did not record"
         assert decide(state, Due("nobody waits for this"), self.now_ms) == [], (
             "a decision is at its fixed point"
@@ -302,7 +302,7 @@ class Simulation:
         used, cost, held, reserved = Usage(), 0, 0, 0
         for record in self.records:
             match record.event:
-                case e.ModelCallStarted(reserved_microusd=amount):
+                case e.ModelCallStarted(request=e.Request(reserved_microusd=amount)):
                     reserved = amount
                 case (
                     e.Responded(usage=usage, cost_microusd=amount)

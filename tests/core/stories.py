@@ -9,22 +9,24 @@ from msgspec.structs import replace
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
-from holdfast.core.state import ModelCall, Run, State, action_key
+from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
-from holdfast.protocol.outcomes import ModelFailure, Request
-from holdfast.protocol.tools import Admission, CallResult, Decision
+from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Decision
 
+PASSED = (Decision("policy", "allow"),)
 SESSION = "01JYA0000000000000000000SE"
 ANN = owner("ann", "cli")
 START_MS = 1_750_000_000_000
 FACTS = ModelFacts("openai", "m", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
 SETTINGS = Settings(FACTS, "w")
 READS = ("read_file", "grep")
+GIVEN = e.Trigger("command", "given")
 T = TypeVar("T")
 
 
@@ -39,13 +41,13 @@ def call(name: str = "shell", arguments: str = "{}") -> ToolCall:
     return ToolCall("ref", name, arguments)
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> e.Request:
     """A rendered request; what it costs is what a test is about, or nothing."""
     plain: dict[str, Any] = {
         "wire": "openai", "base": "b", "keep": 0, "tail": "]}", "sha256": "s", "size_bytes": 1_000,
         "expected_tokens": 300, "output_cap_tokens": 1_000, "reserved_tokens": 1_500, "reserved_microusd": 5_000,
     }  # fmt: skip
-    return Request(**plain | changes)
+    return e.Request(**plain | changes)
 
 
 def kinds(events: list[e.Event]) -> list[str]:
@@ -76,7 +78,7 @@ class Story:
         """What the journal holds already."""
         for event in events:
             at = epoch if epoch is not None else self.epoch
-            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, at, "", event)
+            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, at, GIVEN, event)
             self.records.append(record)
             self.state = evolve(self.state, record)
         return self
@@ -99,8 +101,8 @@ class Story:
 
     @property
     def model_call(self) -> ModelCall:
-        assert self.state.model_call is not None
-        return self.state.model_call
+        assert self.state.models.open is not None
+        return self.state.models.open
 
     # --- causes ---------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class Story:
 
     def prepared(self, **changes: Any) -> list[e.Event]:
         """The next request is rendered and affordable."""
-        return self.when(Prepared(f"m{self.state.model_calls + 1}", request(**changes)))
+        return self.when(Prepared(next_key(self.state), request(**changes)))
 
     def answered(self, *parts: Part, finish: Finish = "stop", usage: Usage | None = None) -> list[e.Event]:
         """The open model call brings these parts."""
@@ -141,9 +143,17 @@ class Story:
 
     def admitted(self, call_id: str, **changes: Any) -> list[e.Event]:
         """The gates let the call pass."""
-        proposed = self.call(call_id)
-        allowed = Admission("allow", (Decision("policy", "allow"),), arguments=proposed.arguments)
-        return self.when(Prepared(action_key(proposed), replace(allowed, **changes)))
+        arguments = self.call(call_id).arguments
+        return self.judged(call_id, Allowed(**{"decisions": PASSED, "arguments": arguments} | changes))
+
+    def asked_for(self, call_id: str, **changes: Any) -> list[e.Event]:
+        """The gates want a person to decide about the call."""
+        arguments = self.call(call_id).arguments
+        return self.judged(call_id, Asked(**{"arguments": arguments} | changes))
+
+    def judged(self, call_id: str, admission: Admission) -> list[e.Event]:
+        """This is what the gates say about the call."""
+        return self.when(Prepared(action_key(self.call(call_id)), admission))
 
     def finished(self, call_id: str, text: str = "ok", status: Any = "ok") -> list[e.Event]:
         """The open attempt of the call comes to this."""
@@ -158,11 +168,11 @@ class Story:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    def call(self, call_id: str) -> Any:
-        return next(c for c in self.state.calls if c.call_id == call_id)
+    def call(self, call_id: str) -> Call:
+        return next(c for c in self.state.turn.calls if c.call_id == call_id)
 
-    def asked(self) -> Any:
-        return next(c for c in self.state.calls if c.status == "asked")
+    def asked(self) -> Waiting:
+        return next(c.stage for c in self.state.turn.calls if isinstance(c.stage, Waiting))
 
 
 def opened(**changes: Any) -> Story:
@@ -197,7 +207,7 @@ def acting(**changes: Any) -> Story:
 def asking(**changes: Any) -> Story:
     """One call, `t1.c1`, waits for a person."""
     story = proposing(call("shell", '{"command":"make"}'), **changes)
-    story.admitted("t1.c1", verdict="ask", decisions=(Decision("policy", "ask", reason="runs a command"),))
+    story.asked_for("t1.c1", decisions=(Decision("policy", "ask", reason="runs a command"),))
     return story
 
 
@@ -206,7 +216,7 @@ def a_turn(story: Story, *calls: ToolCall, result: str = "ok") -> list[e.Event]:
     story.prepared()
     story.answered(*(calls or (call(),)), finish="tool_calls")
     events: list[e.Event] = []
-    for each in story.state.calls:
+    for each in story.state.turn.calls:
         story.admitted(each.call_id)
         events = story.finished(each.call_id, result)
     return events

@@ -7,22 +7,22 @@ import hashlib
 import pytest
 
 from holdfast.core.approvals import EXPIRED, NO_ANSWER, NOBODY_HERE, UNANSWERED
-from holdfast.core.state import phase
+from holdfast.core.state import Permission, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import CallResult, Decision
+from holdfast.protocol.tools import CallResult, Decision, Refused
 from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
 
-ASK = {"verdict": "ask", "decisions": (Decision("policy", "ask", reason="runs a command"),)}
+ASK = {"decisions": (Decision("policy", "ask", reason="runs a command"),)}
 
 
 def questioned(**changes: object) -> Story:
     """The model asks a person which colour."""
     story = proposing(call("ask_user"), **changes)
-    story.admitted("t1.c1", verdict="ask", effect="ask", question="Which?", options=("red", "blue"))
+    story.asked_for("t1.c1", question="Which?", options=("red", "blue"))
     return story
 
 
@@ -30,7 +30,7 @@ def questioned(**changes: object) -> Story:
 def test_asking_records_everything_that_the_permission_binds_to() -> None:
     story = proposing(call("shell", '{"command":"make"}'))
     canonical = '{"command":"make","timeout_s":120}'
-    events = story.admitted("t1.c1", arguments=canonical, cwd="w", binary="/usr/bin/make", **ASK)
+    events = story.asked_for("t1.c1", arguments=canonical, cwd="w", binary="/usr/bin/make", **ASK)
     assert events == [
         e.ApprovalRequested(
             approval_id=f"{SESSION}-1",
@@ -56,8 +56,8 @@ def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start()
     assert kinds(story.resolve("approve")) == ["ApprovalResolved"]
     (action,) = wanted(story.state)
     assert isinstance(action, Admit)
-    assert action.call.is_approved
-    assert action.call.approved_sha256 == hashlib.sha256(b'{"command":"make"}').hexdigest()
+    sha256 = hashlib.sha256(b'{"command":"make"}').hexdigest()
+    assert action.call.permission == Permission(f"{SESSION}-1", sha256)
     events = story.admitted("t1.c1")
     assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
 
@@ -66,9 +66,9 @@ def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start()
 def test_arguments_that_changed_after_a_yes_are_asked_about_again() -> None:
     story = asking()
     story.resolve("approve")
-    again = only(e.ApprovalRequested, story.admitted("t1.c1", arguments='{"command":"rm"}', **ASK))
+    again = only(e.ApprovalRequested, story.asked_for("t1.c1", arguments='{"command":"rm"}', **ASK))
     assert again.approval_id == f"{SESSION}-2"
-    assert not story.call("t1.c1").is_approved
+    assert story.call("t1.c1").permission is None
     story.resolve("approve")
     assert only(e.ApprovalConsumed, story.admitted("t1.c1")).approval_id == f"{SESSION}-2"
 
@@ -77,7 +77,7 @@ def test_arguments_that_changed_after_a_yes_are_asked_about_again() -> None:
 def test_a_policy_that_denies_by_now_rules_over_a_yes() -> None:
     story = asking()
     story.resolve("approve")
-    events = story.admitted("t1.c1", verdict="refuse", failure=Failure("policy_denied", "No longer."))
+    events = story.judged("t1.c1", Refused(Failure("policy_denied", "No longer.")))
     assert kinds(events) == ["ToolCallRefused"]
 
 
@@ -152,9 +152,9 @@ def test_an_open_approval_is_withdrawn_when_the_run_is_stopped() -> None:
 
 
 @pytest.mark.requirement("H5")
-@pytest.mark.parametrize(("effect", "text"), [("exec", NOBODY_HERE), ("ask", NO_ANSWER)])
-def test_a_run_without_people_refuses_what_would_have_to_be_asked(effect: str, text: str) -> None:
-    events = proposing(approve_by="deny").admitted("t1.c1", effect=effect, **ASK)
+@pytest.mark.parametrize(("question", "text"), [("", NOBODY_HERE), ("Which?", NO_ANSWER)])
+def test_a_run_without_people_refuses_what_would_have_to_be_asked(question: str, text: str) -> None:
+    events = proposing(approve_by="deny").asked_for("t1.c1", question=question, **ASK)
     assert only(e.ToolCallRefused, events).failure == Failure("policy_denied", text)
 
 
@@ -178,7 +178,7 @@ def test_words_of_somebody_who_may_not_answer_join_the_run_and_leave_the_questio
     assert story.command(Send("blue"), Principal("bob", "chat", ("speak",))) == [
         e.MessageReceived("blue", "chat:bob")
     ]
-    assert [call.is_question for call in story.state.calls if call.status == "asked"] == [True]
+    assert story.asked().is_question
 
 
 def test_an_answer_that_came_too_late_is_no_message_of_somebody_who_may_only_answer() -> None:
@@ -225,7 +225,7 @@ def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None
     story = opened()
     story.prepared()
     story.answered(call("read_file"), call("grep"), call("shell"), call("read_file"))
-    story.admitted("t1.c1", **ASK)
+    story.asked_for("t1.c1", **ASK)
     assert [action.key for action in wanted(story.state) if isinstance(action, Admit)] == ["t1.c2#0"]
     story.admitted("t1.c2")
     story.finished("t1.c2")

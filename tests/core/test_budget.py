@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from holdfast.core import budget
 from holdfast.core.budget import Grant
 from holdfast.core.causes import Outcome, Prepared
-from holdfast.core.state import open_run
+from holdfast.core.state import next_key, open_run
 from holdfast.core.summary import summary
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import ModelFacts, Tier, cost_microusd
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
-from holdfast.protocol.outcomes import Short
+from holdfast.protocol.outcomes import Unaffordable
 from tests.core.stories import FACTS, Story, a_turn, call, kinds, only, opened, request, settings, words
 
 BOTH = "another call and a last answer after it"
@@ -60,13 +60,13 @@ def within(draw: st.DrawFn, grant: Grant) -> Usage:
     return Usage(read, output, cached, written)
 
 
-def reserve(story: Story, size_bytes: int) -> Grant | Short:
+def reserve(story: Story, size_bytes: int) -> Grant | Unaffordable:
     """Prepare the next request as the engine does."""
     run = open_run(story.state)
     assert run is not None
     grant = budget.afford(story.state, size_bytes, is_final=bool(run.landing))
-    key = f"m{story.state.model_calls + 1}"
-    if isinstance(grant, Short):
+    key = next_key(story.state)
+    if isinstance(grant, Unaffordable):
         story.when(Prepared(key, grant))
     else:
         reserved = request(
@@ -92,7 +92,7 @@ def test_what_is_spent_and_held_never_exceeds_the_limits(
         if open_run(story.state) is None:
             break
         granted = reserve(story, size)
-        if isinstance(granted, Short):
+        if isinstance(granted, Unaffordable):
             continue
         totals = story.run.totals
         reserved = totals.cost_microusd + totals.held_microusd + granted.reserved_microusd
@@ -103,7 +103,7 @@ def test_what_is_spent_and_held_never_exceeds_the_limits(
             continue
         usage = within(data.draw, granted)
         story.when(Outcome(story.model_call.key, ModelReply((call(),), usage, "tool_calls")))
-        for each in story.state.calls:
+        for each in story.state.turn.calls:
             story.admitted(each.call_id)
             story.finished(each.call_id, str(story.state.seq))
         size += data.draw(st.integers(0, 30_000))
@@ -127,8 +127,8 @@ def test_after_a_granted_call_a_last_pass_over_its_answer_is_affordable(
         assert isinstance(granted, Grant)
         usage = within(data.draw, granted)
         story.answered(call(), usage=usage)
-        story.admitted(story.state.calls[0].call_id)
-        story.finished(story.state.calls[0].call_id, str(story.state.seq))
+        story.admitted(story.state.turn.calls[0].call_id)
+        story.finished(story.state.turn.calls[0].call_id, str(story.state.seq))
         per_token = min(size / max(usage.input_tokens, 1), budget.WORST_BYTES_PER_TOKEN)
         size += data.draw(st.integers(0, int(usage.output_tokens * per_token)))
     last = budget.afford(story.state, size, is_final=True)
@@ -151,7 +151,7 @@ def test_a_reading_that_took_the_worst_case_can_be_paid_again(
         FACTS, input_microusd_per_mtok=prices[0], output_microusd_per_mtok=prices[1], max_output_tokens=300
     )
     story = opened(facts=model, **limits)
-    if isinstance(reserve(story, size), Short):
+    if isinstance(reserve(story, size), Unaffordable):
         return  # it was not granted in the first place
     story.answered(call(), usage=usage)
     assert isinstance(budget.afford(story.state, size + 2 * usage.output_tokens, is_final=True), Grant)
@@ -163,12 +163,12 @@ def test_a_dime_is_never_exceeded_however_much_the_model_writes() -> None:
     size, calls = 4_000, 0
     while open_run(story.state) is not None:
         granted = reserve(story, size)
-        if isinstance(granted, Short):
+        if isinstance(granted, Unaffordable):
             continue
         calls += 1
         worst = Usage(granted.reserved_tokens - granted.output_cap_tokens, granted.output_cap_tokens)
         story.when(Outcome(story.model_call.key, ModelReply((Text("x"), call()), worst, "length")))
-        for each in story.state.calls:
+        for each in story.state.turn.calls:
             story.admitted(each.call_id)
             story.finished(each.call_id, str(calls))
         size += 2 * worst.output_tokens
@@ -284,7 +284,7 @@ def test_the_cap_that_is_sent_is_the_least_of_setting_model_window_and_budget() 
 def test_a_conversation_that_leaves_no_room_for_an_answer_is_short_of_context() -> None:
     story = opened(facts=replace(FACTS, context_tokens=8_192))
     short = budget.afford(story.state, 40_000, is_final=False)
-    assert isinstance(short, Short)
+    assert isinstance(short, Unaffordable)
     assert short.reason == "context"
 
 
@@ -293,7 +293,7 @@ def test_a_conversation_that_leaves_no_room_for_an_answer_is_short_of_context() 
 def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int], reason: str) -> None:
     for is_final in (False, True):
         short = budget.afford(opened(**limit).state, 4_000, is_final=is_final)
-        assert isinstance(short, Short)
+        assert isinstance(short, Unaffordable)
         assert short.reason == reason
 
 
@@ -332,7 +332,7 @@ def test_what_does_not_fit_any_more_is_told_with_what_is_left(
     story.prepared()
     story.answered(call(), usage=Usage(5_000, 1_000 if "tokens" in limit else 0))
     short = budget.afford(story.state, 4_000, is_final=is_final)
-    assert isinstance(short, Short)
+    assert isinstance(short, Unaffordable)
     assert short.message == told
 
 
@@ -363,7 +363,7 @@ def test_an_estimated_usage_does_not_calibrate() -> None:
     story.prepared()
     reply = ModelReply((ToolCall("", "shell", "{}"),), Usage(9_999, 1), is_estimated=True)
     story.when(Outcome(story.model_call.key, reply))
-    assert story.state.measured_tokens == 0
+    assert story.state.models.measured_tokens == 0
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**7))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.causes import Due, Outcome
-from holdfast.core.state import phase
+from holdfast.core.state import Proposed, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.protocol import events as e
@@ -52,7 +52,7 @@ def test_words_after_a_run_open_the_next_one_with_fresh_limits() -> None:
     assert story.run.totals.usage == Usage()
     assert story.state.before.usage == Usage(100, 10)
     story.prepared()
-    assert story.state.turn == 2, "turns are numbered through the session"
+    assert story.state.turn.number == 2, "turns are numbered through the session"
 
 
 def test_other_settings_that_come_with_words_are_recorded_once() -> None:
@@ -87,12 +87,12 @@ def test_going_on_may_change_the_settings_of_the_open_run() -> None:
 def test_another_model_is_measured_anew_and_the_same_one_is_not() -> None:
     story = opened()
     a_turn(story)
-    assert story.state.measured_tokens == 100
+    assert story.state.models.measured_tokens == 100
     story.go_on(turns=3)
-    assert story.state.measured_tokens == 100
+    assert story.state.models.measured_tokens == 100
     story.settings = settings(facts=type(story.settings.facts)("openai", "other", price="unknown"))
     story.send()
-    assert (story.state.measured_tokens, story.state.window_tokens) == (0, 0)
+    assert (story.state.models.measured_tokens, story.state.models.window_tokens) == (0, 0)
     assert summary(story.state).cost_microusd is None, "a model of unknown price took part"
 
 
@@ -218,7 +218,12 @@ def test_a_visitor_states_facts_and_starts_nothing(make: object, body: object) -
     story = make()
     events = story.visit(body)
     assert not {"ModelCallStarted", "ToolCallStarted", "Attached"} & set(kinds(events))
-    assert not [a for a in wanted(story.state) if isinstance(a, CallModel | RunTool) and a.call.epoch != 1]
+    attempts = [
+        a.call if isinstance(a, CallModel) else a.attempt
+        for a in wanted(story.state)
+        if isinstance(a, CallModel | RunTool)
+    ]
+    assert all(attempt.epoch == 1 for attempt in attempts)
 
 
 @pytest.mark.requirement("B4", "H1")
@@ -261,4 +266,4 @@ def test_a_branch_asks_its_own_approvals() -> None:
     story = asking()
     story.given(e.SessionForked("branch", story.state.session, story.state.seq))
     assert phase(story.state) == "admitting"
-    assert (story.call("t1.c1").status, story.call("t1.c1").approval_id) == ("proposed", "")
+    assert story.call("t1.c1").stage == Proposed()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.causes import Outcome, Prepared
-from holdfast.core.state import open_run
+from holdfast.core.state import next_key, open_run, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Reasoning, Text, Usage
-from holdfast.protocol.outcomes import ModelCut, Short
+from holdfast.protocol.outcomes import ModelCut, Unaffordable
+from holdfast.protocol.tools import Refused
 from tests.core.stories import Story, a_turn, acting, call, calling, kinds, only, opened, settings, words
 
 
@@ -105,7 +106,7 @@ def test_calls_of_turn_20_of_20_run_and_one_last_pass_without_tools_follows() ->
     assert ending(story.answered(words("As far as I got."))) == ("limit", "turns")
     assert story.run.totals.tool_calls == 20
     assert (story.run.totals.turns, story.run.totals.model_calls) == (20, 21)
-    assert story.state.repeats, "the guard has counted all the while"
+    assert story.state.turn.repeats, "the guard has counted all the while"
 
 
 @pytest.mark.requirement("L1", "B2")
@@ -177,7 +178,7 @@ def test_a_last_pass_that_cannot_be_afforded_ends_the_run_at_once(reason: str) -
 
 
 def story_short(story: Story, reason: str) -> list[e.Event]:
-    return story.when(Prepared(f"m{story.state.model_calls + 1}", Short(reason, "Too much.")))  # type: ignore[arg-type]
+    return story.when(Prepared(next_key(story.state), Unaffordable(reason, "Too much.")))  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("B2")
@@ -197,7 +198,8 @@ def test_the_time_limit_counts_driven_time_over_turns_and_not_the_waits_between(
     story.answered(call())
     story.later(3_600)
     story.admitted("t1.c1")
-    assert story.call("t1.c1").timeout_s == 1.0
+    ((_, attempt),) = started_calls(story.state)
+    assert attempt.timeout_s == 1.0
     assert kinds(story.due("wall")) == ["RunStopping"]
     assert story.run.driven_ms == 60_000
 
@@ -236,7 +238,7 @@ def test_another_call_in_between_counts_repeats_anew(other: object) -> None:
         a_turn(story, call("read_file", '{"path":"a"}'), result="same")
     other(story)
     assert "RunStopped" not in kinds(a_turn(story, call("read_file", '{"path":"a"}'), result="same"))
-    assert max(count for _, count in story.state.repeats) == 1
+    assert max(count for _, count in story.state.turn.repeats) == 1
 
 
 SPELLINGS = {
@@ -264,7 +266,7 @@ def test_malformed_arguments_that_differ_in_spaces_are_the_same_call() -> None:
         story.prepared()
         story.answered(call("read_file", arguments), finish="tool_calls")
         failure = Failure("tool_validation", "It is no JSON.")
-        events = story.admitted(story.state.calls[0].call_id, verdict="refuse", failure=failure)
+        events = story.judged(story.state.turn.calls[0].call_id, Refused(failure))
     assert ending(events) == ("stuck", "repeat")
 
 
@@ -310,17 +312,17 @@ def test_a_request_too_long_for_the_model_is_shortened_three_times_and_then_fail
     for _ in range(3):
         story.prepared()
         assert kinds(story.failed("context_overflow")) == ["ModelCallFailed"]
-        windows.append(story.state.window_tokens)
+        windows.append(story.state.models.window_tokens)
     assert windows == [89_600, 62_719, 43_903]
     story.prepared()
-    assert (story.state.turn, story.model_call.attempt) == (1, 4)
+    assert (story.state.turn.number, story.model_call.attempt) == (1, 4)
     assert ending(story.failed("context_overflow")) == ("failed", "context_overflow")
 
 
 def test_the_window_that_a_provider_names_is_believed_when_it_is_smaller() -> None:
     story = calling()
     story.failed("context_overflow", tokens=8_192)
-    assert story.state.window_tokens == 8_192
+    assert story.state.models.window_tokens == 8_192
 
 
 @pytest.mark.requirement("L1", "C15")

@@ -20,7 +20,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Stop
 from tests.core.phases import EXAMPLES, IN_PHASE
 from tests.core.simulation import OutOfChoices, Simulation, phases_met
-from tests.core.stories import SESSION
+from tests.core.stories import GIVEN, SESSION
 
 HISTORIES = st.lists(st.integers(0, 839), max_size=150)
 """840 is divided by every number of options that there is up to 8, so that all are as likely."""
@@ -84,7 +84,9 @@ def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:
 def test_the_fold_takes_every_event_in_every_phase(name: Phase, kind: type[e.Event]) -> None:
     state = IN_PHASE[name]().state
     assert phase(state) == name
-    after = evolve(state, e.Record(SESSION, state.seq + 1, state.at_ms + 1, state.epoch, "", EXAMPLES[kind]))
+    after = evolve(
+        state, e.Record(SESSION, state.seq + 1, state.at_ms + 1, state.epoch, GIVEN, EXAMPLES[kind])
+    )
     assert after.seq == state.seq + 1
     assert isinstance(wanted(after), list)
     assert summary(after).seq == after.seq
@@ -93,7 +95,7 @@ def test_the_fold_takes_every_event_in_every_phase(name: Phase, kind: type[e.Eve
 
 @pytest.mark.parametrize("kind", e.EVENT_TYPES, ids=lambda kind: kind.__name__)
 def test_the_fold_takes_every_event_first(kind: type[e.Event]) -> None:
-    after = evolve(State(), e.Record(SESSION, 1, 1, 0, "", EXAMPLES[kind]))
+    after = evolve(State(), e.Record(SESSION, 1, 1, 0, GIVEN, EXAMPLES[kind]))
     assert after.seq == 1
     assert totals(after).cost_microusd >= 0
     assert isinstance(wanted(after), list)

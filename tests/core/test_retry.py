@@ -58,7 +58,7 @@ def test_a_response_counts_attempts_anew() -> None:
     story.due("retry")
     a_turn(story)
     story.prepared()
-    assert (story.model_call.attempt, story.state.turn) == (1, 2)
+    assert (story.model_call.attempt, story.state.turn.number) == (1, 2)
     assert story.run.totals.turns == 1
     assert story.run.totals.model_calls == 3
 

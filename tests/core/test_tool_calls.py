@@ -12,7 +12,7 @@ from holdfast.protocol.commands import Pause, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
-from holdfast.protocol.tools import CallResult, FileChange
+from holdfast.protocol.tools import CallResult, FileChange, Refused
 from tests.core.stories import Story, acting, call, calling, kinds, only, opened, proposing
 
 CHANGE = FileChange("a.py", "before", "after")
@@ -82,9 +82,7 @@ def test_a_call_that_may_not_start_yet_is_not_admitted() -> None:
 def test_a_refused_call_is_told_and_the_turn_goes_on() -> None:
     failure = Failure("tool_validation", "path is missing")
     story = proposing()
-    assert story.admitted("t1.c1", verdict="refuse", failure=failure, decisions=()) == [
-        e.ToolCallRefused("t1.c1", "shell", failure)
-    ]
+    assert story.judged("t1.c1", Refused(failure)) == [e.ToolCallRefused("t1.c1", "shell", failure)]
     assert phase(story.state) == "preparing"
 
 
@@ -147,7 +145,9 @@ def test_an_interrupted_call_that_may_run_again_goes_before_the_gates_again(on_i
     assert kinds(story.attach()) == ["Attached"]
     (action,) = wanted(story.state)
     assert isinstance(action, Admit)
-    assert (action.key, action.call.change) == ("t1.c1#1", CHANGE)
+    interrupted = action.call.interrupted
+    assert interrupted is not None
+    assert (action.key, interrupted.change) == ("t1.c1#1", CHANGE)
     started = only(e.ToolCallStarted, story.admitted("t1.c1", on_interrupt=on_interrupt))
     assert (started.attempt, started.epoch) == (2, 2)
     assert running(story) == ["t1.c1#2"]
@@ -178,11 +178,11 @@ def test_an_interrupted_call_that_does_not_run_again_is_never_said_not_to_have_h
     story.admitted("t1.c1", on_interrupt="rerun")
     story.attach()
     if ending == "refused by the gates":
-        events = story.admitted("t1.c1", verdict="refuse", failure=Failure("policy_denied", "No."))
+        events = story.judged("t1.c1", Refused(Failure("policy_denied", "No.")))
     elif ending == "nobody to ask":
-        events = story.admitted("t1.c1", verdict="ask")
+        events = story.asked_for("t1.c1")
     elif ending == "denied":
-        story.admitted("t1.c1", verdict="ask")
+        story.asked_for("t1.c1")
         events = story.resolve("deny")
     else:
         events = story.command(Stop())
@@ -195,7 +195,7 @@ def test_an_interrupted_call_that_waits_for_a_person_is_given_up_at_a_stop() -> 
     story = proposing()
     story.admitted("t1.c1", on_interrupt="rerun")
     story.attach()
-    story.admitted("t1.c1", verdict="ask")
+    story.asked_for("t1.c1")
     assert kinds(story.command(Stop())) == [
         "RunStopping",
         "ApprovalResolved",
@@ -225,7 +225,7 @@ def test_of_more_calls_than_a_response_may_have_the_rest_is_refused_and_the_mode
     events = story.answered(*(call("read_file", str(n)) for n in range(count)), finish="tool_calls")
     responded = only(e.Responded, events)
     assert [part.call_id for part in calls_of(responded.parts)] == [f"t1.c{n + 1}" for n in range(taken)]
-    assert [each.call_id for each in story.state.calls] == [f"t1.c{n + 1}" for n in range(taken)]
+    assert [each.call_id for each in story.state.turn.calls] == [f"t1.c{n + 1}" for n in range(taken)]
     notes = [event for event in events if isinstance(event, e.NoteAdded)]
     assert [(note.about, f"{count:,} calls" in note.text) for note in notes] == (
         [("calls", True)] if count > taken else []
@@ -249,4 +249,4 @@ def test_a_call_after_a_crash_is_named_as_it_would_have_been_without_one() -> No
     story.attach()
     story.prepared()
     story.answered(call())
-    assert [each.call_id for each in story.state.calls] == ["t1.c1"]
+    assert [each.call_id for each in story.state.turn.calls] == ["t1.c1"]

@@ -33,7 +33,7 @@ SETTINGS = Settings(ModelFacts("openai", "m"), "w", Limits(turns=3))
 
 
 def record(event: e.Event, seq: int = 1) -> e.Record:
-    return e.Record("session", seq, 1_000 + seq, 2, f"cause {seq}", event)
+    return e.Record("session", seq, 1_000 + seq, 2, e.Trigger("command", f"c {seq}"), event)
 
 
 def chain(*events: e.Event) -> list[StoredRecord]:

@@ -47,7 +47,7 @@ def write_missing() -> None:
             continue
         link, lines = FIRST_LINK, []
         for seq, event in enumerate(journal(kind), 1):
-            stored = encode(e.Record(SESSION, seq, START_MS + seq, 1, "attach", event), link)
+            stored = encode(e.Record(SESSION, seq, START_MS + seq, 1, e.Trigger("attach"), event), link)
             link = stored.link
             lines.append(msgspec.json.encode(stored) + b"\n")
         path.write_bytes(b"".join(lines))

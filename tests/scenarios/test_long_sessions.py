@@ -57,7 +57,7 @@ def payload_bytes(records: tuple[e.Record, ...]) -> int:
     answers = sum(
         len(str(part)) for r in records if isinstance(r.event, e.Responded) for part in r.event.parts
     )
-    return last.size_bytes + answers
+    return last.request.size_bytes + answers
 
 
 async def play_long(
@@ -72,8 +72,8 @@ async def play_long(
     check_journal(played.records)
     for sent in requests(played.records):
         if sent.number % every == 0 or sent.number == turns:
-            body = body_of(sent, await store.blobs.get(sent.request.base))
-            assert len(body) == sent.request.size_bytes
+            body = body_of(sent, await store.blobs.get(sent.started.request.base))
+            assert len(body) == sent.started.request.size_bytes
     home = store.path.parent
     await store.aclose()
     return payload_bytes(played.records), sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
@@ -186,6 +186,6 @@ def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatil
         results = [r.event.result.text for r in played.records if isinstance(r.event, e.ToolCallFinished)]
         assert len(set(results)) == len(results) == turns - 1
         for sent in requests(played.records):
-            body_of(sent, await store.blobs.get(sent.request.base))
+            body_of(sent, await store.blobs.get(sent.started.request.base))
 
     volatile.run(main)

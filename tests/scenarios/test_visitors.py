@@ -49,7 +49,7 @@ async def begin(scenario: Scenario, store: Store, clock: JumpingClock, world: Wo
 
 def check_visit(records: tuple[e.Record, ...], world: World, kind: str, command: str) -> None:
     """What the visitor asked was obeyed, and the command started nothing of its own."""
-    facts = [r for r in records if r.cause == command]
+    facts = [r for r in records if r.cause.name == command]
     names = [type(r.event).__name__ for r in facts]
     match kind:
         case "stop" if facts:

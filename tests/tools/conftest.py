@@ -15,7 +15,7 @@ from holdfast.policy.protected import Own
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import Admission
+from holdfast.protocol.tools import Admission, Allowed, Refused
 from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.dispatcher import Dispatcher
@@ -55,8 +55,9 @@ class Bench:
     async def call(self, name: str, /, **arguments: Any) -> RawResult:
         """Admit, then run what was admitted, as the engine does; a refusal comes out as an error."""
         admission = await self.admit(name, **arguments)
-        if admission.failure is not None:
+        if isinstance(admission, Refused):
             return RawResult("error", admission.failure.message)
+        assert isinstance(admission, Allowed)
         return await self.tools.run(name, admission.arguments, self.context())
 
 

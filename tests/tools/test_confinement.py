@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.tools import Refused
 from holdfast.tools.workspace import PathRefused, Root, open_to_read, place
 from tests.tools.conftest import Bench
 
@@ -41,8 +42,7 @@ async def test_path_traversal_blocked(bench: Bench, path: str) -> None:
         ("grep", {"pattern": "x"}),
     ):
         admission = await bench.admit(name, path=path, **rest)
-        assert admission.verdict == "refuse"
-        assert admission.failure is not None
+        assert isinstance(admission, Refused)
         assert admission.failure.code == "policy_denied"
         # Also when nobody asked the gates: the walk itself has no way out.
         assert (await bench.run(name, path=path, **rest)).status == "error"
@@ -61,7 +61,7 @@ async def test_symlink_attack_blocked(bench: Bench, tmp_path: Path) -> None:
         assert "leads out of the workspace" in (await bench.run("read_file", path=path)).text
         assert (await bench.run("write_file", path=path, content="x")).status == "error"
         assert (await bench.run("edit_file", path=path, old="kept", new="x")).status == "error"
-        assert (await bench.admit("write_file", path=path, content="x")).verdict == "refuse"
+        assert isinstance(await bench.admit("write_file", path=path, content="x"), Refused)
     assert (await bench.run("write_file", path="folder/new/b.txt", content="x")).status == "error"
     assert sorted(path.name for path in outside.iterdir()) == ["a.txt"]
     assert (outside / "a.txt").read_text() == "kept"
@@ -70,7 +70,7 @@ async def test_symlink_attack_blocked(bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.requirement("L2", "L12", "C13")
 async def test_write_outside_sandbox_blocked(bench: Bench, tmp_path: Path) -> None:
     for path in (str(tmp_path / "x.txt"), "../x.txt", "sub/../../x.txt", "/tmp/holdfast-must-not-exist/x"):
-        assert (await bench.admit("write_file", path=path, content="x")).verdict == "refuse"
+        assert isinstance(await bench.admit("write_file", path=path, content="x"), Refused)
         assert (await bench.run("write_file", path=path, content="x")).status == "error"
     assert [entry.name for entry in tmp_path.iterdir()] == ["ws"]
     assert not Path("/tmp/holdfast-must-not-exist").exists()
@@ -215,7 +215,7 @@ async def test_a_secret_inside_the_workspace_is_neither_read_nor_written_nor_sea
     (bench.workspace / "notes.txt").symlink_to(".env")
     (bench.workspace / ".env.example").write_text("TOKEN=put yours here")
     for path in (".env", "notes.txt", "./sub/../.ENV"):
-        assert (await bench.admit("read_file", path=path)).verdict == "refuse"
+        assert isinstance(await bench.admit("read_file", path=path), Refused)
         assert "secret" in (await bench.run("read_file", path=path)).text
         assert (await bench.run("write_file", path=path, content="x")).status == "error"
     assert (bench.workspace / ".env").read_text() == "TOKEN=abc"
@@ -227,7 +227,7 @@ async def test_a_secret_inside_the_workspace_is_neither_read_nor_written_nor_sea
 @pytest.mark.parametrize(("path", "word"), [("a\0b", "NUL"), ("x" * 300, "255"), ("y/" * 3000, "4096")])
 async def test_a_path_that_cannot_be_is_refused_in_words(bench: Bench, path: str, word: str) -> None:
     admission = await bench.admit("write_file", path=path, content="x")
-    assert admission.failure is not None
+    assert isinstance(admission, Refused)
     assert word in admission.failure.message
     assert list(bench.workspace.iterdir()) == []
 

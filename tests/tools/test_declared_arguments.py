@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import ParameterKind, ToolSpec
+from holdfast.protocol.tools import Allowed, Asked, ParameterKind, Refused, ToolSpec
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
 from tests.tools.conftest import Bench
@@ -35,7 +35,8 @@ class Echo:
 
 def rule_of(admission: Any) -> tuple[str, str]:
     """The verdict and the rule that brought it."""
-    return admission.verdict, next((d.rule for d in admission.decisions if d.verdict == "deny"), "")
+    name = {Allowed: "allow", Asked: "ask", Refused: "refuse"}[type(admission)]
+    return name, next((d.rule for d in admission.decisions if d.verdict == "deny"), "")
 
 
 def test_a_tool_that_does_not_say_where_it_comes_from_is_not_one_of_ours() -> None:
@@ -49,7 +50,7 @@ async def test_a_parameter_that_is_only_called_path_or_command_is_not_judged_as_
     bench_of: Callable[..., Bench], arguments: dict[str, Any]
 ) -> None:
     bench = bench_of(Echo({"path": TEXT, "command": {}}, {}))
-    assert (await bench.admit("echo", **arguments)).verdict == "allow"
+    assert isinstance(await bench.admit("echo", **arguments), Allowed)
     assert (await bench.call("echo", **arguments)).status == "ok"
 
 
@@ -81,7 +82,7 @@ async def test_an_argument_that_is_left_out_is_judged_by_its_default(bench_of: C
 
 async def test_an_ordinary_url_is_not_taken_for_a_path(bench_of: Callable[..., Bench]) -> None:
     bench = bench_of(Echo({"where": TEXT}, {"where": "url"}))
-    assert (await bench.admit("echo", where="https://example.org/.env")).verdict == "allow"
+    assert isinstance(await bench.admit("echo", where="https://example.org/.env"), Allowed)
 
 
 async def test_a_function_declares_its_paths_and_commands_too(bench_of: Callable[..., Bench]) -> None:
@@ -157,8 +158,8 @@ async def test_a_function_with_keyword_arguments_takes_any_and_gets_them_as_anno
     assert count.spec.parameters["additionalProperties"] == {"$ref": "#/$defs/Corner"}
     assert (await bench.call("count", first=1, b={"x": 2}, a={"x": 3})).text == "1 [('a', 3), ('b', 2)]"
     assert (await bench.call("say", self="me", x=[1])).text == "{'self': 'me', 'x': [1]}"
-    assert (await bench.admit("count", first=1, b={"x": "2"})).verdict == "refuse"
-    assert (await bench.admit("count", b={"x": 2})).verdict == "refuse"
+    assert isinstance(await bench.admit("count", first=1, b={"x": "2"}), Refused)
+    assert isinstance(await bench.admit("count", b={"x": 2}), Refused)
 
 
 @pytest.mark.parametrize("kinds", [{"pth": "path"}, {"where": "folder"}])

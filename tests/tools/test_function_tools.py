@@ -19,7 +19,7 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, Tool
-from holdfast.protocol.tools import FileChange
+from holdfast.protocol.tools import FileChange, Refused
 from holdfast.sandbox import keeper
 from holdfast.tools import function as function_module
 from holdfast.tools.builtin import make_tools
@@ -106,11 +106,10 @@ async def test_arguments_arrive_as_the_annotated_types(bench_of: Callable[..., B
     assert (await bench.call("add", a=1)).text == "3"
     result = await bench.call("pack", box={"name": "b", "corners": [{"x": 7}]}, mode="slow")
     assert json.loads(result.text) == {"type": "Box", "x": 7, "mode": "slow", "tags": None, "options": {}}
-    assert (
-        await bench.admit("pack", box={"name": "b", "corners": [{"x": "7"}]}, mode="slow")
-    ).verdict == "refuse"
-    assert (await bench.admit("pack", box={"name": "b", "corners": []}, mode="none")).verdict == "refuse"
-    assert (await bench.admit("add", a=1, c=1)).verdict == "refuse"
+    refused = await bench.admit("pack", box={"name": "b", "corners": [{"x": "7"}]}, mode="slow")
+    assert isinstance(refused, Refused)
+    assert isinstance(await bench.admit("pack", box={"name": "b", "corners": []}, mode="none"), Refused)
+    assert isinstance(await bench.admit("add", a=1, c=1), Refused)
 
 
 @pytest.mark.requirement("S14")
@@ -128,7 +127,7 @@ async def test_a_tool_is_handed_its_context_by_annotation_and_not_by_the_model(
     assert (await bench.call("tell", words="hi")).text == f"{SESSION} {KEY} {bench.workspace}"
     await asyncio.sleep(0)
     assert bench.heard == ["hi"]
-    assert (await bench.admit("tell", words="hi", here={})).verdict == "refuse"
+    assert isinstance(await bench.admit("tell", words="hi", here={}), Refused)
 
 
 @pytest.mark.requirement("A6")

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
 from holdfast.tools.own import OwnPlaces
@@ -61,7 +62,7 @@ async def rule_of(bench: Bench, name: str, **arguments: Any) -> str:
         for is_approved in (False, True):
             admission = await bench.admit(name, is_approved=is_approved, **arguments)
             denied = [d.rule for d in admission.decisions if d.verdict == "deny"]
-            rules.add(denied[0] if admission.failure is not None else "none")
+            rules.add(denied[0] if isinstance(admission, Refused) else "none")
     return rules.pop() if len(rules) == 1 else "several"
 
 
@@ -99,7 +100,7 @@ async def test_settings_are_read_and_not_changed(bench: Bench, path: str) -> Non
     reach_it_otherwise(bench.workspace)
     assert await rule_of(bench, "write_file", path=path, content="autonomy = 'full'") == "own"
     assert (await bench.run("write_file", path=path, content="x")).status == "error"
-    assert (await bench.admit("read_file", path=path)).verdict == "allow"
+    assert isinstance(await bench.admit("read_file", path=path), Allowed)
     assert (bench.workspace / "config.toml").read_text() == 'model = "x:y"\n'
     assert not (bench.workspace / "etc").exists()
 
@@ -170,8 +171,8 @@ async def test_a_tool_of_the_program_is_kept_out_by_the_paths_that_it_declares(
     reach_it_otherwise(bench.workspace)
     for way in WAYS:
         assert await rule_of(bench, "tidy", where=way.format(ws=bench.workspace)) == "own"
-    assert (await bench.admit("tidy", where=".vscode/tasks.json")).verdict == "refuse"
-    assert (await bench.admit("tidy", where="src")).verdict == "allow"
+    assert isinstance(await bench.admit("tidy", where=".vscode/tasks.json"), Refused)
+    assert isinstance(await bench.admit("tidy", where="src"), Allowed)
     await tools.aclose()
 
 
@@ -203,39 +204,39 @@ async def test_a_command_that_names_the_home_or_writes_settings_is_denied(bench:
 )  # fmt: skip
 async def test_an_ordinary_command_beside_the_home_runs(bench: Bench, command: str) -> None:
     reach_it_otherwise(bench.workspace)
-    assert (await bench.admit("shell", command=command)).verdict == "allow"
+    assert isinstance(await bench.admit("shell", command=command), Allowed)
 
 
 @pytest.mark.requirement("C12")
 @pytest.mark.parametrize(
     ("command", "verdict"),
     [
-        ("echo x > .git/hooks/pre-commit", "refuse"),
-        ("cp evil .git/hooks/", "refuse"),
-        ("cd .git && echo x > config", "refuse"),
-        ("cd .git/hooks; cp ../../evil pre-commit", "refuse"),
-        ("echo x >> ~/.bashrc", "refuse"),
-        ("echo x >> $HOME/.profile", "refuse"),
-        ("cp -r other/.vscode .", "refuse"),
-        ("mv other/.envrc .", "refuse"),
-        ("mv .git x", "refuse"),
-        ("rm -rf .GIT", "refuse"),
-        ("tee .claude/settings.json", "refuse"),
-        ("rm .git/hook*", "refuse"),
-        ("ln -s .mcp.json x", "refuse"),
-        ("echo x > hooks/y", "refuse"),
-        ("sed -i s/a/b/ .github/workflows/ci.yml", "ask"),
-        ("echo x > holdfast.toml", "ask"),
-        ("git add .vscode .github && cat .bashrc .gitmodules", "allow"),
-        ("ls .git/hooks", "allow"),
-        ("rm -f .git/index.lock", "allow"),
+        ("echo x > .git/hooks/pre-commit", Refused),
+        ("cp evil .git/hooks/", Refused),
+        ("cd .git && echo x > config", Refused),
+        ("cd .git/hooks; cp ../../evil pre-commit", Refused),
+        ("echo x >> ~/.bashrc", Refused),
+        ("echo x >> $HOME/.profile", Refused),
+        ("cp -r other/.vscode .", Refused),
+        ("mv other/.envrc .", Refused),
+        ("mv .git x", Refused),
+        ("rm -rf .GIT", Refused),
+        ("tee .claude/settings.json", Refused),
+        ("rm .git/hook*", Refused),
+        ("ln -s .mcp.json x", Refused),
+        ("echo x > hooks/y", Refused),
+        ("sed -i s/a/b/ .github/workflows/ci.yml", Asked),
+        ("echo x > holdfast.toml", Asked),
+        ("git add .vscode .github && cat .bashrc .gitmodules", Allowed),
+        ("ls .git/hooks", Allowed),
+        ("rm -f .git/index.lock", Allowed),
     ],
 )
 async def test_a_command_that_writes_what_steers_other_programs_is_denied_or_asked_about(
-    bench: Bench, command: str, verdict: str
+    bench: Bench, command: str, verdict: type[Admission]
 ) -> None:
     (bench.workspace / "hooks").symlink_to(".git/hooks")
-    assert (await bench.admit("shell", command=command)).verdict == verdict
+    assert type(await bench.admit("shell", command=command)) is verdict
 
 
 @pytest.mark.requirement("C12")
@@ -243,8 +244,8 @@ async def test_a_command_with_more_words_than_are_looked_at_is_asked_about(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.tools.facts.MAX_WORDS", 100)
-    assert (await bench.admit("shell", command="echo " + "x " * 99)).verdict == "allow"
-    assert (await bench.admit("shell", command="echo " + "x " * 100)).verdict == "ask"
+    assert isinstance(await bench.admit("shell", command="echo " + "x " * 99), Allowed)
+    assert isinstance(await bench.admit("shell", command="echo " + "x " * 100), Asked)
 
 
 @pytest.mark.requirement("L2")
@@ -253,8 +254,8 @@ async def test_a_link_that_leads_to_a_file_that_is_asked_about_is_not_written_ei
 ) -> None:
     (bench.workspace / ".github" / "workflows").mkdir(parents=True)
     (bench.workspace / "notes").symlink_to(".github/workflows")
-    assert (await bench.admit("write_file", path=".github/workflows/ci.yml", content="")).verdict == "ask"
-    assert (await bench.admit("write_file", path="notes/ci.yml", content="")).verdict == "refuse"
+    assert isinstance(await bench.admit("write_file", path=".github/workflows/ci.yml", content=""), Asked)
+    assert isinstance(await bench.admit("write_file", path="notes/ci.yml", content=""), Refused)
     assert (await bench.run("write_file", path="notes/ci.yml", content="x")).status == "error"
     assert (await bench.run("write_file", path=".github/workflows/ci.yml", content="x")).status == "ok"
     assert (await bench.run("write_file", path=".vscode/tasks.json", content="x")).status == "error"

@@ -11,10 +11,12 @@ from holdfast.protocol.events import (
     ApprovalRequested,
     Attached,
     Event,
+    Fresh,
     MessageReceived,
     ModelCallFailed,
     ModelCallStarted,
     Piece,
+    Request,
     Responded,
     RunStarted,
     RunStopped,
@@ -67,10 +69,12 @@ class Book:
             ModelCallStarted(
                 **{
                     "key": key, "epoch": 1, "turn": turn, "attempt": attempt, "model": FACTS.name,
-                    "wire": "openai", "base": hashlib.sha256(BASE).hexdigest(), "keep": keep, "tail": TAIL,
-                    "sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body),
-                    "expected_tokens": 100, "output_cap_tokens": 1000, "reserved_microusd": 9_000,
-                    "reserved_tokens": 1100, "add": pieces, "marks": "u" * len(pieces),
+                    "request": Request(
+                        "openai", hashlib.sha256(BASE).hexdigest(), keep, TAIL,
+                        hashlib.sha256(body).hexdigest(), len(body), expected_tokens=100,
+                        output_cap_tokens=1000, reserved_tokens=1100, reserved_microusd=9_000,
+                        rest=tuple(Fresh("u", len(self.events), piece) for piece in pieces),
+                    ),
                 } | changes
             )
         )  # fmt: skip

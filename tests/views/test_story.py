@@ -16,6 +16,7 @@ from holdfast.protocol.events import (
     SessionOpened,
     ToolCallAbandoned,
     ToolCallStarted,
+    Trigger,
 )
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.rows import SessionRow
@@ -39,7 +40,7 @@ def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
     records, at_ms = [], 0
     for seq, event in enumerate(a_finished_run("S").events, 1):
         at_ms += 8 * 3_600_000 if seq == 12 else 1_000
-        records.append(Record("S", seq, at_ms, 1, "test", event))
+        records.append(Record("S", seq, at_ms, 1, Trigger("command", "test"), event))
     lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
     assert any("nothing ran for 8h 00m" in line for line in lines)
     bars = [line.count("█") for line in lines if line.startswith("turn")]
@@ -60,7 +61,10 @@ def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
     killed = book.add(Attached(3), ModelCallAbandoned("m2"))
     night_ms = 8 * 3_600_000
     records = [
-        Record("S", seq, seq * 1_000 + (night_ms if seq > alive else 0), 1 + (seq > alive) + (seq >= killed), "", e)
+        Record(
+            "S", seq, seq * 1_000 + (night_ms if seq > alive else 0), 1 + (seq > alive) + (seq >= killed),
+            Trigger("command", "c"), e,
+        )
         for seq, e in enumerate(book.events, 1)
     ]  # fmt: skip
     told = story(records)

@@ -127,7 +127,8 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
             command_id = await app.controller.decide_now(row.session, sender(), body)
             row = await app.store.approval(row.id) or row
             records = await app.store.read(row.session)
-            if any(record.cause == command_id and record.type == "ApprovalResolved" for record in records):
+            decided = (each.cause for each in records if each.type == "ApprovalResolved")
+            if f"command {command_id}" in decided:
                 say([f"{_DECIDED[row.decision]}: {row.tool} in session {row.session}."])
                 if not row.question:
                     say(approval_call_lines(row))

@@ -216,7 +216,7 @@ class LiveView:
                 doing = f"thinking {passed}"
             case "acting":
                 calls = started_calls(self._state)
-                doing = self._happenings.about(calls[0].call_id, columns(sys.stderr) // 2)
+                doing = self._happenings.about(calls[0][0].call_id, columns(sys.stderr) // 2)
                 doing += f" and {len(calls) - 1} more" if len(calls) > 1 else ""
                 doing += f" {passed}"
                 doing += f" │ {one_line(self._output, columns(sys.stderr) // 3)}" if self._output else ""

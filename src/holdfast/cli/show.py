@@ -121,7 +121,7 @@ async def _show_request(store: Store, journal: Journal, number: int) -> None:
         for sent in requests(journal.records):
             count += 1
             if sent.number == number:
-                body = body_of(sent, await store.blobs.get(sent.request.base))
+                body = body_of(sent, await store.blobs.get(sent.started.request.base))
                 sys.stdout.buffer.write(body)
                 sys.stdout.buffer.flush()
                 return

@@ -34,6 +34,8 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     mark: str
+    seq: int
+    """As in `events.Fresh`."""
     start: int
     """Where it lies in the buffer."""
     end: int
@@ -43,10 +45,11 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
         return self.end - self.start
 
 
-class Fresh(msgspec.Struct, frozen=True):
+class Unsent(msgspec.Struct, frozen=True):
     """An encoded element that no request on this wire has carried yet."""
 
     mark: str
+    seq: int
     element: bytes
     quotes: tuple[tuple[int, str], ...]
 
@@ -59,9 +62,7 @@ class Edit(msgspec.Struct, frozen=True):
     """How the next request differs from the last one, and what it comes to."""
 
     keep: int
-    again: tuple[tuple[int, int], ...]
-    add: tuple[e.Piece, ...]
-    marks: str
+    rest: tuple[e.Again | e.Fresh, ...]
     parts: tuple[bytes | bytearray, ...]
     """Base and fragments: the session's own buffer among them, which the next record changes."""
     size_bytes: int
@@ -127,8 +128,8 @@ class Conversation:
     def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
         """Whether base, fragments and tail are the very bytes that were sent."""
         hasher = self._running_hash(base)
-        hasher.update(sent.tail.encode())
-        return hasher.hexdigest() == sent.sha256
+        hasher.update(sent.request.tail.encode())
+        return hasher.hexdigest() == sent.request.sha256
 
     def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool]) -> Edit:
         """The next request. `fits` tells whether a body of so many bytes is within the window.
@@ -154,19 +155,22 @@ class Conversation:
             hasher = hashlib.sha256(b"".join(parts))
         return Edit(
             keep=keep,
-            again=_ranges(view[keep:]),
-            add=tuple(_piece(each.element, each.quotes) for each in new),
-            marks="".join(each.mark for each in new),
+            rest=(*_ranges(view[keep:]), *(_fresh(each) for each in new)),
             parts=parts,
             size_bytes=sum(map(len, parts)),
             hasher=hasher,
         )
 
-    def _written(self, wire: Wire, said: Sequence[Said]) -> list[Fresh]:
+    def _written(self, wire: Wire, said: Sequence[Said]) -> list[Unsent]:
         """The messages as this wire writes them. Only what was said since the last request is quoted: who reads
         the journal again has no more at hand."""
         return [
-            Fresh(each.mark, bytes(element), tuple(quote for quote in each.quotes if quote[0] in self._texts))
+            Unsent(
+                each.mark,
+                each.seq,
+                bytes(element),
+                tuple(quote for quote in each.quotes if quote[0] in self._texts),
+            )
             for each in said
             for element in wire.message(each.message)
         ]
@@ -181,38 +185,38 @@ class Conversation:
 
     def _apply(self, event: e.ModelCallStarted) -> None:
         """The intent as recorded is the truth about what was sent, also after an upgrade."""
-        if event.keep != len(self._fragments) or event.again:
-            by_number = {fragment.number: fragment for fragment in self._fragments}
-            view = self._fragments[: event.keep]
-            view += [by_number[n] for first, last in event.again for n in range(first, last + 1)]
-            self._keep(view)
-        for piece, mark in zip(event.add, event.marks, strict=True):
-            self._append(_encoded(piece, self._texts), mark)
+        request = event.request
+        known, old = self._fragments, self._buffer
+        if request.keep != len(known) or any(not isinstance(each, e.Fresh) for each in request.rest):
+            self._fragments, self._buffer = [], bytearray()
+            self._base = b""  # the running hash does not cover this view
+            self._repeat(known[: request.keep], old)
+        by_number: dict[int, Fragment] = {}
+        for each in request.rest:
+            if isinstance(each, e.Fresh):
+                self._append(self._numbers, each.mark, each.seq, _encoded(each.piece, self._texts))
+                self._numbers += 1
+            else:
+                by_number = by_number or {fragment.number: fragment for fragment in known}
+                self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
         self._unsent, self._texts, self._carried = [], {}, 0
 
-    def _append(self, element: bytes, mark: str) -> None:
+    def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
         if self._fragments:
             self._buffer += b","
         start = len(self._buffer)
         self._buffer += element
-        self._fragments.append(Fragment(self._numbers, mark, start, len(self._buffer)))
-        self._numbers += 1
+        self._fragments.append(Fragment(number, mark, seq, start, len(self._buffer)))
 
-    def _keep(self, view: list[Fragment]) -> None:
-        old, self._buffer, self._fragments = self._buffer, bytearray(), []
-        for fragment in view:
-            if self._fragments:
-                self._buffer += b","
-            start = len(self._buffer)
-            self._buffer += old[fragment.start : fragment.end]
-            self._fragments.append(Fragment(fragment.number, fragment.mark, start, len(self._buffer)))
-        self._base = b""  # the running hash does not cover this view
+    def _repeat(self, fragments: Sequence[Fragment], old: bytearray) -> None:
+        for each in fragments:
+            self._append(each.number, each.mark, each.seq, old[each.start : each.end])
 
     def _cut(
-        self, carried: list[Fresh], fits: Callable[[int], bool], other_bytes: int
-    ) -> tuple[list[Fragment], list[Fresh]]:
+        self, carried: list[Unsent], fits: Callable[[int], bool], other_bytes: int
+    ) -> tuple[list[Fragment], list[Unsent]]:
         """The goal and as many of the last turns as leave room to work; at the least the goal."""
-        parts: list[Fragment | Fresh] = [*self._fragments, *carried]
+        parts: list[Fragment | Unsent] = [*self._fragments, *carried]
         goal = _goal(parts)
         size = other_bytes + _size(parts[:goal])
         first = len(parts)
@@ -222,23 +226,23 @@ class Conversation:
                 break
             size, first = grown, start
         kept = parts[:goal] + parts[first:]
-        return [p for p in kept if isinstance(p, Fragment)], [p for p in kept if isinstance(p, Fresh)]
+        return [p for p in kept if isinstance(p, Fragment)], [p for p in kept if isinstance(p, Unsent)]
 
 
-def _size(parts: Sequence[Fragment | Fresh]) -> int:
+def _size(parts: Sequence[Fragment | Unsent]) -> int:
     """The bytes of the parts, each with its comma."""
     return sum(part.size + 1 for part in parts)
 
 
-def _goal(fragments: Sequence[Fragment | Fresh]) -> int:
+def _goal(fragments: Sequence[Fragment | Unsent]) -> int:
     """How many fragments at the beginning say what the session is for."""
     count = 0
-    while count < min(len(fragments), MAX_TURN_OF_GOAL) and fragments[count].mark == "u":
+    while count < min(len(fragments), MAX_TURN_OF_GOAL) and fragments[count].mark in "un":
         count += 1
     return count
 
 
-def _turn_starts(fragments: Sequence[Fragment | Fresh], goal: int) -> list[int]:
+def _turn_starts(fragments: Sequence[Fragment | Unsent], goal: int) -> list[int]:
     """Where a cut may fall, from the last to the first: before anything but the results of calls."""
     return [at for at in range(len(fragments) - 1, goal - 1, -1) if fragments[at].mark != "t"]
 
@@ -266,17 +270,18 @@ def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
 def rewritten(records: Sequence[e.Record]) -> Conversation:
     """The conversation with every message unsent again, for another wire to write anew."""
     starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
-    conversation = Conversation(sum(len(start.add) for start in starts))
+    fresh = sum(isinstance(each, e.Fresh) for start in starts for each in start.request.rest)
+    conversation = Conversation(fresh)
     for record in records:
         conversation.carry(record)
     return conversation
 
 
-def _piece(element: bytes, quotes: tuple[tuple[int, str], ...]) -> e.Piece:
+def _fresh(unsent: Unsent) -> e.Fresh:
     """The element as literal texts and quotes of records; it reads back to exactly these bytes."""
     piece: list[str | int] = []
-    at = 0
-    for seq, text in quotes:
+    element, at = unsent.element, 0
+    for seq, text in unsent.quotes:
         if len(text) < QUOTE_FROM_CHARS:
             continue
         escaped = json_text(text)
@@ -284,7 +289,7 @@ def _piece(element: bytes, quotes: tuple[tuple[int, str], ...]) -> e.Piece:
         if found >= 0:
             piece += [element[at:found].decode(), seq]
             at = found + len(escaped)
-    return (*piece, element[at:].decode())
+    return e.Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
 
 
 def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:

@@ -10,21 +10,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
-from holdfast.protocol.events import (
-    Event,
-    MessageReceived,
-    ModelCallCut,
-    ModelCallStarted,
-    NoteAdded,
-    Piece,
-    Record,
-    RunLanding,
-    ToolCallAbandoned,
-    ToolCallFinished,
-    ToolCallRefused,
-)
+from holdfast.protocol.events import Fresh, ModelCallStarted, Piece, Record
 
 _HINT = "`holdfast fsck` tells what is wrong with this home."
 
@@ -35,7 +24,7 @@ class Sent(NamedTuple):
     number: int
     """Of the attempt, from 1 over the whole session, retries included."""
     record: Record
-    request: ModelCallStarted
+    started: ModelCallStarted
     fragments: tuple[bytes, ...]
 
 
@@ -50,14 +39,11 @@ def requests(records: Iterable[Record]) -> Iterator[Sent]:
     last: tuple[bytes, ...] = ()
     number = 0
     for record in records:
-        text = quoted_text(record.event)
-        if text is not None:
-            texts[record.seq] = text
+        if type(record.event) in QUOTABLE:
+            texts[record.seq] = text_in(record.event)
         if isinstance(record.event, ModelCallStarted):
             number += 1
-            added = [fragment(piece, texts) for piece in record.event.add]
-            known += added
-            last = (*_kept(last, record.event), *_again(known, record.event), *added)
+            last = (*_kept(last, record.event), *_rest(known, record.event, texts))
             yield Sent(number, record, record.event, last)
 
 
@@ -67,8 +53,8 @@ def body_of(sent: Sent, base: bytes) -> bytes:
     Raises:
         StorageCorrupt: the bytes are not those that were sent.
     """
-    body = base + b",".join(sent.fragments) + sent.request.tail.encode()
-    if hashlib.sha256(body).hexdigest() != sent.request.sha256:
+    body = base + b",".join(sent.fragments) + sent.started.request.tail.encode()
+    if hashlib.sha256(body).hexdigest() != sent.started.request.sha256:
         where = f"request {sent.number} (record {sent.record.seq})"
         raise StorageCorrupt(f"{where} cannot be shown: its bytes do not have the recorded hash", hint=_HINT)
     return body
@@ -91,31 +77,23 @@ def fragment(piece: Piece, texts: Mapping[int, str]) -> bytes:
     return b"".join(parts)
 
 
-def quoted_text(event: Event) -> str | None:
-    """The text of a record that a request may quote; None for a record of any other kind."""
-    match event:
-        case MessageReceived(text=text) | NoteAdded(text=text) | ToolCallAbandoned(text=text):
-            return text
-        case ModelCallCut(text=text) | RunLanding(message=text):
-            return text
-        case ToolCallFinished(result=result):
-            return result.text
-        case ToolCallRefused(failure=failure):
-            return failure.message
-    return None
+def _kept(last: tuple[bytes, ...], started: ModelCallStarted) -> tuple[bytes, ...]:
+    keep = started.request.keep
+    if keep > len(last):
+        raise StorageCorrupt(f"the request {started.key} keeps more than the one before it had", hint=_HINT)
+    return last[:keep]
 
 
-def _kept(last: tuple[bytes, ...], request: ModelCallStarted) -> tuple[bytes, ...]:
-    if request.keep > len(last):
-        raise StorageCorrupt(f"the request {request.key} keeps more than the one before it had", hint=_HINT)
-    return last[: request.keep]
-
-
-def _again(known: list[bytes], request: ModelCallStarted) -> list[bytes]:
-    """The fragments of the ranges, whose both ends are included."""
-    repeated: list[bytes] = []
-    for first, last in request.again:
+def _rest(known: list[bytes], started: ModelCallStarted, texts: Mapping[int, str]) -> list[bytes]:
+    """The fragments behind the kept ones; fresh ones become known."""
+    found: list[bytes] = []
+    for each in started.request.rest:
+        if isinstance(each, Fresh):
+            known.append(fragment(each.piece, texts))
+            found.append(known[-1])
+            continue
+        first, last = each
         if not 0 <= first <= last < len(known):
-            raise StorageCorrupt(f"the request {request.key} repeats what never was sent", hint=_HINT)
-        repeated += known[first : last + 1]
-    return repeated
+            raise StorageCorrupt(f"the request {started.key} repeats what never was sent", hint=_HINT)
+        found += known[first : last + 1]
+    return found

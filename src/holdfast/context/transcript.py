@@ -61,7 +61,9 @@ class Said(msgspec.Struct, frozen=True, gc=False):
 
     message: Message
     mark: str
-    """`u` words to the model, `a` its response, `t` results of its calls."""
+    """As in `events.Fresh`."""
+    seq: int
+    """The record that made it whole."""
     quotes: tuple[tuple[int, str], ...] = ()
     """(seq, text) of records whose text the message holds whole."""
 
@@ -90,11 +92,13 @@ class Transcript:
             case e.Responded(parts=parts):
                 if parts:
                     self._calls, self._results = calls_of(parts), {}
-                    yield Said(Message("assistant", parts, "assistant"), "a")
+                    yield Said(Message("assistant", parts, "assistant"), "a", seq)
                 yield from self._answered()
             case e.ModelCallCut(text=text):
                 if text.strip():
-                    yield Said(Message("assistant", (Text(text + CUT),), "assistant"), "a", ((seq, text),))
+                    yield Said(
+                        Message("assistant", (Text(text + CUT),), "assistant"), "a", seq, ((seq, text),)
+                    )
                 yield from self._answered()
             case e.ModelCallFailed() | e.ModelCallAbandoned():
                 yield from self._answered()
@@ -108,8 +112,9 @@ class Transcript:
                 pass
 
     def _words(self, seq: int, text: str, shown: str) -> Iterator[Said]:
-        trust = "user" if shown == text else "runtime"
-        said = Said(Message("user", (Text(shown),), trust), "u", ((seq, text),))  # type: ignore[arg-type]
+        is_note = shown != text
+        message = Message("user", (Text(shown),), "runtime" if is_note else "user")
+        said = Said(message, "n" if is_note else "u", seq, ((seq, text),))
         if self._calls or self._is_asking:
             self._waiting.append(said)
         else:
@@ -127,7 +132,7 @@ class Transcript:
             at, words, failed = self._results[call.call_id]
             parts.append(ToolResult(call.call_id, call.ref, call.name, words, failed))
             quotes.append((at, words))
-        yield Said(Message("tool", tuple(parts), "tool"), "t", tuple(quotes))
+        yield Said(Message("tool", tuple(parts), "tool"), "t", seq, tuple(quotes))
         self._calls, self._results = (), {}
         yield from self._waited()
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.core.state import Run, State
 from holdfast.protocol.limits import Limits, ModelFacts, Settings, Tier, usd
-from holdfast.protocol.outcomes import Short
+from holdfast.protocol.outcomes import Unaffordable
 
 BYTES_PER_TOKEN = 3.5
 """Before a provider has counted anything: about what English, code and JSON have."""
@@ -40,21 +40,21 @@ class Grant(msgspec.Struct, frozen=True):
 
 def expected_tokens(state: State, size_bytes: int) -> int:
     """The likely input tokens of a request of this size."""
-    if not state.measured_tokens:
+    if not state.models.measured_tokens:
         return math.ceil(size_bytes / BYTES_PER_TOKEN)
-    if size_bytes < state.measured_bytes:
-        return math.ceil(size_bytes * state.measured_tokens / state.measured_bytes)
-    ratio = min(max(state.measured_bytes / state.measured_tokens, 0.1), 8.0)
-    return state.measured_tokens + math.ceil((size_bytes - state.measured_bytes) / ratio)
+    if size_bytes < state.models.measured_bytes:
+        return math.ceil(size_bytes * state.models.measured_tokens / state.models.measured_bytes)
+    ratio = min(max(state.models.measured_bytes / state.models.measured_tokens, 0.1), 8.0)
+    return state.models.measured_tokens + math.ceil((size_bytes - state.models.measured_bytes) / ratio)
 
 
 def worst_tokens(state: State, size_bytes: int) -> int:
     """The input tokens that money is reserved for."""
-    if not state.measured_tokens:
+    if not state.models.measured_tokens:
         return math.ceil(size_bytes / WORST_BYTES_PER_TOKEN) + OVERHEAD_TOKENS
-    likely = expected_tokens(state, min(size_bytes, state.measured_bytes))
-    ratio = min(state.measured_bytes / state.measured_tokens, WORST_BYTES_PER_TOKEN)
-    fresh = max(size_bytes - state.measured_bytes, 0) / max(ratio, 0.1)
+    likely = expected_tokens(state, min(size_bytes, state.models.measured_bytes))
+    ratio = min(state.models.measured_bytes / state.models.measured_tokens, WORST_BYTES_PER_TOKEN)
+    fresh = max(size_bytes - state.models.measured_bytes, 0) / max(ratio, 0.1)
     return math.ceil(likely * WORST_SHARE + fresh) + OVERHEAD_TOKENS
 
 
@@ -62,14 +62,14 @@ def window_tokens(state: State, settings: Settings, *, is_final: bool) -> int:
     """The most input tokens that the next request may have by our estimate: what fits the model's window
     beside an answer, and in a last pass also what the budget affords."""
     facts = settings.facts
-    window = min(state.window_tokens or facts.context_tokens, facts.context_tokens)
+    window = min(state.models.window_tokens or facts.context_tokens, facts.context_tokens)
     room = int(window * WINDOW_SHARE) - min(_output_cap(settings), window // 4)
     if is_final and state.run is not None:
         room = min(room, _affordable_input(state.run, settings))
     return max(room, 1)
 
 
-def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
+def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Unaffordable:
     """What a call with a request of this size reserves, or which limit it would break.
 
     An ordinary call must leave what a last pass needs, so that a run always ends in an answer.
@@ -79,19 +79,19 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Short:
     settings, run = state.settings, state.run
     facts, limits = settings.facts, settings.limits
     expected, worst = expected_tokens(state, size_bytes), worst_tokens(state, size_bytes)
-    window = min(state.window_tokens or facts.context_tokens, facts.context_tokens)
+    window = min(state.models.window_tokens or facts.context_tokens, facts.context_tokens)
     cap = min(_output_cap(settings), max(window - expected, 0))
     least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, _output_cap(settings))
     if cap < least:
-        return Short("context", f"The conversation fills the model's window of {window:,} tokens.")
+        return Unaffordable("context", f"The conversation fills the model's window of {window:,} tokens.")
     kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(settings)
     cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
     if cap < least:
-        return Short("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
+        return Unaffordable("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
     if facts.price == "known":
         cap = min(cap, _affordable_output(run, settings, worst, cap, is_final))
         if cap < least:
-            return Short("cost", _short_of_money(cost_left(run, limits), limits, is_final))
+            return Unaffordable("cost", _short_of_money(cost_left(run, limits), limits, is_final))
     return Grant(expected, cap, worst + cap, _price(facts, worst, cap))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.protocol.commands import Command
-from holdfast.protocol.outcomes import AttemptResult, Probed, Request, Short
+from holdfast.protocol.events import Request
+from holdfast.protocol.outcomes import AttemptResult, Probed, Unaffordable
 from holdfast.protocol.tools import Admission
 
 
@@ -37,7 +38,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """What the prepare step with this key found."""
 
     key: str
-    result: Request | Short | Admission | Probed
+    result: Request | Unaffordable | Admission | Probed
 
 
 class Due(msgspec.Struct, frozen=True):

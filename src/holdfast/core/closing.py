@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.state import Call
+from holdfast.core.state import Call, attempts
 from holdfast.protocol.events import ToolCallAbandoned, ToolCallRefused
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Decision
@@ -22,7 +22,7 @@ def not_run(
     call: Call, failure: Failure, decisions: tuple[Decision, ...] = ()
 ) -> ToolCallRefused | ToolCallAbandoned:
     """The call will not run, or not again: an interrupted attempt may have happened, and that is said."""
-    if call.attempt:
+    if attempts(call):
         why = failure.message.rstrip(".")
         return abandoned(call, f"it was interrupted, and it could not be run again ({why})")
     return ToolCallRefused(call.call_id, call.name, failure, decisions)

@@ -1,34 +1,28 @@
 """What a cause means: the events that it brings, with all that follows from them, to a fixed point.
 
-`_meaning` reads the cause; `_consequences` says what follows from the state alone. Refusals, failures and
-stops are events like any other; nothing here raises for what may happen.
+`_meaning` reads the cause; `rules` say what follows from the state alone. Refusals, failures and stops are events
+like any other; nothing here raises for what may happen.
 """
 
 from __future__ import annotations
 
-from holdfast.core import approvals, budget, model_calls, tool_calls
+from holdfast.core import approvals, model_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
-from holdfast.core.closing import abandoned, not_run
-from holdfast.core.draft import LAST_PASS, Draft
-from holdfast.core.guard import longest
-from holdfast.core.state import Run, State, open_run, phase, started_calls
+from holdfast.core.closing import abandoned
+from holdfast.core.draft import Draft
+from holdfast.core.ending import give_up, stop, stop_at_wall
+from holdfast.core.rules import settle
+from holdfast.core.state import Started, State, attempts, next_key, open_run, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Principal, Resolve, Send, Stop
-from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
-from holdfast.protocol.messages import ModelReply
-from holdfast.protocol.outcomes import ModelCut, ModelFailure
-
-STOP_GRACE_MS = 1_000
-MAX_EMPTY_REPLIES = 3
+from holdfast.protocol.outcomes import Probed, Unaffordable
+from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
-EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
-REPEAT_NOTE = (
-    "You have made the same call with the same arguments {count} turns in a row, and its result did not "
-    "change. Try something else, or say what keeps you from going on."
-)
+MAX_INTERRUPTIONS = 3
+"""How often a call may be cut off by the end of its process before it is not run again: it may be the cause."""
 
 
 def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
@@ -36,13 +30,28 @@ def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
     return [record.event for record in decision(state, cause, now_ms).records]
 
 
-def decision(state: State, cause: Cause, now_ms: int, name: str = "") -> Draft:
+def decision(state: State, cause: Cause, now_ms: int) -> Draft:
     """The same as records that name their cause, with the state that they fold to."""
     epoch = cause.epoch if isinstance(cause, Attach | Commanded) else state.epoch
-    draft = Draft(state, now_ms, epoch, name)
+    draft = Draft(state, now_ms, epoch, trigger(cause))
     _meaning(draft, cause)
-    _settle(draft)
+    settle(draft)
     return draft
+
+
+def trigger(cause: Cause) -> e.Trigger:
+    """How the records that come of the cause name it."""
+    match cause:
+        case Attach():
+            return e.Trigger("attach")
+        case Commanded(command=command):
+            return e.Trigger("command", command.id)
+        case Outcome(key=key):
+            return e.Trigger("outcome", key)
+        case Prepared(key=key):
+            return e.Trigger("finding", key)
+        case Due(key=key):
+            return e.Trigger("timer", key)
 
 
 def _meaning(draft: Draft, cause: Cause) -> None:
@@ -51,10 +60,11 @@ def _meaning(draft: Draft, cause: Cause) -> None:
             _attach(draft, cause)
         case Commanded(command=command):
             _command(draft, command)
-        case Outcome(result=ModelReply() | ModelFailure() | ModelCut()):
-            model_calls.settle(draft, cause)
-        case Outcome():
-            tool_calls.settle(draft, cause)
+        case Outcome(key=key, result=result):
+            if isinstance(result, CallResult):
+                tool_calls.settle(draft, key, result)
+            else:
+                model_calls.settle(draft, cause, result)
         case Prepared():
             _prepared(draft, cause)
         case Due(key=key):
@@ -64,12 +74,14 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 def _attach(draft: Draft, cause: Attach) -> None:
     """Take over: what an older epoch had in flight is nobody's now."""
     draft.add(e.Attached(cause.epoch, cause.holder, cause.reads))
-    call = draft.state.model_call
-    if call is not None and call.epoch != cause.epoch:
-        draft.add(e.ModelCallAbandoned(call.key))
-    for orphan in started_calls(draft.state):
-        if orphan.epoch != cause.epoch:
-            draft.add(abandoned(orphan, "the process that ran it was interrupted"))
+    model_call = draft.state.models.open
+    if model_call is not None and model_call.epoch != cause.epoch:
+        draft.add(e.ModelCallAbandoned(model_call.key))
+    for call in draft.state.turn.calls:
+        if isinstance(call.stage, Started) and call.stage.attempt.epoch != cause.epoch:
+            draft.add(abandoned(call, "the process that ran it was interrupted"))
+        elif call.interrupted is not None and attempts(call) >= MAX_INTERRUPTIONS:
+            draft.add(abandoned(call, f"each of its {attempts(call)} attempts was interrupted"))
 
 
 # --- commands -----------------------------------------------------------------------------------
@@ -77,7 +89,7 @@ def _attach(draft: Draft, cause: Attach) -> None:
 
 def _command(draft: Draft, command: Command) -> None:
     if draft.is_visit:  # a run that was stopping ends first, so that words open the next one
-        _settle(draft)
+        settle(draft)
     by = command.principal.label
     match command.body:
         case Send():
@@ -91,7 +103,7 @@ def _command(draft: Draft, command: Command) -> None:
             if run is not None and not run.is_paused and run.stopping is None:
                 draft.add(e.RunPaused(by))
         case Stop(reason=reason):
-            stop(draft, "interrupted", reason, f"Stopped by {by}.")
+            stop(draft, "interrupted", reason, f"Stopped by {by}.", by)
 
 
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
@@ -118,7 +130,7 @@ def _continue(draft: Draft, by: str, settings: Settings | None) -> None:
     run = open_run(draft.state)
     if run is not None:
         _change(draft, settings)
-        if run.is_paused or draft.state.retry_at_ms:
+        if run.is_paused or draft.state.models.retry_at_ms:
             draft.add(e.RunResumed(by))
         return
     last, settings = draft.state.run, settings or draft.state.settings
@@ -142,11 +154,12 @@ def _next_run(state: State) -> int:
 
 def _prepared(draft: Draft, cause: Prepared) -> None:
     """A prepare step's finding counts only while the step is still wanted."""
-    if cause.key == f"m{draft.state.model_calls + 1}":
-        if phase(draft.state) == "preparing":
-            model_calls.start(draft, cause)
-    else:
-        tool_calls.admit(draft, cause)
+    match cause.result:
+        case e.Request() | Unaffordable() as found:
+            if cause.key == next_key(draft.state) and phase(draft.state) == "preparing":
+                model_calls.start(draft, cause.key, found)
+        case Allowed() | Asked() | Refused() | Probed() as found:
+            tool_calls.admit(draft, cause.key, found)
 
 
 def _due(draft: Draft, key: str) -> None:
@@ -158,143 +171,8 @@ def _due(draft: Draft, key: str) -> None:
     if name == "retry":
         draft.add(e.RunResumed("timer"))
     elif name == "wall" and draft.state.settings is not None:
-        _stop_at_wall(draft, draft.state.settings)
+        stop_at_wall(draft, draft.state.settings)
     elif name == "approval":
         approvals.expire(draft, subject)
     elif name == "grace":
-        _give_up(draft)
-
-
-def _stop_at_wall(draft: Draft, settings: Settings) -> None:
-    stop(draft, "limit", "wall", f"The time limit of {settings.limits.wall_s:g} s is reached.")
-
-
-def _give_up(draft: Draft) -> None:
-    """The grace is over: what still has no outcome is abandoned."""
-    if draft.state.model_call is not None:
-        draft.add(e.ModelCallAbandoned(draft.state.model_call.key))
-    for call in started_calls(draft.state):
-        draft.add(abandoned(call, "it did not end when the run was stopped"))
-
-
-def stop(draft: Draft, status: e.RunStatus, reason: str, message: str) -> None:
-    """End the open run: at once, or as soon as nothing is open any more."""
-    run = open_run(draft.state)
-    if run is None or run.stopping is not None:
-        return
-    if draft.state.model_call is None and all(call.status == "done" for call in draft.state.calls):
-        draft.add(e.RunStopped(run.number, status, reason, message))
-    else:
-        draft.add(e.RunStopping(status, reason, message, draft.now_ms + STOP_GRACE_MS))
-
-
-# --- consequences -------------------------------------------------------------------------------
-
-
-def _settle(draft: Draft) -> None:
-    """Let everything follow that follows."""
-    while _consequences(draft):
-        pass
-
-
-def _consequences(draft: Draft) -> bool:
-    """Add what follows from the state alone; whether anything did."""
-    before = len(draft.records)
-    run, settings = open_run(draft.state), draft.state.settings
-    if run is None or settings is None:
-        return False
-    if run.stopping is not None:
-        _wind_down(draft, run)
-    elif draft.state.model_call is None:
-        _after_response(draft, run, settings)
-        if len(draft.records) == before and phase(draft.state) in ("preparing", "admitting"):
-            _check_time(draft, run, settings)
-    return len(draft.records) > before
-
-
-def _check_time(draft: Draft, run: Run, settings: Settings) -> None:
-    """Nothing is started for which no time is left."""
-    if run.driven_ms >= settings.limits.wall_s * 1000:
-        _stop_at_wall(draft, settings)
-
-
-def _wind_down(draft: Draft, run: Run) -> None:
-    """Close what never started; when nothing is open, write the terminal record."""
-    assert run.stopping is not None
-    if draft.is_visit:  # a visitor holds the lease, so nothing that was started can still be running
-        _give_up(draft)
-    for call in draft.state.calls:
-        if call.status == "asked":
-            draft.add(e.ApprovalResolved(call.approval_id, "withdrawn", "runtime"))
-        if call.status in ("proposed", "asked", "answered", "denied", "expired"):
-            draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
-    if draft.state.model_call is None and not started_calls(draft.state):
-        ending = run.stopping
-        draft.add(e.RunStopped(run.number, _status(ending.status), ending.reason, ending.message))
-
-
-def _status(text: str) -> e.RunStatus:
-    return text  # type: ignore[return-value]  # a Stopping is only made from a RunStopping
-
-
-def _after_response(draft: Draft, run: Run, settings: Settings) -> None:
-    """The turn goes on, is complete, or the run ends with an answer."""
-    if approvals.act_on_answers(draft):
-        return
-    if run.has_landed:
-        tool_calls.refuse_all(draft)
-    if any(call.status != "done" for call in draft.state.calls):
-        return
-    _warn(draft, run, settings)
-    if run.has_landed:
-        stop(draft, "limit", run.landing, run.message.removesuffix(LAST_PASS))
-    elif run.landing or not run.reply:
-        return
-    elif run.reply == "calls":
-        _after_turn(draft, run, settings)
-    elif run.reply == "empty":
-        _after_nothing(draft, run, settings)
-    elif draft.state.is_unanswered:
-        _go_on(draft, run, settings)
-    else:
-        _end(draft, run)
-
-
-def _go_on(draft: Draft, run: Run, settings: Settings) -> None:
-    """There is more to say: in another turn if one is left, else in a last pass."""
-    if run.totals.turns >= settings.limits.turns:
-        draft.land("turns", f"The limit of {settings.limits.turns} turns is reached.")
-
-
-def _end(draft: Draft, run: Run) -> None:
-    if run.reply == "cut_answer":
-        stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
-    else:
-        stop(draft, "done", run.reply, "")
-
-
-def _warn(draft: Draft, run: Run, settings: Settings) -> None:
-    if not run.landing:
-        for name, text in budget.warnings(run, settings):
-            draft.add(e.NoteAdded("cost" if name == "cost" else "tokens", text))
-
-
-def _after_turn(draft: Draft, run: Run, settings: Settings) -> None:
-    """All calls of the turn have results: is the agent still getting anywhere, may it go on?"""
-    count = longest(draft.state.repeats)
-    if count >= settings.repeat_stop:
-        message = f"The same call brought the same result {count} turns in a row."
-        stop(draft, "stuck", "repeat", message)
-    elif count == settings.repeat_note and "repeat" not in draft.state.notes:
-        draft.add(e.NoteAdded("repeat", REPEAT_NOTE.format(count=count)))
-    else:
-        _go_on(draft, run, settings)
-
-
-def _after_nothing(draft: Draft, run: Run, settings: Settings) -> None:
-    if run.empty_replies >= MAX_EMPTY_REPLIES:
-        stop(draft, "failed", "empty_response", f"The model answered with nothing {run.empty_replies} times.")
-    elif run.totals.turns < settings.limits.turns and "empty" not in draft.state.notes:
-        draft.add(e.NoteAdded("empty", EMPTY_NOTE))
-    else:
-        _go_on(draft, run, settings)
+        give_up(draft)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, open_run
-from holdfast.protocol.events import Event, Record, RunLanding
+from holdfast.protocol.events import Event, Record, RunLanding, Trigger
 
 LAST_PASS = " This is your last response: give the best answer that you can from what you have. No tools."
 """What the model is told besides why."""
@@ -16,12 +16,11 @@ LAST_PASS = " This is your last response: give the best answer that you can from
 class Draft:
     """What is decided so far."""
 
-    def __init__(self, state: State, now_ms: int, epoch: int, name: str) -> None:
+    def __init__(self, state: State, now_ms: int, epoch: int, trigger: Trigger) -> None:
         self.state = state
         self.now_ms = now_ms
         self.epoch = epoch
-        self.name = name
-        """Of the cause, as the records tell it."""
+        self.trigger = trigger
         self.records: list[Record] = []
 
     @property
@@ -31,7 +30,7 @@ class Draft:
 
     def add(self, event: Event) -> None:
         """Decide an event."""
-        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, self.name, event)
+        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, self.trigger, event)
         self.state = evolve(self.state, record)
         self.records.append(record)
 

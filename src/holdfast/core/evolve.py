@@ -5,20 +5,31 @@ Nothing is decided here. An event that names a call which is not there changes n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.core import guard
 from holdfast.core.state import (
+    Answered,
     Call,
-    CallStatus,
+    Denied,
+    Done,
+    Expired,
     ModelCall,
+    Permission,
+    Proposed,
     Run,
+    Stage,
+    Started,
     State,
     Stopping,
+    ToolAttempt,
     Totals,
+    Turn,
+    Unsaid,
+    Waiting,
+    is_complete,
     open_run,
     started_calls,
 )
@@ -29,14 +40,14 @@ from holdfast.protocol.messages import Usage, calls_of, text_of
 TITLE_CHARS = 80
 NO_EPOCH = -1
 """What no driver of this session started."""
+_NOTHING = Unsaid()
 SHRINK_SHARE = 0.7
 """What is left of the assumed window after a provider refused a request as too long without naming its own."""
 
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    here = replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms)
-    return _FOLDS[type(record.event)](here, record.event)
+    return _fold(replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms), record.event)
 
 
 def fold(records: list[e.Record], state: State | None = None) -> State:
@@ -47,6 +58,18 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
     return state
 
 
+def _fold(state: State, event: e.Event) -> State:
+    if isinstance(event, e.ModelEvent):
+        return _of_model(state, event)
+    if isinstance(event, e.ToolEvent):
+        return _of_tool(state, event)
+    if isinstance(event, e.RunEvent):
+        return _of_run(state, event)
+    if isinstance(event, e.ApprovalEvent):
+        return _of_approval(state, event)
+    return _of_session(state, event)
+
+
 def _driven(state: State, record: e.Record) -> State:
     """Count the time since the last record where something was in flight under this very driver."""
     if record.at_ms <= state.at_ms or record.epoch != state.epoch:
@@ -54,7 +77,7 @@ def _driven(state: State, record: e.Record) -> State:
     run = open_run(state)
     if run is None:
         return state
-    if state.model_call is None and not started_calls(state):
+    if state.models.open is None and not started_calls(state):
         return state
     return replace(state, run=replace(run, driven_ms=run.driven_ms + record.at_ms - state.at_ms))
 
@@ -62,55 +85,99 @@ def _driven(state: State, record: e.Record) -> State:
 # --- session ------------------------------------------------------------------------------------
 
 
-def _opened(state: State, event: e.SessionOpened) -> State:
-    return replace(state, session=event.session, key=event.key, created_ms=state.at_ms)
+def _of_session(state: State, event: e.SessionEvent) -> State:
+    match event:
+        case e.SessionOpened(session=session, key=key):
+            return replace(state, session=session, key=key, created_ms=state.at_ms)
+        case e.SessionForked():
+            return _forked(state, event)
+        case e.Attached():
+            return _attached(state, event)
 
 
 def _forked(state: State, event: e.SessionForked) -> State:
     """A branch has its own name, its own epochs, and asks its own approvals: a permission that its parent was
     given is not its own. What its parent had in flight no driver of the branch started."""
-    calls = tuple(
-        replace(call, status="proposed", approval_id="", deadline_ms=0, is_approved=False)
-        if call.status in ("proposed", "asked", "answered", "denied", "expired")
-        else replace(call, epoch=NO_EPOCH, is_approved=False)
-        for call in state.calls
+    calls = tuple(_of_a_branch(call) for call in state.turn.calls)
+    open_ = replace(state.models.open, epoch=NO_EPOCH) if state.models.open is not None else None
+    return replace(
+        state,
+        session=event.session,
+        key="",
+        epoch=0,
+        turn=replace(state.turn, calls=calls),
+        models=replace(state.models, open=open_),
     )
-    model_call = replace(state.model_call, epoch=NO_EPOCH) if state.model_call is not None else None
-    return replace(state, session=event.session, key="", epoch=0, calls=calls, model_call=model_call)
+
+
+def _of_a_branch(call: Call) -> Call:
+    match call.stage:
+        case Started(attempt):
+            return replace(call, stage=Started(replace(attempt, epoch=NO_EPOCH)), permission=None)
+        case Done():
+            return call
+        case Proposed() | Waiting() | Answered() | Denied() | Expired():
+            return replace(call, stage=Proposed(), permission=None)
 
 
 def _attached(state: State, event: e.Attached) -> State:
     """What an older epoch started is not running. What may be looked at or run again goes before the gates."""
     calls = tuple(
-        replace(call, status="proposed")
-        if call.status == "started" and call.on_interrupt != "unknown" and call.epoch != event.epoch
+        replace(call, stage=Proposed(), interrupted=attempt)
+        if (attempt := _cut_off(call.stage, event.epoch)) is not None and attempt.on_interrupt != "unknown"
         else call
-        for call in state.calls
+        for call in state.turn.calls
     )
-    return replace(state, epoch=event.epoch, calls=calls, reads=frozenset(event.reads))
+    turn = replace(state.turn, calls=calls)
+    return replace(state, epoch=event.epoch, turn=turn, reads=frozenset(event.reads))
+
+
+def _cut_off(stage: Stage, epoch: int) -> ToolAttempt | None:
+    """The attempt that an older epoch left open."""
+    return stage.attempt if isinstance(stage, Started) and stage.attempt.epoch != epoch else None
 
 
 # --- run ----------------------------------------------------------------------------------------
 
 
+def _of_run(state: State, event: e.RunEvent) -> State:
+    match event:
+        case e.MessageReceived():
+            return _message(state, event)
+        case e.NoteAdded():
+            return _noted(state, event)
+        case e.RunStarted():
+            return _run_started(state, event)
+        case e.SettingsChanged():
+            return _settings(state, event)
+        case e.RunPaused():
+            return _with_run(state, is_paused=True)
+        case e.RunResumed():
+            return _waits_no_more(_with_run(state, is_paused=False))
+        case e.RunLanding(reason=reason, message=message):
+            return _with_run(state, landing=reason, message=message)
+        case e.RunStopping():
+            return _stopping(state, event)
+        case e.RunStopped():
+            return _stopped(state, event)
+
+
 def _message(state: State, event: e.MessageReceived) -> State:
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
-    return replace(state, title=title, is_unanswered=True)
+    return replace(state, title=title, unsaid=replace(state.unsaid, has_words=True))
 
 
 def _run_started(state: State, event: e.RunStarted) -> State:
     before = state.before + state.run.totals if state.run is not None else state.before
     run = Run(event.run, started_ms=state.at_ms, totals=Totals(is_unpriced=_is_unpriced(event.settings)))
+    state = _unmeasured(_waits_no_more(state), event.settings)
     return replace(
         state,
         settings=event.settings,
         run=run,
         before=before,
-        calls=(),
-        repeats=(),
-        failed_attempts=0,
-        retry_at_ms=0,
-        **_unmeasured(state, event.settings),
+        turn=Turn(state.turn.number),
+        models=replace(state.models, failed_attempts=0),
     )
 
 
@@ -118,85 +185,94 @@ def _settings(state: State, event: e.SettingsChanged) -> State:
     run = state.run
     if run is not None and _is_unpriced(event.settings):
         run = replace(run, totals=replace(run.totals, is_unpriced=True))
-    return replace(state, settings=event.settings, run=run, **_unmeasured(state, event.settings))
+    return replace(_unmeasured(state, event.settings), settings=event.settings, run=run)
 
 
 def _is_unpriced(settings: Settings) -> bool:
     return settings.facts.price == "unknown"
 
 
-def _unmeasured(state: State, settings: Settings) -> dict[str, int]:
+def _unmeasured(state: State, settings: Settings) -> State:
     """Another model counts tokens in its own way and has its own window."""
     if state.settings is not None and state.settings.facts.name == settings.facts.name:
-        return {}
-    return {"measured_bytes": 0, "measured_tokens": 0, "window_tokens": 0}
+        return state
+    return _with_models(state, measured_bytes=0, measured_tokens=0, window_tokens=0)
 
 
-def _paused(state: State, event: e.RunPaused) -> State:
-    return _with_run(state, is_paused=True)
-
-
-def _resumed(state: State, event: e.RunResumed) -> State:
-    return replace(_with_run(state, is_paused=False), retry_at_ms=0)
-
-
-def _landing(state: State, event: e.RunLanding) -> State:
-    return _with_run(state, landing=event.reason, message=event.message)
+def _waits_no_more(state: State) -> State:
+    """No attempt of a model call is waited for any more."""
+    return _with_models(state, retry_at_ms=0) if state.models.retry_at_ms else state
 
 
 def _stopping(state: State, event: e.RunStopping) -> State:
-    stopping = Stopping(event.status, event.reason, event.message, event.grace_until_ms)
-    return replace(_with_run(state, stopping=stopping, is_paused=False), retry_at_ms=0)
+    stopping = Stopping(event.status, event.reason, event.message, event.grace_until_ms, event.by)
+    return _waits_no_more(_with_run(state, stopping=stopping, is_paused=False))
 
 
 def _stopped(state: State, event: e.RunStopped) -> State:
     ended = _with_run(
         state, status=event.status, reason=event.reason, message=event.message, stopping=None, is_paused=False
     )
-    return replace(ended, calls=(), retry_at_ms=0, failed_attempts=0)
+    return replace(
+        ended,
+        turn=replace(state.turn, calls=()),
+        models=replace(state.models, retry_at_ms=0, failed_attempts=0),
+    )
 
 
 def _noted(state: State, event: e.NoteAdded) -> State:
     run = state.run
     if run is not None and event.about in ("cost", "tokens"):
         run = replace(run, warned=(*run.warned, event.about))
-    return replace(state, run=run, notes=(*state.notes, event.about))
+    unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
+    return replace(state, run=run, unsaid=unsaid)
 
 
 # --- model --------------------------------------------------------------------------------------
 
 
+def _of_model(state: State, event: e.ModelEvent) -> State:
+    match event:
+        case e.ModelCallStarted():
+            return _call_started(state, event)
+        case e.Responded():
+            return _responded(state, event)
+        case e.ModelCallFailed():
+            return _call_failed(state, event)
+        case e.ModelCallCut():
+            return _call_cut(state, event)
+        case e.ModelCallAbandoned():
+            return _call_abandoned(state)
+
+
 def _call_started(state: State, event: e.ModelCallStarted) -> State:
+    request, models, run = event.request, state.models, state.run
     call = ModelCall(
         event.key,
         event.epoch,
         event.attempt,
-        event.size_bytes,
-        event.reserved_microusd,
-        event.reserved_tokens,
+        request.size_bytes,
+        request.reserved_microusd,
+        request.reserved_tokens,
         event.is_final,
     )
-    run = state.run
     if run is not None:
         run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
     return replace(
         state,
         run=run,
-        model_call=call,
-        model_calls=state.model_calls + 1,
-        turn=event.turn,
-        calls=(),
-        notes=(),
-        is_unanswered=False,
+        models=replace(models, open=call, attempts=models.attempts + 1),
+        turn=Turn(event.turn, (), state.turn.repeats),
+        unsaid=_NOTHING,
     )
 
 
 def _responded(state: State, event: e.Responded) -> State:
-    call = state.model_call
+    call = state.models.open
     asked = calls_of(event.parts)
     has_words = bool(text_of(event.parts).strip())
     state = _charged(state, event.usage, event.cost_microusd)
-    run = state.run
+    run, models = state.run, state.models
     if run is not None:
         is_turn = call is not None and not call.is_final
         run = replace(
@@ -208,14 +284,18 @@ def _responded(state: State, event: e.Responded) -> State:
             has_landed=call is not None and call.is_final,
         )
     is_counted = not event.is_estimated and event.usage.input_tokens > 0 and call is not None
+    calls = tuple(Call(part.call_id, part.ref, part.name, part.arguments) for part in asked)
     return replace(
         state,
         run=run,
-        answered=state.answered + 1,
-        failed_attempts=0,
-        calls=tuple(Call(part.call_id, part.ref, part.name, part.arguments) for part in asked),
-        measured_bytes=call.size_bytes if is_counted and call is not None else state.measured_bytes,
-        measured_tokens=event.usage.input_tokens if is_counted else state.measured_tokens,
+        turn=replace(state.turn, calls=calls),
+        models=replace(
+            models,
+            answered=models.answered + 1,
+            failed_attempts=0,
+            measured_bytes=call.size_bytes if is_counted and call is not None else models.measured_bytes,
+            measured_tokens=event.usage.input_tokens if is_counted else models.measured_tokens,
+        ),
     )
 
 
@@ -230,17 +310,17 @@ def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
 
 
 def _call_failed(state: State, event: e.ModelCallFailed) -> State:
-    call, run, settings = state.model_call, state.run, state.settings
-    window = state.window_tokens
+    call, run, settings = state.models.open, state.run, state.settings
+    window = state.models.window_tokens
     if event.failure.code == "context_overflow" and settings is not None:
         assumed = window or settings.facts.context_tokens
         window = min(event.failure.tokens or assumed, int(assumed * SHRINK_SHARE))
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
     state = _charged(replace(state, run=run), event.usage, event.cost_microusd)
-    return replace(
+    return _with_models(
         state,
-        answered=state.answered + 1,
-        failed_attempts=call.attempt if call is not None else state.failed_attempts,
+        answered=state.models.answered + 1,
+        failed_attempts=call.attempt if call is not None else state.models.failed_attempts,
         retry_at_ms=event.retry_at_ms,
         window_tokens=window,
     )
@@ -251,16 +331,16 @@ def _call_cut(state: State, event: e.ModelCallCut) -> State:
     return _with_run(cut, answer_seq=state.seq) if event.text.strip() else cut
 
 
-def _call_abandoned(state: State, event: e.ModelCallAbandoned) -> State:
-    call, run = state.model_call, state.run
-    if call is None or run is None:
-        return replace(state, model_call=None)
-    held = replace(
-        run.totals,
-        held_microusd=run.totals.held_microusd + call.reserved_microusd,
-        held_tokens=run.totals.held_tokens + call.reserved_tokens,
-    )
-    return replace(state, model_call=None, run=replace(run, totals=held))
+def _call_abandoned(state: State) -> State:
+    call, run = state.models.open, state.run
+    if call is not None and run is not None:
+        held = replace(
+            run.totals,
+            held_microusd=run.totals.held_microusd + call.reserved_microusd,
+            held_tokens=run.totals.held_tokens + call.reserved_tokens,
+        )
+        run = replace(run, totals=held)
+    return replace(state, models=replace(state.models, open=None), run=run)
 
 
 def _charged(state: State, usage: Usage, cost: int) -> State:
@@ -270,36 +350,45 @@ def _charged(state: State, usage: Usage, cost: int) -> State:
         totals = run.totals
         totals = replace(totals, usage=totals.usage + usage, cost_microusd=totals.cost_microusd + cost)
         run = replace(run, totals=totals)
-    return replace(state, run=run, model_call=None)
+    return replace(state, run=run, models=replace(state.models, open=None))
 
 
 # --- tools and approvals ------------------------------------------------------------------------
 
 
-def _admitted(state: State, event: e.ToolCallAdmitted) -> State:
-    return state
+def _of_tool(state: State, event: e.ToolEvent) -> State:
+    match event:
+        case e.ToolCallAdmitted():
+            return state
+        case e.ToolCallStarted():
+            return _started(state, event)
+        case e.ToolCallFinished():
+            return _finished(state, event)
+        case e.ToolCallRefused(call_id=call_id, failure=failure):
+            return _done(state, call_id, f"refused\0{failure.message}")
+        case e.ToolCallAbandoned(call_id=call_id, text=text):
+            return _done(state, call_id, f"abandoned\0{text}")
 
 
-def _refused(state: State, event: e.ToolCallRefused) -> State:
-    return _done(state, event.call_id, f"refused\0{event.failure.message}")
+def _of_approval(state: State, event: e.ApprovalEvent) -> State:
+    match event:
+        case e.ApprovalRequested():
+            return _asked(state, event)
+        case e.ApprovalResolved():
+            return _resolved(state, event)
+        case e.ApprovalConsumed():
+            return state
 
 
 def _started(state: State, event: e.ToolCallStarted) -> State:
     run = state.run
     if run is not None:
         run = replace(run, totals=replace(run.totals, tool_calls=run.totals.tool_calls + 1))
-    started = _with_call(
-        state,
-        event.call_id,
-        status="started",
-        attempt=event.attempt,
-        epoch=event.epoch,
-        effect=event.effect,
-        on_interrupt=event.on_interrupt,
-        timeout_s=event.timeout_s,
-        change=event.change,
-        **({"arguments": event.arguments} if event.arguments else {}),
+    attempt = ToolAttempt(
+        event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.change
     )
+    arguments = {"arguments": event.arguments} if event.arguments else {}
+    started = _with_call(state, event.call_id, stage=Started(attempt), interrupted=None, **arguments)
     return replace(started, run=run)
 
 
@@ -308,43 +397,28 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     return _done(state, event.call_id, f"{result.status}\0{result.blob or result.text}")
 
 
-def _abandoned(state: State, event: e.ToolCallAbandoned) -> State:
-    return _done(state, event.call_id, f"abandoned\0{event.text}")
-
-
 def _asked(state: State, event: e.ApprovalRequested) -> State:
-    asked = _with_call(
-        state,
-        event.call_id,
-        status="asked",
-        approval_id=event.approval_id,
-        deadline_ms=event.deadline_ms,
-        approved_sha256=event.sha256,
-        is_question=bool(event.question),
-        is_approved=False,
-    )
+    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question))
+    asked = _with_call(state, event.call_id, stage=stage, permission=None)
     return replace(asked, approvals=state.approvals + 1)
 
 
 def _resolved(state: State, event: e.ApprovalResolved) -> State:
-    status = _RESOLVED.get(event.decision)
-    for call in state.calls:
-        if call.approval_id == event.approval_id and call.status == "asked" and status is not None:
-            is_approved = event.decision == "approve"
-            return _with_call(state, call.call_id, status=status, is_approved=is_approved, note=event.note)
-    return state
-
-
-_RESOLVED: dict[str, CallStatus] = {
-    "approve": "proposed",
-    "answer": "answered",
-    "deny": "denied",
-    "expired": "expired",
-}
-"""Where a decision leaves its call."""
-
-
-def _consumed(state: State, event: e.ApprovalConsumed) -> State:
+    for call in state.turn.calls:
+        stage = call.stage
+        if isinstance(stage, Waiting) and stage.approval_id == event.approval_id:
+            match event.decision:
+                case "approve":
+                    permission = Permission(stage.approval_id, stage.sha256)
+                    return _with_call(state, call.call_id, stage=Proposed(), permission=permission)
+                case "answer":
+                    return _with_call(state, call.call_id, stage=Answered(event.note))
+                case "deny":
+                    return _with_call(state, call.call_id, stage=Denied(event.note))
+                case "expired":
+                    return _with_call(state, call.call_id, stage=Expired(stage.is_question))
+                case "withdrawn":
+                    return state
     return state
 
 
@@ -355,48 +429,24 @@ def _with_run(state: State, **changes: Any) -> State:
     return replace(state, run=replace(state.run, **changes)) if state.run is not None else state
 
 
+def _with_models(state: State, **changes: Any) -> State:
+    return replace(state, models=replace(state.models, **changes))
+
+
 def _with_call(state: State, call_id: str, **changes: Any) -> State:
-    calls = tuple(replace(call, **changes) if call.call_id == call_id else call for call in state.calls)
-    return replace(state, calls=calls)
+    calls = tuple(replace(c, **changes) if c.call_id == call_id else c for c in state.turn.calls)
+    return replace(state, turn=replace(state.turn, calls=calls))
 
 
 def _done(state: State, call_id: str, result: str) -> State:
     """Close a call; when it is the last of its turn, the repeats are counted."""
     calls = tuple(
-        replace(call, status="done", signature=guard.signature(call, result))
-        if call.call_id == call_id and call.status != "done"
+        replace(call, stage=Done(guard.signature(call, result)))
+        if call.call_id == call_id and not isinstance(call.stage, Done)
         else call
-        for call in state.calls
+        for call in state.turn.calls
     )
-    is_complete = calls != state.calls and all(call.status == "done" for call in calls)
-    repeats = guard.counted(state.repeats, calls) if is_complete else state.repeats
-    return replace(state, calls=calls, repeats=repeats)
-
-
-_FOLDS: dict[type[e.Event], Callable[[State, Any], State]] = {
-    e.SessionOpened: _opened,
-    e.SessionForked: _forked,
-    e.Attached: _attached,
-    e.MessageReceived: _message,
-    e.RunStarted: _run_started,
-    e.SettingsChanged: _settings,
-    e.RunPaused: _paused,
-    e.RunResumed: _resumed,
-    e.RunLanding: _landing,
-    e.RunStopping: _stopping,
-    e.RunStopped: _stopped,
-    e.NoteAdded: _noted,
-    e.ModelCallStarted: _call_started,
-    e.Responded: _responded,
-    e.ModelCallFailed: _call_failed,
-    e.ModelCallCut: _call_cut,
-    e.ModelCallAbandoned: _call_abandoned,
-    e.ToolCallAdmitted: _admitted,
-    e.ToolCallRefused: _refused,
-    e.ToolCallStarted: _started,
-    e.ToolCallFinished: _finished,
-    e.ToolCallAbandoned: _abandoned,
-    e.ApprovalRequested: _asked,
-    e.ApprovalResolved: _resolved,
-    e.ApprovalConsumed: _consumed,
-}
+    turn = replace(state.turn, calls=calls)
+    if calls != state.turn.calls and is_complete(turn):
+        turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
+    return replace(state, turn=turn)

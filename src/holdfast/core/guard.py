@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.state import Call
+from holdfast.core.state import Call, Done
 from holdfast.protocol.untrusted import decode_untrusted
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -37,13 +37,15 @@ def _plain(value: Any) -> Any:
             return {key: _plain(each) for key, each in value.items()}
         case list():
             return [_plain(each) for each in value]
-    return value
+        case _:
+            return value
 
 
 def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
     """The repeats after a turn with these calls: a call that did not come again is forgotten."""
     before = dict(repeats)
-    return tuple((sign, before.get(sign, 0) + 1) for sign in dict.fromkeys(call.signature for call in calls))
+    signs = (call.stage.signature for call in calls if isinstance(call.stage, Done))
+    return tuple((sign, before.get(sign, 0) + 1) for sign in dict.fromkeys(signs))
 
 
 def longest(repeats: Repeats) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from holdfast.core import retry
-from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.state import ModelCall, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.limits import cost_microusd
 from holdfast.protocol.messages import ModelReply, Part, ToolCall, Usage, calls_of
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Request, Short
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable
 
 MAX_CALLS = 128
 """Of one response; no model means more than that."""
@@ -20,51 +20,39 @@ TOO_MANY_CALLS = (
 )
 
 
-def start(draft: Draft, cause: Prepared) -> None:
+def start(draft: Draft, key: str, found: e.Request | Unaffordable) -> None:
     """The intent of an attempt, or what follows when it cannot be afforded."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return
-    match cause.result:
-        case Short(reason=reason, message=message) if run.landing or reason == "context":
+    match found:
+        case Unaffordable(reason=reason, message=message) if run.landing or reason == "context":
             status: e.RunStatus = "limit" if run.landing else "failed"
             draft.add(e.RunStopping(status, run.landing or "context_overflow", message, draft.now_ms))
-        case Short(reason=reason, message=message):
+        case Unaffordable(reason=reason, message=message):
             draft.land(reason, message)
-        case Request() as request:
+        case e.Request() as request:
             state = draft.state
             is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
             draft.add(
                 e.ModelCallStarted(
-                    key=cause.key,
+                    key=key,
                     epoch=draft.epoch,
-                    turn=state.turn if is_retry else state.turn + 1,
-                    attempt=state.failed_attempts + 1,
+                    turn=state.turn.number if is_retry else state.turn.number + 1,
+                    attempt=state.models.failed_attempts + 1,
                     model=settings.facts.name,
-                    wire=request.wire,
-                    base=request.base,
-                    keep=request.keep,
-                    tail=request.tail,
-                    sha256=request.sha256,
-                    size_bytes=request.size_bytes,
-                    expected_tokens=request.expected_tokens,
-                    output_cap_tokens=request.output_cap_tokens,
-                    reserved_microusd=request.reserved_microusd,
-                    reserved_tokens=request.reserved_tokens,
-                    again=request.again,
-                    add=request.add,
-                    marks=request.marks,
+                    request=request,
                     is_final=bool(run.landing),
                 )
             )
 
 
-def settle(draft: Draft, cause: Outcome) -> None:
+def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     """What an attempt came to; nothing when it is not the open one."""
-    call = draft.state.model_call
+    call = draft.state.models.open
     if call is None or call.key != cause.key:
         return
-    match cause.result:
+    match result:
         case ModelReply() as reply:
             _responded(draft, cause, reply)
         case ModelFailure() as failed:
@@ -78,7 +66,7 @@ def _responded(draft: Draft, cause: Outcome, reply: ModelReply) -> None:
     draft.add(
         e.Responded(
             key=cause.key,
-            parts=_taken(reply.parts, draft.state.turn),
+            parts=_taken(reply.parts, draft.state.turn.number),
             usage=reply.usage,
             cost_microusd=_cost(draft, reply.usage),
             finish=reply.finish,

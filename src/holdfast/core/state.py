@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.tools import Effect, FileChange, OnInterrupt
@@ -20,8 +21,6 @@ Phase = Literal[
 """idle: no run is open. preparing: a request is to be rendered. calling: a model call is open. backing_off: it
 failed and waits to be tried again. admitting: a tool call may be put before the gates. acting: tool calls are
 open. waiting: only people can go on. paused: somebody said so. stopping: the run ends when nothing is open."""
-
-CallStatus = Literal["proposed", "asked", "answered", "denied", "expired", "started", "done"]
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -54,10 +53,11 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Stopping(msgspec.Struct, frozen=True, gc=False):
     """How the run is to end."""
 
-    status: str
+    status: RunStatus
     reason: str
     message: str
     grace_until_ms: int
+    by: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +100,91 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     is_final: bool
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The session's model calls: what their events update."""
+
+    attempts: int = 0
+    """Of the whole session: the next one is named after it."""
+    answered: int = 0
+    """Attempts with a response or a recorded failure, of the whole session."""
+    open: ModelCall | None = None
+    failed_attempts: int = 0
+    """Of the model call that is to be tried again."""
+    retry_at_ms: int = 0
+    measured_bytes: int = 0
+    measured_tokens: int = 0
+    """The last answered request: its size, and what the provider counted."""
+    window_tokens: int = 0
+    """The model's window as a provider's refusal taught it; 0: as the settings say."""
+
+
+class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One attempt of a tool call, as its intent recorded it."""
+
+    number: int
+    epoch: int
+    effect: Effect
+    on_interrupt: OnInterrupt
+    timeout_s: float
+    change: FileChange | None = None
+
+
+class Permission(msgspec.Struct, frozen=True, gc=False):
+    """A person allowed exactly this."""
+
+    approval_id: str
+    sha256: str
+    """Of the canonical arguments."""
+
+
+class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The model asked for the call; the gates decide next."""
+
+
+class Waiting(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
+    """A person has to decide, or to answer its question."""
+
+    approval_id: str
+    sha256: str
+    deadline_ms: int
+    is_question: bool = False
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A person answered the question."""
+
+    text: str
+
+
+class Denied(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A person denied the call."""
+
+    note: str
+
+
+class Expired(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Nobody decided, or answered, in time."""
+
+    was_question: bool
+
+
+class Started(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """An attempt has no outcome yet."""
+
+    attempt: ToolAttempt
+
+
+class Done(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The model has its result."""
+
+    signature: str
+    """Of name, arguments and result: what the guard against repeats compares."""
+
+
+Stage = Proposed | Waiting | Answered | Denied | Expired | Started | Done
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool call of the turn in progress."""
 
     call_id: str
@@ -108,64 +192,53 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments: str
     """As the model wrote them, until the gates made them canonical."""
-    status: CallStatus = "proposed"
-    attempt: int = 0
-    epoch: int = 0
-    effect: Effect = "exec"
-    on_interrupt: OnInterrupt = "unknown"
-    timeout_s: float = 0.0
-    change: FileChange | None = None
-    approval_id: str = ""
-    deadline_ms: int = 0
-    is_question: bool = False
-    is_approved: bool = False
-    """A person allowed exactly these arguments, and the permission is not used yet or was used for this call."""
-    approved_sha256: str = ""
-    note: str = ""
-    """What the person said."""
-    signature: str = ""
-    """Of name, arguments and result, once it is done: what the guard against repeats compares."""
+    stage: Stage = Proposed()
+    interrupted: ToolAttempt | None = None
+    """The attempt before this stage, whose driver is gone: it may be looked at or run again."""
+    permission: Permission | None = None
+    """What a person allowed; it holds for every attempt of the call."""
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The turn in progress: what the events of tool calls update."""
+
+    number: int = 0
+    calls: tuple[Call, ...] = ()
+    repeats: tuple[tuple[str, int], ...] = ()
+    """Signatures of the last turn's calls, and for how many turns in a row each has come."""
+
+
+class Unsaid(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What no request has carried yet."""
+
+    has_words: bool = False
+    """Of a person."""
+    notes: tuple[str, ...] = ()
+    """What the runtime told the model: what each is about."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
-    """The fold of a journal."""
+    """The fold of a journal, in groups: each is updated by the events of one subject."""
 
     session: str = ""
     key: str = ""
+    created_ms: int = 0
+    title: str = ""
     seq: int = 0
     at_ms: int = 0
-    created_ms: int = 0
     epoch: int = 0
     """Of the last driver: what older epochs started is not running any more."""
-    title: str = ""
+    reads: frozenset[str] = frozenset()
     settings: Settings | None = None
     run: Run | None = None
     """The open run, else the last one, else None."""
     before: Totals = Totals()
     """Of all runs before `run`."""
-    turn: int = 0
-    model_calls: int = 0
-    """Attempts of the whole session: the next one is named after it."""
-    answered: int = 0
-    """Attempts with a response or a recorded failure, of the whole session."""
     approvals: int = 0
-    model_call: ModelCall | None = None
-    failed_attempts: int = 0
-    """Of the model call that is to be tried again."""
-    retry_at_ms: int = 0
-    calls: tuple[Call, ...] = ()
-    repeats: tuple[tuple[str, int], ...] = ()
-    """Signatures of the last turn's calls, and for how many turns in a row each has come."""
-    notes: tuple[str, ...] = ()
-    """What the model was told since the last request."""
-    is_unanswered: bool = False
-    """There are words that no request has carried yet."""
-    measured_bytes: int = 0
-    measured_tokens: int = 0
-    """The last answered request: its size, and what the provider counted."""
-    window_tokens: int = 0
-    """The model's window as a provider's refusal taught it; 0: as the settings say."""
-    reads: frozenset[str] = frozenset()
+    """Asked for so far: the next one is named after it."""
+    models: Models = Models()
+    turn: Turn = Turn()
+    unsaid: Unsaid = Unsaid()
 
 
 def open_run(state: State) -> Run | None:
@@ -180,18 +253,18 @@ def phase(state: State) -> Phase:
         return "idle"
     if run.stopping is not None:
         return "stopping"
-    if state.model_call is not None:
+    if state.models.open is not None:
         return "calling"
-    standing = {call.status for call in state.calls}
-    if "started" in standing:
+    stages = {type(call.stage) for call in state.turn.calls}
+    if Started in stages:
         return "acting"
     if run.is_paused:
         return "paused"
-    if "proposed" in standing and any(True for _ in admissible(state)):
+    if Proposed in stages and any(True for _ in admissible(state)):
         return "admitting"
-    if standing - {"done"}:
+    if stages - {Done}:
         return "waiting"
-    return "backing_off" if state.retry_at_ms else "preparing"
+    return "backing_off" if state.models.retry_at_ms else "preparing"
 
 
 def admissible(state: State) -> Iterator[Call]:
@@ -201,21 +274,39 @@ def admissible(state: State) -> Iterator[Call]:
     """
     are_reads = True
     is_first = True
-    for call in state.calls:
-        if call.status == "done":
+    for call in state.turn.calls:
+        if isinstance(call.stage, Done):
             continue
         is_read = call.name in state.reads
-        if call.status == "proposed" and (is_first or (are_reads and is_read)):
+        if isinstance(call.stage, Proposed) and (is_first or (are_reads and is_read)):
             yield call
         are_reads = are_reads and is_read
         is_first = False
+        if not are_reads:
+            return
 
 
-def started_calls(state: State) -> list[Call]:
-    """The calls with an attempt that has no outcome yet."""
-    return [call for call in state.calls if call.status == "started"]
+def next_key(state: State) -> str:
+    """The key of the next attempt of a model call."""
+    return f"m{state.models.attempts + 1}"
+
+
+def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
+    """The calls with an attempt that has no outcome yet, and that attempt."""
+    return [(call, call.stage.attempt) for call in state.turn.calls if isinstance(call.stage, Started)]
+
+
+def is_complete(turn: Turn) -> bool:
+    """Whether every call of the turn has its result."""
+    return all(isinstance(call.stage, Done) for call in turn.calls)
+
+
+def attempts(call: Call) -> int:
+    """How often the call was started."""
+    attempt = call.stage.attempt if isinstance(call.stage, Started) else call.interrupted
+    return attempt.number if attempt is not None else 0
 
 
 def action_key(call: Call) -> str:
     """The key of a call's present attempt."""
-    return f"{call.call_id}#{call.attempt}"
+    return f"{call.call_id}#{attempts(call)}"

@@ -11,8 +11,11 @@ from holdfast.core.state import (
     Call,
     ModelCall,
     State,
+    ToolAttempt,
+    Waiting,
     action_key,
     admissible,
+    next_key,
     open_run,
     phase,
     started_calls,
@@ -45,6 +48,7 @@ class RunTool(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     call: Call
+    attempt: ToolAttempt
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -67,14 +71,16 @@ def wanted(state: State) -> list[Action]:
         case "stopping":
             return _grace(state)
         case "calling":
-            call = state.model_call
+            call = state.models.open
             attempts: list[Action] = []
             if call is not None and call.epoch == state.epoch:
                 attempts.append(CallModel(call.key, call))
             return [*attempts, *_wall(state)]
         case "acting":
             running = [
-                RunTool(action_key(call), call) for call in started_calls(state) if call.epoch == state.epoch
+                RunTool(action_key(call), call, attempt)
+                for call, attempt in started_calls(state)
+                if attempt.epoch == state.epoch
             ]
             return [*running, *_admissions(state), *_deadlines(state), *_wall(state)]
         case "admitting":
@@ -82,10 +88,10 @@ def wanted(state: State) -> list[Action]:
         case "waiting":
             return _deadlines(state)
         case "backing_off":
-            return [Wait("retry", state.retry_at_ms)]
+            return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
             run = open_run(state)
-            return [PrepareRequest(f"m{state.model_calls + 1}", run is not None and bool(run.landing))]
+            return [PrepareRequest(next_key(state), run is not None and bool(run.landing))]
 
 
 def _admissions(state: State) -> list[Action]:
@@ -97,9 +103,9 @@ def _admissions(state: State) -> list[Action]:
 
 def _deadlines(state: State) -> list[Action]:
     return [
-        Wait(f"approval {call.approval_id}", call.deadline_ms)
-        for call in state.calls
-        if call.status == "asked"
+        Wait(f"approval {call.stage.approval_id}", call.stage.deadline_ms)
+        for call in state.turn.calls
+        if isinstance(call.stage, Waiting)
     ]
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from holdfast.protocol.commands import Command
-from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record
+from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record, Trigger, TriggerKind
 from holdfast.protocol.upcast import upcast
 
 _encoder = msgspec.json.Encoder()
 _TYPES = {cls.__name__: cls for cls in EVENT_TYPES}
 _decoders = {name: msgspec.json.Decoder(cls) for name, cls in _TYPES.items()}
+
+_TRIGGERS = frozenset(get_args(TriggerKind))
 
 _command_decoder = msgspec.json.Decoder(Command)
 
@@ -38,6 +40,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     epoch: int
     cause: str
+    """The kind of the trigger and its name, with a space between."""
     type: str
     v: int
     body: bytes
@@ -63,13 +66,13 @@ Selected = tuple[int, str, int, bytes]
 
 def encode(record: Record, previous_link: bytes) -> StoredRecord:
     """The stored form of a record that follows the record with `previous_link`."""
-    event = record.event
+    event, cause = record.event, f"{record.cause.kind} {record.cause.name}".rstrip()
     name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
     link = chain_link(
-        previous_link, record.seq, record.at_ms, record.epoch, record.cause, name, version, digest_of(body)
+        previous_link, record.seq, record.at_ms, record.epoch, cause, name, version, digest_of(body)
     )
     return StoredRecord(
-        record.session, record.seq, record.at_ms, record.epoch, record.cause, name, version, body, link
+        record.session, record.seq, record.at_ms, record.epoch, cause, name, version, body, link
     )
 
 
@@ -110,8 +113,11 @@ def decode(stored: StoredRecord) -> Record:
     Raises:
         UnreadableEvent: the type is unknown, the version newer than this code, or the body damaged or erased.
     """
+    kind, _, name = stored.cause.partition(" ")
+    if kind not in _TRIGGERS:
+        raise UnreadableEvent(f"a {stored.type} record is damaged: its cause is {kind!r}", "damaged")
     return Record(
-        stored.session, stored.seq, stored.at_ms, stored.epoch, stored.cause,
+        stored.session, stored.seq, stored.at_ms, stored.epoch, Trigger(kind, name),  # type: ignore[arg-type]
         decode_event(stored.type, stored.v, stored.body),
     )  # fmt: skip
 

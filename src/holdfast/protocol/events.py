@@ -7,7 +7,7 @@ upcaster in `upcast` and a golden journal. Types are retired, never deleted.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -16,8 +16,11 @@ from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Finish, Part, Usage
 from holdfast.protocol.tools import CallResult, Decision, Effect, FileChange, OnInterrupt
 
-Piece: TypeAlias = "tuple[str | int, ...]"
+Piece = tuple[str | int, ...]
 """An encoded message: literal texts, and for each integer the JSON-escaped text of the record of that seq."""
+
+Again = tuple[int, int]
+"""Fragments that were sent before, by number: the first and the last of a range."""
 
 RunStatus = Literal["done", "failed", "limit", "stuck", "interrupted"]
 
@@ -103,6 +106,8 @@ class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str
     message: str = ""
     grace_until_ms: int = 0
+    by: str = ""
+    """Who asked for it; empty for the runtime."""
 
 
 class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -113,6 +118,8 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str
     message: str = ""
     """For the user: why it ended, when it was not simply done."""
+    by: str = ""
+    """Who asked for it, as in `RunStopping`."""
 
 
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -125,19 +132,24 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 # --- model --------------------------------------------------------------------------------------
 
 
-class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The intent of one attempt, with the exact request: an edit of the request before it.
+class Fresh(msgspec.Struct, frozen=True, gc=False):
+    """A fragment that no request has carried yet."""
+
+    mark: str
+    """`u` words of a person, `n` a note of the runtime, `a` a response, `t` the results of its calls."""
+    seq: int
+    """The record that made the message whole."""
+    piece: Piece
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A rendered and affordable request, as an edit of the request before it.
 
     The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the
-    last request, then those numbered `again` (all fragments of a session are numbered from 0 as they first
-    appear), then `add`.
+    last request, then `rest` in its order: ranges of fragments that were sent before (all fragments of a
+    session are numbered from 0 as they first appear) and fresh ones.
     """
 
-    key: str
-    epoch: int
-    turn: int
-    attempt: int
-    model: str
     wire: str
     """The name of the wire that wrote it (`ports.Wire`)."""
     base: str
@@ -150,12 +162,20 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     expected_tokens: int
     """What the input is likely to be."""
     output_cap_tokens: int
-    reserved_microusd: int
     reserved_tokens: int
-    again: tuple[tuple[int, int], ...] = ()
-    add: tuple[Piece, ...] = ()
-    marks: str = ""
-    """A letter for each added fragment: `u` words to the model, `a` its response, `t` results of its calls."""
+    reserved_microusd: int
+    rest: tuple[Again | Fresh, ...] = ()
+
+
+class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The intent of one attempt, with the exact request."""
+
+    key: str
+    epoch: int
+    turn: int
+    attempt: int
+    model: str
+    request: Request
     is_final: bool = False
     """The last pass of a run that reached a limit: without tools."""
 
@@ -290,11 +310,9 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     approval_id: str
 
 
-Event = (
-    SessionOpened
-    | SessionForked
-    | Attached
-    | MessageReceived
+SessionEvent = SessionOpened | SessionForked | Attached
+RunEvent = (
+    MessageReceived
     | RunStarted
     | SettingsChanged
     | RunPaused
@@ -303,26 +321,30 @@ Event = (
     | RunStopping
     | RunStopped
     | NoteAdded
-    | ModelCallStarted
-    | Responded
-    | ModelCallFailed
-    | ModelCallCut
-    | ModelCallAbandoned
-    | ToolCallAdmitted
-    | ToolCallRefused
-    | ToolCallStarted
-    | ToolCallFinished
-    | ToolCallAbandoned
-    | ApprovalRequested
-    | ApprovalResolved
-    | ApprovalConsumed
 )
+ModelEvent = ModelCallStarted | Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
+ToolEvent = ToolCallAdmitted | ToolCallRefused | ToolCallStarted | ToolCallFinished | ToolCallAbandoned
+ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
+Event = SessionEvent | RunEvent | ModelEvent | ToolEvent | ApprovalEvent
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 
 
 VERSIONS: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 1)
 """The current version of each event."""
+
+
+TriggerKind = Literal["attach", "command", "outcome", "finding", "timer", "fork"]
+"""A driver took the session, somebody asked, an attempt ended, a prepare step found something, a timer came due,
+the session was branched off."""
+
+
+class Trigger(msgspec.Struct, frozen=True, gc=False):
+    """What made the core decide, as the records that came of it name it."""
+
+    kind: TriggerKind
+    name: str = ""
+    """The id of the command, the key of the action or timer."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -332,6 +354,5 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     seq: int
     at_ms: int
     epoch: int
-    cause: str
-    """What it came from: a command's id, an action's key, `attach`."""
+    cause: Trigger
     event: Event

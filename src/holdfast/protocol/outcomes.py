@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.protocol.events import Piece
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.tools import CallResult
@@ -31,26 +30,8 @@ class ModelCut(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A rendered and affordable request, as an edit of the last one (see `events.ModelCallStarted`)."""
-
-    wire: str
-    base: str
-    keep: int
-    tail: str
-    sha256: str
-    size_bytes: int
-    expected_tokens: int
-    output_cap_tokens: int
-    reserved_tokens: int
-    reserved_microusd: int
-    again: tuple[tuple[int, int], ...] = ()
-    add: tuple[Piece, ...] = ()
-    marks: str = ""
-
-
-class Short(msgspec.Struct, frozen=True):
-    """The next request cannot be afforded, or does not fit."""
+class Unaffordable(msgspec.Struct, frozen=True):
+    """The next request costs more than is left, or does not fit."""
 
     reason: Literal["cost", "tokens", "context"]
     message: str
@@ -62,4 +43,5 @@ class Probed(msgspec.Struct, frozen=True):
     happened: Literal["yes", "no", "unknown"]
 
 
-AttemptResult = ModelReply | ModelFailure | ModelCut | CallResult
+ModelResult = ModelReply | ModelFailure | ModelCut
+AttemptResult = ModelResult | CallResult

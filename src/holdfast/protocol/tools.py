@@ -62,13 +62,10 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
 
 
-class Admission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What all gates together say about a proposed call, before any effect."""
+class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """All gates let the call pass: this is what starts."""
 
-    verdict: Literal["allow", "ask", "refuse"]
     decisions: tuple[Decision, ...] = ()
-    failure: Failure | None = None
-    """With `refuse`: what the model is told."""
     arguments: str = ""
     """The arguments that passed: canonical JSON. They are what is run, hashed and approved."""
     effect: Effect = "exec"
@@ -77,10 +74,32 @@ class Admission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     change: FileChange | None = None
     cwd: str = ""
     binary: str = ""
-    """With exec: the resolved program, so that an approval binds to it."""
+    """Of a command: the resolved program."""
+
+
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A person has to decide about the call, or to answer its question."""
+
+    decisions: tuple[Decision, ...] = ()
+    arguments: str = ""
+    """Canonical JSON, as in `Allowed`."""
+    cwd: str = ""
+    binary: str = ""
     question: str = ""
-    """With `ask` effect: what a person is asked, and the options offered."""
+    """What a person is asked, and the options offered; empty where a permission is asked for."""
     options: tuple[str, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A gate refused the call."""
+
+    failure: Failure
+    """What the model is told."""
+    decisions: tuple[Decision, ...] = ()
+
+
+Admission = Allowed | Asked | Refused
+"""What all gates together say about a proposed call, before any effect."""
 
 
 class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

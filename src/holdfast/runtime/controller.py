@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Principal
+from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
 from holdfast.runtime.border import check_name, storable
@@ -205,8 +206,11 @@ class SessionController:
         await end_orphans(self._parts.tools, journal.state)
         for entry in waiting:
             command = decode_command(entry.body)
-            batch = [journal.note(event, now_ms, epoch, command.id) for event in journal.opening()]
-            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms, command.id))
+            batch = [
+                journal.note(event, now_ms, epoch, Trigger("command", command.id))
+                for event in journal.opening()
+            ]
+            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)

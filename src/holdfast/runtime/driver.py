@@ -16,7 +16,7 @@ from holdfast.core.state import State, phase, started_calls
 from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
-from holdfast.protocol.events import Event, Record
+from holdfast.protocol.events import Event, Record, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
@@ -97,7 +97,7 @@ class Driver:
         await end_orphans(self._parts.tools, self.state)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._parts.tools.reads)
-        await self._settle((attach, "attach"), *self._commanded(waiting), opening=self._journal.opening())
+        await self._settle(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     async def _keep_lease(self) -> None:
         """Look into the inbox now and then, and renew the lease in time, until it is lost."""
@@ -135,7 +135,7 @@ class Driver:
         if cause is None:
             await self._read_inbox()
         else:
-            await self._settle((cause, cause.key if isinstance(cause, Outcome | Due) else ""))
+            await self._settle(cause)
 
     async def _read_inbox(self) -> bool:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
@@ -146,30 +146,29 @@ class Driver:
             await self._settle(*self._commanded(waiting))
         return bool(waiting)
 
-    def _commanded(self, waiting: Sequence[InboxEntry]) -> list[tuple[Cause, str]]:
-        return [(Commanded(decode_command(each.body), self._epoch), each.command_id) for each in waiting]
+    def _commanded(self, waiting: Sequence[InboxEntry]) -> list[Commanded]:
+        return [Commanded(decode_command(each.body), self._epoch) for each in waiting]
 
     # --- causes ---------------------------------------------------------------------------------
 
-    async def _settle(self, *causes: tuple[Cause, str], opening: tuple[Event, ...] = ()) -> None:
-        """Decide the causes, each with what its records name as theirs, and the prepare steps that they lead to;
-        commit all of it as one, and act on it.
+    async def _settle(self, *causes: Cause, opening: tuple[Event, ...] = ()) -> None:
+        """Decide the causes and the prepare steps that they lead to; commit all of it as one, and act on it.
 
         A step waits for the last of the causes, since each of them may change it. Where a run begins to stop,
         the commands from there on stay in the inbox.
         """
         journal, now_ms = self._journal, self._parts.clock.now_ms()
-        batch = [journal.note(event, now_ms, self._epoch, "attach") for event in opening]
+        batch = [journal.note(event, now_ms, self._epoch, Trigger("attach")) for event in opening]
         acknowledged: list[str] = []
-        pending = deque(causes)
+        pending: deque[Cause] = deque(causes)
         prepared_at: dict[str, int] = {}
         while pending:
-            cause, name = pending.popleft()
+            cause = pending.popleft()
             if isinstance(cause, Commanded):
                 if phase(journal.state) == "stopping":
                     break
                 acknowledged.append(cause.command.id)
-            batch += journal.take(decision(journal.state, cause, now_ms, name))
+            batch += journal.take(decision(journal.state, cause, now_ms))
             self._wanted = wanted(journal.state)
             step = next(
                 (action for action in self._wanted if isinstance(action, PrepareRequest | Admit)), None
@@ -177,7 +176,7 @@ class Driver:
             if step is not None and not pending:
                 assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
                 prepared_at[step.key] = journal.state.seq
-                pending.append((await self._prepare(step, batch), name))
+                pending.append(await self._prepare(step, batch))
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
         await self._sync()
@@ -262,7 +261,7 @@ class Driver:
 
 async def end_orphans(tools: Tools, state: State) -> None:
     """End what an earlier driver left running: whoever takes its session over says nothing before that."""
-    keys = [f"{state.session}:{call.call_id}" for call in started_calls(state)]
+    keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
     if keys:
         await tools.end_orphans(keys)
 

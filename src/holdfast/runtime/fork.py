@@ -11,13 +11,13 @@ import secrets
 from msgspec.structs import replace
 
 from holdfast.errors import NoSuchSession, UsageError
-from holdfast.protocol.events import SessionForked
+from holdfast.protocol.events import SessionForked, Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.ports import Clock, Store
 from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.runtime.journal import Journal
 
-_CAUSE = "fork"
+_CAUSE = Trigger("fork")
 
 
 async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:

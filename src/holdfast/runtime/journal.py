@@ -23,6 +23,7 @@ from holdfast.protocol.events import (
     ModelCallStarted,
     Record,
     SessionOpened,
+    Trigger,
 )
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow, Commit, InboxEntry, Recovered
@@ -86,11 +87,11 @@ class Journal:
             if not isinstance(sent, ModelCallStarted):
                 return False
             conversation = Conversation.restored(requested)
-            if not conversation.is_last_request(await store.blobs.get(sent.base), sent):
+            if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):
                 return False
         except (UnreadableEvent, StorageCorrupt, LookupError, ValueError):  # the long way tells what is wrong
             return False
-        self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
+        self.state, self.conversation, self.wire = snapshot.state, conversation, sent.request.wire
         self._link = snapshot.link
         self._approvals = {row.id: row for row in snapshot.approvals}
         return True
@@ -99,7 +100,7 @@ class Journal:
         """What the first commit of a journal begins with; nothing once there are records."""
         return () if self.state.seq else (SessionOpened(self.session, self.key),)
 
-    def note(self, event: Event, now_ms: int, epoch: int, cause: str) -> Record:
+    def note(self, event: Event, now_ms: int, epoch: int, cause: Trigger) -> Record:
         """Fold an event as the next record; it is true when it is committed."""
         record = Record(self.session, self.state.seq + 1, now_ms, epoch, cause, event)
         self._fold(record)
@@ -174,7 +175,7 @@ class Journal:
         self.conversation.add(record)
         event = record.event
         if isinstance(event, ModelCallStarted):
-            self.wire = event.wire
+            self.wire = event.request.wire
         elif isinstance(event, ApprovalRequested):
             self._approvals[event.approval_id] = _asked(record, event)
         elif isinstance(event, ApprovalResolved) and event.approval_id in self._approvals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.context.requests import quoted_text
+from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.events import ModelCallStarted, Record
 from holdfast.protocol.ports import Store
@@ -34,13 +34,12 @@ class PlainEvents:
             StorageCorrupt: a request quotes what is not there.
         """
         event = record.event
-        text = quoted_text(event)
-        if text is not None:
-            self._texts[record.seq] = text
+        if type(event) in QUOTABLE:
+            self._texts[record.seq] = text_in(event)
         await self._read_quoted(quotes(event))
         blob = output_of(event)
         data = plain(event, self._texts, await self._whole(blob, record.seq) if blob else None)
-        if isinstance(event, ModelCallStarted) and event.add:
+        if isinstance(event, ModelCallStarted):
             self._texts.clear()
         return data
 
@@ -50,8 +49,7 @@ class PlainEvents:
         if missing:
             stored = await self._store.read(self._session, min(missing) - 1, max(missing))
             records = [record for record in map(readable_here, stored) if record is not None]
-            texts = {record.seq: quoted_text(record.event) for record in records}
-            self._texts |= {seq: text for seq, text in texts.items() if text is not None}
+            self._texts |= {r.seq: text_in(r.event) for r in records if type(r.event) in QUOTABLE}
             self._texts |= {each.seq: _ERASED for each in stored if each.is_erased}
 
     async def _whole(self, blob: str, seq: int) -> str | None:

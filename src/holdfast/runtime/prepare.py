@@ -7,14 +7,15 @@ import hashlib
 
 from holdfast.context.conversation import Conversation
 from holdfast.core import budget
-from holdfast.core.state import Call, State
+from holdfast.core.state import Permission, State
 from holdfast.core.wanted import Admit, PrepareRequest
 from holdfast.prompt import system_prompt
+from holdfast.protocol.events import Request
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import Probed, Request, Short
+from holdfast.protocol.outcomes import Probed, Unaffordable
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.tools import Admission
+from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.parts import Parts
 
@@ -42,7 +43,7 @@ class Planner:
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
-    ) -> Request | Short:
+    ) -> Request | Unaffordable:
         """The next request as an edit of the last one, or why it cannot be afforded."""
         assert state.settings is not None
         settings = state.settings
@@ -52,7 +53,7 @@ class Planner:
             wire, self._base, lambda size: budget.expected_tokens(state, size) <= window
         )
         grant = budget.afford(state, edit.size_bytes, is_final=action.is_final)
-        if isinstance(grant, Short):
+        if isinstance(grant, Unaffordable):
             return grant
         tail = wire.tail(
             settings.facts,
@@ -73,9 +74,7 @@ class Planner:
             output_cap_tokens=grant.output_cap_tokens,
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
-            again=edit.again,
-            add=edit.add,
-            marks=edit.marks,
+            rest=edit.rest,
         )
 
     async def _set_base(self, wire: Wire, settings: Settings, is_final: bool) -> bool:
@@ -94,17 +93,22 @@ class Planner:
         """What the gates say; for an interrupted call that can be looked at, whether it happened."""
         assert state.settings is not None
         tools, call, settings = self._parts.tools, action.call, state.settings
-        if call.attempt > 0 and call.on_interrupt == "probe" and call.change is not None:
-            probed = await tools.probe(call.name, call.change, settings)
+        before = call.interrupted
+        if before is not None and before.on_interrupt == "probe" and before.change is not None:
+            probed = await tools.probe(call.name, before.change, settings)
             if probed.happened != "no":
                 return probed
         proposed = ToolCall(call.ref, call.name, call.arguments, call.call_id)
-        admission = await tools.admit(proposed, settings, state.session, call.is_approved)
-        if call.is_approved and not _is_what_was_approved(call, admission):
+        admission = await tools.admit(proposed, settings, state.session, call.permission is not None)
+        if call.permission is not None and not _is_allowed(call.permission, admission):
             return await tools.admit(proposed, settings, state.session, False)
         return admission
 
 
-def _is_what_was_approved(call: Call, admission: Admission) -> bool:
-    sha256 = hashlib.sha256(admission.arguments.encode()).hexdigest()
-    return admission.verdict == "refuse" or sha256 == call.approved_sha256
+def _is_allowed(permission: Permission, admission: Admission) -> bool:
+    """Whether what the gates let pass is what a person allowed."""
+    match admission:
+        case Refused():
+            return True
+        case Allowed(arguments=arguments) | Asked(arguments=arguments):
+            return hashlib.sha256(arguments.encode()).hexdigest() == permission.sha256

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from holdfast.context.clip import clean, clip
 from holdfast.core.budget import expected_tokens
 from holdfast.core.causes import Outcome
-from holdfast.core.state import Call, State
-from holdfast.core.wanted import Attempt, CallModel
+from holdfast.core.state import State
+from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Settings
@@ -61,7 +61,7 @@ class Runner:
             if isinstance(action, CallModel):
                 result = await self._call_model(action, state, body, settings, first)
             else:
-                result = await self._run_tool(action.call, settings)
+                result = await self._run_tool(action, settings)
         except (Fenced, StorageError):
             raise
         except Exception as error:
@@ -93,7 +93,7 @@ class Runner:
                     body=body,
                     is_streaming=settings.is_streaming,
                     idle_s=settings.limits.idle_s,
-                    answered=state.answered,
+                    answered=state.models.answered,
                     on_delta=on_delta,
                     check=self._check,
                 )
@@ -131,14 +131,15 @@ class Runner:
 
     # --- tools ----------------------------------------------------------------------------------
 
-    async def _run_tool(self, call: Call, settings: Settings) -> CallResult:
+    async def _run_tool(self, action: RunTool, settings: Settings) -> CallResult:
+        call = action.call
         teller = _Teller(self._bus, self._parts.redact, self._session, call.call_id)
         context = CallContext(
             session=self._session,
             call_id=call.call_id,
             key=f"{self._session}:{call.call_id}",
             workspace=settings.workspace,
-            timeout_s=call.timeout_s,
+            timeout_s=action.attempt.timeout_s,
             idle_s=settings.limits.idle_s,
             on_output=lambda text: teller.tell("tool_output", text),
             check=self._check,

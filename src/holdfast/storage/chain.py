@@ -92,8 +92,8 @@ def examine(
         except UnreadableEvent as error:
             damages.append(Damage("unreadable", str(error), session, record.seq))
             continue
-        if isinstance(event, ModelCallStarted) and event.base:
-            blobs.append((record.seq, event.base))
+        if isinstance(event, ModelCallStarted) and event.request.base:
+            blobs.append((record.seq, event.request.base))
         elif isinstance(event, ToolCallFinished) and event.result.blob:
             blobs.append((record.seq, event.result.blob))
     damages.sort(key=lambda damage: damage.seq)

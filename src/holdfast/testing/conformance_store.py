@@ -33,6 +33,7 @@ from holdfast.protocol.events import (
     SessionForked,
     SessionOpened,
     ToolCallFinished,
+    Trigger,
 )
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Text, Usage
@@ -92,7 +93,12 @@ class Driving:
         link = self.link
         for seq, event in enumerate(events, self.seq + 1):
             records.append(
-                encode(Record(self.session, seq, NOW_MS + seq, self.lease.epoch, "test", event), link)
+                encode(
+                    Record(
+                        self.session, seq, NOW_MS + seq, self.lease.epoch, Trigger("command", "test"), event
+                    ),
+                    link,
+                )
             )
             link = records[-1].link
         end_seq = self.seq + len(events)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.context.requests import body_of, requests
 from holdfast.context.transcript import Transcript
 from holdfast.core.evolve import evolve, fold
-from holdfast.core.state import State
+from holdfast.core.state import Done, State
 from holdfast.core.summary import summary
 from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.protocol import events as e
@@ -42,7 +42,7 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
     await check_snapshot(store, session, records)
     assert await store.verify() == Verified()
     for sent in requests(records):
-        body_of(sent, await store.blobs.get(sent.request.base))
+        body_of(sent, await store.blobs.get(sent.started.request.base))
 
 
 async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]) -> None:
@@ -55,7 +55,7 @@ async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]
     assert opened.wire == folded.wire
     wire = OpenAIWire("openai", Dialect())
     first, second = (each.conversation.render(wire, b"[", lambda _: True) for each in (opened, folded))
-    for name in ("keep", "again", "add", "marks"):
+    for name in ("keep", "rest"):
         assert getattr(first, name) == getattr(second, name), f"the {name} of the next request differs"
     assert first.body(b"") == second.body(b"")
 
@@ -105,7 +105,7 @@ def check_outcomes(records: Sequence[e.Record]) -> None:
     ended = Counter(r.event.call_id for r in records if isinstance(r.event, _OUTCOMES))
     asked = [c.call_id for r in records if isinstance(r.event, e.Responded) for c in calls_of(r.event.parts)]
     assert len(set(asked)) == len(asked), "two calls have one id"
-    still_open = {call.call_id for call in fold(list(records)).calls if call.status != "done"}
+    still_open = {call.call_id for call in fold(list(records)).turn.calls if not isinstance(call.stage, Done)}
     assert {c: ended[c] for c in asked} == {c: int(c not in still_open) for c in asked}
     assert set(ended) <= set(asked)
 
@@ -146,7 +146,7 @@ def check_money(records: Iterable[e.Record]) -> None:
         state = evolve(state, record)
         if state.run is None or state.settings is None:
             continue
-        totals, limits, call = state.run.totals, state.settings.limits, state.model_call
+        totals, limits, call = state.run.totals, state.settings.limits, state.models.open
         reserved = call.reserved_microusd if call is not None else 0
         if state.settings.facts.price == "known":
             assert totals.cost_microusd + totals.held_microusd + reserved <= limits.cost_microusd, record.seq

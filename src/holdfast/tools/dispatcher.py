@@ -20,7 +20,7 @@ from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult, Tool
-from holdfast.protocol.tools import Admission, Decision, FileChange, ToolSpec
+from holdfast.protocol.tools import Admission, Allowed, Asked, Decision, FileChange, Refused, ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
 from holdfast.tools.limits import limited, over
@@ -51,7 +51,7 @@ class Proposal(msgspec.Struct, frozen=True):
     verdict: Literal["allow", "ask"] = "allow"
 
 
-Gate = Callable[[Proposal], Proposal | Admission]
+Gate = Callable[[Proposal], Proposal | Refused]
 """Lets a proposal pass, or answers with the admission that refuses it."""
 
 
@@ -99,7 +99,7 @@ class Dispatcher:
         try:
             for gate in self._gates:
                 passed = gate(proposal)
-                if isinstance(passed, Admission):
+                if isinstance(passed, Refused):
                     return passed
                 proposal = passed
             return await _admission(proposal, session)
@@ -143,7 +143,7 @@ class Dispatcher:
 
     # --- gates ----------------------------------------------------------------------------------
 
-    def _schema(self, proposal: Proposal) -> Proposal | Admission:
+    def _schema(self, proposal: Proposal) -> Proposal | Refused:
         """The arguments are what the tool takes; from here on only their canonical form counts."""
         try:
             checked = self._schemas.check(proposal.spec, proposal.call.arguments)
@@ -154,7 +154,7 @@ class Dispatcher:
             return _refused("schema", checked)
         return msgspec.structs.replace(proposal, values=checked.values, canonical=checked.canonical)
 
-    def _secrets(self, proposal: Proposal) -> Proposal | Admission:
+    def _secrets(self, proposal: Proposal) -> Proposal | Refused:
         """No call carries the value of a known secret: arguments are stored, shown and sent."""
         found = [proposal.canonical]
         if "\\" in proposal.canonical:  # an escaped quote or newline would hide it
@@ -168,16 +168,16 @@ class Dispatcher:
         )
         return _refused("policy", Failure("policy_denied", message), "secret-value")
 
-    def _policy(self, proposal: Proposal) -> Proposal | Admission:
+    def _policy(self, proposal: Proposal) -> Proposal | Refused:
         """What the rules say; deny over ask over allow."""
         decisions = judge(facts_of(proposal.spec, proposal.values, proposal.settings, self._own))
         decision = strictest(decisions)
         if decision.verdict == "deny":
             failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
-            return Admission("refuse", decisions=decisions, failure=failure)
+            return Refused(failure, decisions)
         return msgspec.structs.replace(proposal, decisions=decisions, verdict=decision.verdict)
 
-    def _approval(self, proposal: Proposal) -> Proposal | Admission:
+    def _approval(self, proposal: Proposal) -> Proposal | Refused:
         """A person's yes counts where the rules ask; a question to a person is always asked."""
         if proposal.spec.effect == "ask":
             return msgspec.structs.replace(proposal, verdict="ask")
@@ -196,21 +196,30 @@ class Dispatcher:
 async def _admission(proposal: Proposal, session: str) -> Admission:
     spec, values, settings = proposal.spec, proposal.values, proposal.settings
     command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
+    cwd = settings.workspace if spec.effect == "exec" else ""
+    binary = program_of(command, settings.workspace) if command else ""
+    if proposal.verdict == "ask":
+        is_question = spec.effect == "ask"
+        return Asked(
+            decisions=proposal.decisions,
+            arguments=proposal.canonical,
+            cwd=cwd,
+            binary=binary,
+            question=values["question"] if is_question else "",
+            options=tuple(values.get("options", ())) if is_question else (),
+        )
     change = await _plan(proposal, session)
     # Without a plan there is nothing that a look at the disk could be compared with.
     cannot_probe = spec.on_interrupt == "probe" and change is None
-    return Admission(
-        proposal.verdict,
+    return Allowed(
         decisions=proposal.decisions,
         arguments=proposal.canonical,
         effect=spec.effect,
         on_interrupt="unknown" if cannot_probe else spec.on_interrupt,
         timeout_s=timeout_of(spec, values),
         change=change,
-        cwd=settings.workspace if spec.effect == "exec" else "",
-        binary=program_of(command, settings.workspace) if command else "",
-        question=values["question"] if spec.effect == "ask" else "",
-        options=tuple(values.get("options", ())) if spec.effect == "ask" else (),
+        cwd=cwd,
+        binary=binary,
     )
 
 
@@ -239,8 +248,8 @@ async def _plan(proposal: Proposal, session: str) -> FileChange | None:
         return None
 
 
-def _refused(by: str, failure: Failure, rule: str = "") -> Admission:
-    return Admission("refuse", decisions=(Decision(by=by, verdict="deny", rule=rule),), failure=failure)
+def _refused(by: str, failure: Failure, rule: str = "") -> Refused:
+    return Refused(failure, (Decision(by=by, verdict="deny", rule=rule),))
 
 
 def _clipped(text: str, chars: int) -> str:

@@ -46,7 +46,7 @@ class Happenings:
         """`state`: how the session stands before the first record to tell, with the calls that are open then;
         `is_asked_here`: the person who watches is asked, so that asking need not be told."""
         self._is_asked_here = is_asked_here
-        self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.calls}
+        self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Iterator[Line]:
         """The lines of one record; most have none."""

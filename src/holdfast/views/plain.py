@@ -10,11 +10,11 @@ from typing import Any
 
 from holdfast.context.requests import fragment
 from holdfast.protocol.codec import to_builtins
-from holdfast.protocol.events import Event, ModelCallStarted, ToolCallFinished
+from holdfast.protocol.events import Event, Fresh, ModelCallStarted, Request, ToolCallFinished
 
 
 def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[str, Any]:
-    """The event with text that is kept elsewhere filled in: `add` of a request holds its new messages whole, a
+    """The event with text that is kept elsewhere filled in: the fresh messages of a request stand whole, a
     tool's clipped result has the whole output beside it as `full_text`.
 
     Args:
@@ -26,8 +26,10 @@ def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[st
     """
     data = to_builtins(event)
     match event:
-        case ModelCallStarted(add=pieces) if pieces:
-            data["add"] = [fragment(piece, texts).decode() for piece in pieces]
+        case ModelCallStarted(request=Request(rest=rest)) if rest:
+            for each, shown in zip(rest, data["request"]["rest"], strict=True):
+                if isinstance(each, Fresh):
+                    shown["piece"] = fragment(each.piece, texts).decode()
         case ToolCallFinished(result=result) if result.blob:
             data["result"]["full_text"] = output
     return data
@@ -37,7 +39,8 @@ def quotes(event: Event) -> list[int]:
     """The records that a request quotes, by seq; empty for every other event."""
     if not isinstance(event, ModelCallStarted):
         return []
-    return [part for piece in event.add for part in piece if isinstance(part, int)]
+    fresh = [each for each in event.request.rest if isinstance(each, Fresh)]
+    return [part for each in fresh for part in each.piece if isinstance(part, int)]
 
 
 def output_of(event: Event) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from holdfast.core import approvals, budget
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
@@ -27,26 +27,24 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Request, Short
-from holdfast.protocol.tools import Admission, CallResult
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable
+from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 E = TypeVar("E")
 
-_TIMERS = ("retry", "wall", "grace", "approval")
-_STOPPED_BY = "Stopped by "
 
-
-def cause_of(state: State, name: str, epoch: int, batch: Sequence[e.Event]) -> Cause | None:
+def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Event]) -> Cause | None:
     """The cause of a recorded batch; None when the batch does not tell.
 
     Args:
-        name: What the records name as their cause.
+        trigger: What the records name as their cause: no finding.
         batch: The events, without a `SessionOpened` before them.
     """
+    name = trigger.name
     match batch[0]:
         case e.Attached(epoch=attached, holder=holder, reads=reads):
             return Attach(attached, holder, reads)
-        case _ if name.partition(" ")[0] in _TIMERS:
+        case _ if trigger.kind == "timer":
             return Due(name)
         case e.Responded() as told:
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
@@ -99,8 +97,8 @@ def _name(batch: Sequence[e.Event]) -> str:
                 return name
             case e.ApprovalResolved(by=name):
                 return name
-            case e.RunStopping(message=message) | e.RunStopped(message=message):
-                return message.removeprefix(_STOPPED_BY).removesuffix(".")
+            case e.RunStopping(by=name) | e.RunStopped(by=name):
+                return name
     return ""
 
 
@@ -119,7 +117,7 @@ def finding(
     A request's price is worked out again from its recorded size: a budget that cannot afford it answers
     so. With `is_costed_anew` an affordable one gets today's numbers too, else it keeps the recorded ones.
     """
-    result: Request | Short | Admission | Probed | None
+    result: e.Request | Unaffordable | Admission | Probed | None
     if isinstance(step, PrepareRequest):
         result = _request(step, state, rest[0], is_costed_anew)
     else:
@@ -129,54 +127,36 @@ def finding(
 
 def _request(
     step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
-) -> Request | Short | None:
+) -> e.Request | Unaffordable | None:
     match told:
-        case e.ModelCallStarted():
-            grant = budget.afford(state, told.size_bytes - len(told.tail.encode()), is_final=step.is_final)
-            if isinstance(grant, Short):
+        case e.ModelCallStarted(request=request):
+            size_bytes = request.size_bytes - len(request.tail.encode())
+            grant = budget.afford(state, size_bytes, is_final=step.is_final)
+            if isinstance(grant, Unaffordable):
                 return grant
-            numbers = grant if is_costed_anew else told
-            return Request(
-                wire=told.wire,
-                base=told.base,
-                keep=told.keep,
-                tail=told.tail,
-                sha256=told.sha256,
-                size_bytes=told.size_bytes,
-                expected_tokens=numbers.expected_tokens,
-                output_cap_tokens=numbers.output_cap_tokens,
-                reserved_tokens=numbers.reserved_tokens,
-                reserved_microusd=numbers.reserved_microusd,
-                again=told.again,
-                add=told.add,
-                marks=told.marks,
-            )
+            return replace(request, **asdict(grant)) if is_costed_anew else request
         case e.RunLanding(reason=("cost" | "tokens") as reason, message=message):
             if is_costed_anew:
-                return Short(reason, message.removesuffix(LAST_PASS.format(message="")))
+                return Unaffordable(reason, message.removesuffix(LAST_PASS.format(message="")))
             # How large the request would have been is not recorded: at least as large as the last one.
-            answer = budget.afford(state, state.measured_bytes, is_final=step.is_final)
-            return answer if isinstance(answer, Short) else None
+            answer = budget.afford(state, state.models.measured_bytes, is_final=step.is_final)
+            return answer if isinstance(answer, Unaffordable) else None
         case e.RunStopping(message=message):
-            return Short("context", message)
+            return Unaffordable("context", message)
     return None
 
 
 def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | None:
     match rest[0]:
         case e.ApprovalRequested() as asked:
-            return Admission(
-                "ask", asked.decisions, arguments=asked.arguments, cwd=asked.cwd, binary=asked.binary,
-                question=asked.question, options=asked.options, effect="ask" if asked.question else "exec",
-            )  # fmt: skip
+            return Asked(
+                asked.decisions, asked.arguments, asked.cwd, asked.binary, asked.question, asked.options
+            )
         case e.ToolCallRefused(failure=failure, decisions=decisions):
             if failure.message in (approvals.NO_ANSWER, approvals.NOBODY_HERE):
-                is_question = failure.message == approvals.NO_ANSWER
-                arguments = step.call.arguments
-                return Admission(
-                    "ask", decisions, arguments=arguments, effect="ask" if is_question else "exec"
-                )
-            return Admission("refuse", decisions, failure)
+                question = "?" if failure.message == approvals.NO_ANSWER else ""
+                return Asked(decisions, step.call.arguments, question=question)
+            return Refused(failure, decisions)
         case e.ToolCallFinished(result=CallResult(status="ok", text=text)) if text == DONE_BEFORE:
             return Probed("yes")
         case e.ToolCallAbandoned():
@@ -184,8 +164,7 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Non
     admitted, started = _first(rest, e.ToolCallAdmitted), _first(rest, e.ToolCallStarted)
     if admitted is None or started is None or started.call_id != step.call.call_id:
         return None
-    return Admission(
-        "allow",
+    return Allowed(
         admitted.decisions,
         arguments=started.arguments or step.call.arguments,
         effect=started.effect,

@@ -60,10 +60,12 @@ class _Batch(msgspec.Struct, frozen=True):
         return self.following is not None and isinstance(self.following.event, e.SessionForked)
 
     @property
-    def is_last(self) -> bool:
-        """Whether no other cause was committed with it: the prepare steps are left to the last one."""
+    def next_in_commit(self) -> e.Event | None:
+        """What another cause brought that was committed with this one: the prepare steps are left to the last."""
         last, following = self.records[-1], self.following
-        return following is None or (following.epoch, following.at_ms) != (last.epoch, last.at_ms)
+        if following is None or (following.epoch, following.at_ms) != (last.epoch, last.at_ms):
+            return None
+        return following.event
 
     @property
     def events(self) -> tuple[e.Event, ...]:
@@ -126,7 +128,7 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         first = batch.records[1] if events else first
     if not events:
         return None
-    cause = cause_of(state, first.cause, first.epoch, events)
+    cause = _cause(state, first, events, is_costed_anew=not is_changed)
     if cause is None:
         return (
             None
@@ -141,10 +143,22 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
     if batch.is_cut:  # what the branch did not take over is not missing, nor what it tells nothing of
         decided = decided[: len(events)]
         events = events[: len(decided)] if step is not None else events
-    found = _first_difference(first.seq, events, decided)
-    if found is None and step is not None and batch.is_last and not batch.is_cut:
+    found = _first_difference(first.seq, events, decided, batch.next_in_commit)
+    if found is None and step is not None and batch.next_in_commit is None and not batch.is_cut:
         return Difference(first.seq + len(events), f"{step.key} would have been prepared here too.")
     return found
+
+
+def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_costed_anew: bool) -> Cause | None:
+    """What came to the core then; None when the records do not tell."""
+    if first.cause.kind != "finding":
+        return cause_of(state, first.cause, first.epoch, events)
+    step = next((step for step in _steps(state) if step.key == first.cause.name), None)
+    return finding(step, state, events, is_costed_anew=is_costed_anew) if step is not None else None
+
+
+def _steps(state: State) -> list[Prepare]:
+    return [action for action in wanted(state) if isinstance(action, PrepareRequest | Admit)]
 
 
 def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
@@ -168,7 +182,7 @@ def _decided(
             seq = state.seq + 1
             state = evolve(state, e.Record(state.session, seq, first.at_ms, first.epoch, first.cause, event))
         rest = recorded[len(decided) :]
-        step = next((a for a in wanted(state) if isinstance(a, PrepareRequest | Admit)), None)
+        step = next(iter(_steps(state)), None)
         if step is None or is_visit:
             return decided, None
         found = finding(step, state, rest, is_costed_anew=is_costed_anew) if rest else None
@@ -185,7 +199,9 @@ def _as_long(now: e.Event, then: e.Event | None) -> e.Event:
     return now
 
 
-def _first_difference(seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event]) -> Difference | None:
+def _first_difference(
+    seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event], following: e.Event | None
+) -> Difference | None:
     for at, (then, now) in enumerate(zip(recorded, decided, strict=False)):
         if then != now:
             return Difference(seq + at, _told(then, now), then, now)
@@ -194,6 +210,8 @@ def _first_difference(seq: int, recorded: Sequence[e.Event], decided: Sequence[e
         return Difference(seq + len(decided), f"{_name(missing)} would not have been decided here.", missing)
     if len(decided) > len(recorded):
         extra = decided[len(recorded)]
+        if following is not None:
+            return Difference(seq + len(recorded), _told(following, extra), following, extra)
         return Difference(seq + len(recorded), f"{_name(extra)} would have been decided too.", None, extra)
     return None
 

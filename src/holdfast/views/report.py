@@ -84,7 +84,7 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
         usage=used.usage,
         cost_microusd=None if used.is_unpriced else used.cost_microusd,
         trace_id=trace_id(state.session, run.number),
-        due_ms=state.retry_at_ms,
+        due_ms=state.models.retry_at_ms,
         can_go_on=run.status != "done",
     )
 

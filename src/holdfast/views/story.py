@@ -47,7 +47,7 @@ class Attempt(msgspec.Struct, frozen=True):
     run: int
     seq: int
     at_ms: int
-    request: ModelCallStarted
+    started: ModelCallStarted
     outcome: Outcome | None = None
     ended_ms: int = 0
     """0: it has not ended. Of an abandoned one: the last sign of life of the process that made it."""
@@ -92,7 +92,7 @@ class Attempt(msgspec.Struct, frozen=True):
     @property
     def held_microusd(self) -> int:
         """What stays reserved for it, since nobody knows what it cost."""
-        return self.request.reserved_microusd if self.status in ("abandoned", "open") else 0
+        return self.started.request.reserved_microusd if self.status in ("abandoned", "open") else 0
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -198,15 +198,15 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
     for run, record in numbered:
         alive_ms[record.epoch] = record.at_ms
         match record.event:
-            case ModelCallStarted() as request:
-                open_at[request.key] = len(attempts)
-                attempts.append(Attempt(len(attempts) + 1, run, record.seq, record.at_ms, request))
+            case ModelCallStarted() as started:
+                open_at[started.key] = len(attempts)
+                attempts.append(Attempt(len(attempts) + 1, run, record.seq, record.at_ms, started))
             case (Responded() | ModelCallFailed() | ModelCallCut() | ModelCallAbandoned()) as outcome if (
                 outcome.key in open_at
             ):
                 at = open_at.pop(outcome.key)
                 is_lost = isinstance(outcome, ModelCallAbandoned)
-                epoch = attempts[at].request.epoch if is_lost else record.epoch
+                epoch = attempts[at].started.epoch if is_lost else record.epoch
                 ended_ms = alive_ms.get(epoch, record.at_ms)
                 attempts[at] = msgspec.structs.replace(attempts[at], outcome=outcome, ended_ms=ended_ms)
     return tuple(attempts)

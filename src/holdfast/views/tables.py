@@ -52,7 +52,7 @@ def counted_calls(calls: Iterable[Call]) -> str:
 
 def counted_turns(attempts: Iterable[Attempt]) -> str:
     """So many turns: the answered ones, as everywhere, and without a last pass."""
-    answered = (one for one in attempts if one.status == "answered" and not one.request.is_final)
+    answered = (one for one in attempts if one.status == "answered" and not one.started.is_final)
     return counted(sum(1 for _ in answered), "turn")
 
 
@@ -66,10 +66,10 @@ def request_lines(story: Story, width: int) -> list[Line]:
     head = [Span(name, "bold") for name in ("#", "turn", "try", "at", "took", "bytes", "in", "out", "cost")]
     rows: list[list[Span | str]] = [[*head, Span("outcome", "bold")]]
     for attempt in story.attempts:
-        request, usage = attempt.request, attempt.usage
+        started, usage = attempt.started, attempt.usage
         rows.append([
-            str(attempt.number), str(request.turn), str(request.attempt), local(attempt.at_ms, "%H:%M:%S"),
-            length_of(attempt), f"{request.size_bytes:,}",
+            str(attempt.number), str(started.turn), str(started.attempt), local(attempt.at_ms, "%H:%M:%S"),
+            length_of(attempt), f"{started.request.size_bytes:,}",
             short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
             Span(one_line(outcome_of(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
@@ -79,21 +79,21 @@ def request_lines(story: Story, width: int) -> list[Line]:
 def request_rows(story: Story) -> Iterator[dict[str, Any]]:
     """Every attempt as plain data."""
     for attempt in story.attempts:
-        request = attempt.request
+        started = attempt.started
         cost = cost_of(story, attempt)
         yield {
             "number": attempt.number,
             "seq": attempt.seq,
             "run": attempt.run,
-            "turn": request.turn,
-            "attempt": request.attempt,
+            "turn": started.turn,
+            "attempt": started.attempt,
             "at": iso(attempt.at_ms),
             "ended_at": iso(attempt.ended_ms) if attempt.ended_ms else None,
-            "model": request.model,
+            "model": started.model,
             "status": attempt.status,
             "outcome": outcome_of(attempt),
-            "size_bytes": request.size_bytes,
-            "sha256": request.sha256,
+            "size_bytes": started.request.size_bytes,
+            "sha256": started.request.sha256,
             "usage": usage_row(attempt),
             "cost_usd": None if cost is None else usd(cost),
             "held_usd": usd(attempt.held_microusd),
@@ -201,7 +201,7 @@ def spending(story: Story) -> list[Spent]:
     for run in story.runs:
         spent = held = tokens = 0
         own = [attempt for attempt in story.attempts if attempt.run == run.number]
-        for turn, attempts in groupby(own, key=lambda attempt: attempt.request.turn):
+        for turn, attempts in groupby(own, key=lambda attempt: attempt.started.turn):
             tried = list(attempts)
             cost, hold = sum(a.spent_microusd for a in tried), sum(a.held_microusd for a in tried)
             used = sum(a.usage.total_tokens for a in tried)

@@ -92,17 +92,17 @@ def _bars(story: Story, run: Run) -> list[Bar]:
     """Everything that took time in a run, ordered by turn and then by its beginning."""
     bars: list[Bar] = []
     for attempt in (a for a in story.attempts if a.run == run.number):
-        usage, request = attempt.usage, attempt.request
-        again = f"try {request.attempt}" if request.attempt > 1 else ""
+        usage, started = attempt.usage, attempt.started
+        again = f"try {started.attempt}" if started.attempt > 1 else ""
         tokens = f"{short(usage.input_tokens)}→{short(usage.output_tokens)}" if usage.total_tokens else ""
         cost = money(attempt.spent_microusd) if attempt.spent_microusd else ""
         told = "" if attempt.status == "answered" else outcome_of(attempt)
         note = " · ".join(part for part in (again, tokens, cost, told) if part)
-        name = "final answer" if request.is_final else "model"
+        name = "final answer" if started.is_final else "model"
         end_ms = attempt.ended_ms or story.last_ms
         length = length_of(attempt)
         bars.append(
-            Bar(request.turn, name, attempt.at_ms, end_ms, attempt.status, length, note, is_model=True)
+            Bar(started.turn, name, attempt.at_ms, end_ms, attempt.status, length, note, is_model=True)
         )
     for call in (c for c in story.calls if c.run == run.number):
         repeat = f"↻ {call.repeat}" if call.repeat > 1 else ""
@@ -185,7 +185,7 @@ def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
     for run in story.runs:
         attempts = [attempt for attempt in story.attempts if attempt.run == run.number]
         is_priced = has_price(story, run.number)
-        for turn, group in groupby(attempts, key=lambda attempt: attempt.request.turn):
+        for turn, group in groupby(attempts, key=lambda attempt: attempt.started.turn):
             tried = list(group)
             calls = calls_of_turn.get((run.number, turn), [])
             ends = [a.ended_ms for a in tried] + [call.ended_ms for call in calls]

@@ -1,0 +1,62 @@
+"""How a run ends: at once, or as soon as nothing is open any more."""
+
+from __future__ import annotations
+
+from holdfast.core.closing import abandoned, not_run
+from holdfast.core.draft import Draft
+from holdfast.core.state import (
+    Answered,
+    Denied,
+    Expired,
+    Proposed,
+    Waiting,
+    is_complete,
+    open_run,
+    started_calls,
+)
+from holdfast.protocol import events as e
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import Settings
+
+STOP_GRACE_MS = 1_000
+
+
+def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str = "") -> None:
+    """End the open run. `by`: who asked for it; empty for the runtime."""
+    run = open_run(draft.state)
+    if run is None or run.stopping is not None:
+        return
+    if draft.state.models.open is None and is_complete(draft.state.turn):
+        draft.add(e.RunStopped(run.number, status, reason, message, by))
+    else:
+        draft.add(e.RunStopping(status, reason, message, draft.now_ms + STOP_GRACE_MS, by))
+
+
+def stop_at_wall(draft: Draft, settings: Settings) -> None:
+    """The time limit is reached."""
+    stop(draft, "limit", "wall", f"The time limit of {settings.limits.wall_s:g} s is reached.")
+
+
+def give_up(draft: Draft) -> None:
+    """The grace is over: what still has no outcome is abandoned."""
+    if draft.state.models.open is not None:
+        draft.add(e.ModelCallAbandoned(draft.state.models.open.key))
+    for call, _ in started_calls(draft.state):
+        draft.add(abandoned(call, "it did not end when the run was stopped"))
+
+
+def wind_down(draft: Draft) -> None:
+    """Close what never started; when nothing is open, write the terminal record."""
+    run = open_run(draft.state)
+    if run is None or run.stopping is None:
+        return
+    if draft.is_visit:  # a visitor holds the lease, so nothing that was started can still be running
+        give_up(draft)
+    for call in draft.state.turn.calls:
+        if isinstance(call.stage, Waiting):
+            draft.add(e.ApprovalResolved(call.stage.approval_id, "withdrawn", "runtime"))
+        if isinstance(call.stage, Proposed | Waiting | Answered | Denied | Expired):
+            draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
+    if draft.state.models.open is None and not started_calls(draft.state):
+        ending = run.stopping
+        draft.add(e.RunStopped(run.number, ending.status, ending.reason, ending.message, ending.by))

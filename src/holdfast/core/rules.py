@@ -1,0 +1,168 @@
+"""What follows from the state alone, as a list of named rules. A feature that adds a consequence adds a row.
+
+After each cause the first rule that has something to say brings its events, and so on until none has any more.
+`python -m tests.core.tables` prints the list into ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from holdfast.core import budget, tool_calls
+from holdfast.core.approvals import act_on_answers
+from holdfast.core.draft import LAST_PASS, Draft
+from holdfast.core.ending import stop, stop_at_wall, wind_down
+from holdfast.core.guard import longest
+from holdfast.core.state import Run, State, is_complete, open_run, phase
+from holdfast.protocol import events as e
+from holdfast.protocol.limits import Settings
+
+MAX_EMPTY_REPLIES = 3
+
+EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
+REPEAT_NOTE = (
+    "You have made the same call with the same arguments {count} turns in a row, and its result did not "
+    "change. Try something else, or say what keeps you from going on."
+)
+
+When = Literal["stopping", "between model calls", "all calls closed", "response in"]
+"""The run is to end; no model call is open; also every tool call of the turn has its result; also there is a
+response since the last request, and the run has not reached a limit."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A consequence."""
+
+    name: str
+    when: When
+    says: str
+    follow: Callable[[Draft, Run, Settings], None]
+    """Adds the events; none where the rule does not apply."""
+
+
+def settle(draft: Draft) -> None:
+    """Let everything follow that follows."""
+    while _follows(draft):
+        pass
+
+
+def _follows(draft: Draft) -> bool:
+    """Let the first rule that applies bring its events; whether there was one."""
+    run, settings, before = open_run(draft.state), draft.state.settings, len(draft.records)
+    if run is None or settings is None:
+        return False
+    moment = _moment(draft.state, run)
+    for rule in RULES:
+        if rule.when in moment:
+            rule.follow(draft, run, settings)
+            if len(draft.records) > before:
+                return True
+    return False
+
+
+def _moment(state: State, run: Run) -> tuple[When, ...]:
+    if run.stopping is not None:
+        return ("stopping",)
+    if state.models.open is not None:
+        return ()
+    if not is_complete(state.turn):
+        return ("between model calls",)
+    if run.landing or not run.reply:
+        return ("between model calls", "all calls closed")
+    return ("between model calls", "all calls closed", "response in")
+
+
+# --- the rules, in the order of the list --------------------------------------------------------
+
+
+def _wind_down(draft: Draft, run: Run, settings: Settings) -> None:
+    wind_down(draft)
+
+
+def _answers(draft: Draft, run: Run, settings: Settings) -> None:
+    act_on_answers(draft)
+
+
+def _no_calls_in_last_pass(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.has_landed:
+        tool_calls.refuse_all(draft)
+
+
+def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
+    if not run.landing:
+        for name, text in budget.warnings(run, settings):
+            draft.add(e.NoteAdded("cost" if name == "cost" else "tokens", text))
+
+
+def _landed(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.has_landed:
+        stop(draft, "limit", run.landing, run.message.removesuffix(LAST_PASS))
+
+
+def _stuck(draft: Draft, run: Run, settings: Settings) -> None:
+    count = longest(draft.state.turn.repeats)
+    if run.reply == "calls" and count >= settings.repeat_stop:
+        stop(draft, "stuck", "repeat", f"The same call brought the same result {count} turns in a row.")
+
+
+def _repeat_note(draft: Draft, run: Run, settings: Settings) -> None:
+    count = longest(draft.state.turn.repeats)
+    is_new = run.reply == "calls" and "repeat" not in draft.state.unsaid.notes
+    if is_new and count == settings.repeat_note:
+        draft.add(e.NoteAdded("repeat", REPEAT_NOTE.format(count=count)))
+
+
+def _nothing_said(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.reply == "empty" and run.empty_replies >= MAX_EMPTY_REPLIES:
+        stop(draft, "failed", "empty_response", f"The model answered with nothing {run.empty_replies} times.")
+
+
+def _empty_note(draft: Draft, run: Run, settings: Settings) -> None:
+    is_new = run.reply == "empty" and "empty" not in draft.state.unsaid.notes
+    if is_new and run.totals.turns < settings.limits.turns:
+        draft.add(e.NoteAdded("empty", EMPTY_NOTE))
+
+
+def _answer(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.reply in ("calls", "empty") or draft.state.unsaid.has_words:
+        return
+    if run.reply == "cut_answer":
+        stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
+    else:
+        stop(draft, "done", run.reply, "")
+
+
+def _turns(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.totals.turns >= settings.limits.turns:
+        draft.land("turns", f"The limit of {settings.limits.turns} turns is reached.")
+
+
+def _wall(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.driven_ms >= settings.limits.wall_s * 1000 and phase(draft.state) in ("preparing", "admitting"):
+        stop_at_wall(draft, settings)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("wind down", "stopping", "What never started is closed; then the run ends.", _wind_down),
+    Rule("answers", "between model calls", "A call that a person answered or denied is closed.", _answers),
+    Rule(
+        "no calls in the last pass",
+        "between model calls",
+        "A call that the last pass asks for is refused.",
+        _no_calls_in_last_pass,
+    ),
+    Rule("warnings", "all calls closed", "At 80 % of a limit the model and the user are told.", _warnings),
+    Rule("landed", "all calls closed", "After the last pass the run ends at its limit.", _landed),
+    Rule("stuck", "response in", "Too many turns with the same call and result end the run.", _stuck),
+    Rule(
+        "repeat note", "response in", "Before that, the model is told that it repeats itself.", _repeat_note
+    ),
+    Rule("nothing said", "response in", "Three empty responses in a row end the run.", _nothing_said),
+    Rule("empty note", "response in", "After an empty response the model is asked for words.", _empty_note),
+    Rule("answer", "response in", "An answer ends the run, unless a person said more.", _answer),
+    Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),
+    Rule("wall", "between model calls", "Nothing starts for which no time is left.", _wall),
+)
