@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from holdfast.core.state import Run, State
+from holdfast.core.state import Run, State, facts
 from holdfast.protocol.limits import Limits, ModelFacts, Settings, Tier, usd
 from holdfast.protocol.outcomes import Unaffordable
 
@@ -61,11 +61,11 @@ def worst_tokens(state: State, size_bytes: int) -> int:
 def window_tokens(state: State, settings: Settings, *, is_final: bool) -> int:
     """The most input tokens that the next request may have by our estimate: what fits the model's window
     beside an answer, and in a last pass also what the budget affords."""
-    facts = settings.facts
-    window = min(state.models.window_tokens or facts.context_tokens, facts.context_tokens)
-    room = int(window * WINDOW_SHARE) - min(_output_cap(settings), window // 4)
+    model = facts(state)
+    window = _window(state, model)
+    room = int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4)
     if is_final and state.run is not None:
-        room = min(room, _affordable_input(state.run, settings))
+        room = min(room, _affordable_input(state.run, model, settings.limits))
     return max(room, 1)
 
 
@@ -77,22 +77,22 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Unafford
     assert state.settings is not None
     assert state.run is not None
     settings, run = state.settings, state.run
-    facts, limits = settings.facts, settings.limits
+    model, limits = facts(state), settings.limits
     expected, worst = expected_tokens(state, size_bytes), worst_tokens(state, size_bytes)
-    window = min(state.models.window_tokens or facts.context_tokens, facts.context_tokens)
-    cap = min(_output_cap(settings), max(window - expected, 0))
-    least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, _output_cap(settings))
+    window, most = _window(state, model), _output_cap(model, settings)
+    cap = min(most, max(window - expected, 0))
+    least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, most)
     if cap < least:
         return Unaffordable("context", f"The conversation fills the model's window of {window:,} tokens.")
-    kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(settings)
+    kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(model, limits)
     cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
     if cap < least:
         return Unaffordable("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
-    if facts.price == "known":
-        cap = min(cap, _affordable_output(run, settings, worst, cap, is_final))
+    if model.price == "known":
+        cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_final))
         if cap < least:
             return Unaffordable("cost", _short_of_money(cost_left(run, limits), limits, is_final))
-    return Grant(expected, cap, worst + cap, _price(facts, worst, cap))
+    return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
 
 def cost_left(run: Run, limits: Limits) -> int:
@@ -105,11 +105,11 @@ def tokens_left(run: Run, limits: Limits) -> int:
     return limits.tokens - run.totals.usage.total_tokens - run.totals.held_tokens
 
 
-def warnings(run: Run, settings: Settings) -> list[tuple[str, str]]:
+def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:
     """The limits of which 80 % are used and nobody was told: name, and what to tell."""
-    limits, found = settings.limits, []
+    found = []
     used_microusd = limits.cost_microusd - cost_left(run, limits)
-    if settings.facts.price == "known" and used_microusd >= WARN_SHARE * limits.cost_microusd:
+    if model.price == "known" and used_microusd >= WARN_SHARE * limits.cost_microusd:
         left = usd(max(cost_left(run, limits), 0))
         text = f"80 % of the budget of ${usd(limits.cost_microusd)} is used; ${left} is left."
         found.append(("cost", text))
@@ -138,17 +138,21 @@ def _what_is_next(is_final: bool) -> str:
     return "a last answer" if is_final else "another call and a last answer after it"
 
 
-def _output_cap(settings: Settings) -> int:
-    own = settings.facts.max_output_tokens
+def _window(state: State, model: ModelFacts) -> int:
+    return min(state.models.window_tokens or model.context_tokens, model.context_tokens)
+
+
+def _output_cap(model: ModelFacts, settings: Settings) -> int:
+    own = model.max_output_tokens
     return min(settings.max_output_tokens, own) if own else settings.max_output_tokens
 
 
-def _reachable(facts: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
+def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
     """The prices of all sizes up to this one: fewer tokens than expected are not always cheaper in a catalog."""
-    return [facts, *(tier for tier in facts.tiers if input_tokens > tier.above_tokens)]
+    return [model, *(tier for tier in model.tiers if input_tokens > tier.above_tokens)]
 
 
-def _worst_input_price(facts: ModelFacts, input_tokens: int) -> int:
+def _worst_input_price(model: ModelFacts, input_tokens: int) -> int:
     """Per million tokens, of up to so many: writing the cache can cost more than reading plainly, and in a
     catalog anything may."""
     return max(
@@ -157,17 +161,17 @@ def _worst_input_price(facts: ModelFacts, input_tokens: int) -> int:
             prices.cache_write_microusd_per_mtok,
             prices.cache_read_microusd_per_mtok,
         )
-        for prices in _reachable(facts, input_tokens)
+        for prices in _reachable(model, input_tokens)
     )
 
 
-def _worst_output_price(facts: ModelFacts, input_tokens: int) -> int:
-    return max(prices.output_microusd_per_mtok for prices in _reachable(facts, input_tokens))
+def _worst_output_price(model: ModelFacts, input_tokens: int) -> int:
+    return max(prices.output_microusd_per_mtok for prices in _reachable(model, input_tokens))
 
 
-def _price(facts: ModelFacts, input_tokens: int, output_tokens: int) -> int:
-    total = input_tokens * _worst_input_price(facts, input_tokens)
-    total += output_tokens * _worst_output_price(facts, input_tokens)
+def _price(model: ModelFacts, input_tokens: int, output_tokens: int) -> int:
+    total = input_tokens * _worst_input_price(model, input_tokens)
+    total += output_tokens * _worst_output_price(model, input_tokens)
     return -(-total // 1_000_000)
 
 
@@ -176,26 +180,26 @@ def _last_pass_input(worst: int) -> int:
     return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS
 
 
-def _last_pass_output(settings: Settings) -> int:
+def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
     """The output that is kept back for a last pass: never more than a tenth of a small budget."""
-    facts = settings.facts
-    price = _worst_output_price(facts, facts.context_tokens) if facts.price == "known" else 0
-    share = settings.limits.cost_microusd * 100_000 // price if price else LAST_PASS_OUTPUT_TOKENS
-    tenth = settings.limits.tokens // 10
+    price = _worst_output_price(model, model.context_tokens) if model.price == "known" else 0
+    share = limits.cost_microusd * 100_000 // price if price else LAST_PASS_OUTPUT_TOKENS
+    tenth = limits.tokens // 10
     return max(min(LAST_PASS_OUTPUT_TOKENS, share, tenth), LEAST_LAST_OUTPUT_TOKENS)
 
 
-def _affordable_output(run: Run, settings: Settings, worst: int, cap: int, is_final: bool) -> int:
+def _affordable_output(
+    run: Run, model: ModelFacts, limits: Limits, worst: int, cap: int, is_final: bool
+) -> int:
     """The output tokens, of up to `cap`, that the budget affords after this input; an ordinary call's output is
     paid again as input of the last pass, which has to stay affordable too."""
-    facts = settings.facts
-    left = cost_left(run, settings.limits) - _price(facts, worst, 0)
-    per_token = _worst_output_price(facts, worst)
+    left = cost_left(run, limits) - _price(model, worst, 0)
+    per_token = _worst_output_price(model, worst)
     if not is_final:
         # The output may carry the last pass into a dearer size: all of its tokens then cost that.
         last = _last_pass_input(worst)
-        per_input = _worst_input_price(facts, last + cap)
-        output = _last_pass_output(settings) * _worst_output_price(facts, last + cap)
+        per_input = _worst_input_price(model, last + cap)
+        output = _last_pass_output(model, limits) * _worst_output_price(model, last + cap)
         left -= -(-(last * per_input + output) // 1_000_000)
         per_token += per_input
     if left < 0:
@@ -203,20 +207,18 @@ def _affordable_output(run: Run, settings: Settings, worst: int, cap: int, is_fi
     return left * 1_000_000 // per_token if per_token else 1 << 62
 
 
-def _affordable_input(run: Run, settings: Settings) -> int:
+def _affordable_input(run: Run, model: ModelFacts, limits: Limits) -> int:
     """The input tokens of a last pass that leave room for the least answer."""
-    facts, limits = settings.facts, settings.limits
     tokens = tokens_left(run, limits) - LEAST_LAST_OUTPUT_TOKENS
-    if facts.price == "known":
-        ends = [*(tier.above_tokens for tier in facts.tiers), tokens]
-        tokens = min(tokens, max(_affordable_up_to(end, run, settings) for end in ends))
+    if model.price == "known":
+        ends = [*(tier.above_tokens for tier in model.tiers), tokens]
+        tokens = min(tokens, max(_affordable_up_to(end, run, model, limits) for end in ends))
     return int(tokens / WORST_SHARE) - OVERHEAD_TOKENS
 
 
-def _affordable_up_to(end: int, run: Run, settings: Settings) -> int:
+def _affordable_up_to(end: int, run: Run, model: ModelFacts, limits: Limits) -> int:
     """The input tokens, of up to `end`, that a last pass can pay at the prices of so large a call."""
-    facts = settings.facts
-    price = _worst_input_price(facts, end)
-    answer = -(-LEAST_LAST_OUTPUT_TOKENS * _worst_output_price(facts, end) // 1_000_000)
-    left = max(cost_left(run, settings.limits) - answer, 0)
+    price = _worst_input_price(model, end)
+    answer = -(-LEAST_LAST_OUTPUT_TOKENS * _worst_output_price(model, end) // 1_000_000)
+    left = max(cost_left(run, limits) - answer, 0)
     return min(end, left * 1_000_000 // price) if price else end

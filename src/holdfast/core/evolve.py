@@ -29,6 +29,7 @@ from holdfast.core.state import (
     Turn,
     Unsaid,
     Waiting,
+    facts,
     is_complete,
     open_run,
     started_calls,
@@ -149,7 +150,7 @@ def _of_run(state: State, event: e.RunEvent) -> State:
         case e.RunStarted():
             return _run_started(state, event)
         case e.SettingsChanged():
-            return _settings(state, event)
+            return _changed(state, event)
         case e.RunPaused():
             return _with_run(state, is_paused=True)
         case e.RunResumed():
@@ -169,11 +170,10 @@ def _message(state: State, event: e.MessageReceived) -> State:
 
 def _run_started(state: State, event: e.RunStarted) -> State:
     before = state.before + state.run.totals if state.run is not None else state.before
-    run = Run(event.run, started_ms=state.at_ms, totals=Totals(is_unpriced=_is_unpriced(event.settings)))
-    state = _unmeasured(_waits_no_more(state), event.settings)
+    state = _set(_waits_no_more(state), event.settings)
+    run = Run(event.run, started_ms=state.at_ms, totals=Totals(is_unpriced=_is_unpriced(state)))
     return replace(
         state,
-        settings=event.settings,
         run=run,
         before=before,
         turn=Turn(state.turn.number),
@@ -181,22 +181,24 @@ def _run_started(state: State, event: e.RunStarted) -> State:
     )
 
 
-def _settings(state: State, event: e.SettingsChanged) -> State:
+def _changed(state: State, event: e.SettingsChanged) -> State:
+    state = _set(state, event.settings)
     run = state.run
-    if run is not None and _is_unpriced(event.settings):
+    if run is not None and _is_unpriced(state):
         run = replace(run, totals=replace(run.totals, is_unpriced=True))
-    return replace(_unmeasured(state, event.settings), settings=event.settings, run=run)
+    return replace(state, run=run)
 
 
-def _is_unpriced(settings: Settings) -> bool:
-    return settings.facts.price == "unknown"
+def _is_unpriced(state: State) -> bool:
+    return facts(state).price == "unknown"
 
 
-def _unmeasured(state: State, settings: Settings) -> State:
-    """Another model counts tokens in its own way and has its own window."""
-    if state.settings is not None and state.settings.facts.name == settings.facts.name:
-        return state
-    return _with_models(state, measured_bytes=0, measured_tokens=0, window_tokens=0)
+def _set(state: State, settings: Settings) -> State:
+    """Other settings. Another model counts tokens in its own way and has its own window."""
+    changed = replace(state, settings=settings)
+    if facts(changed).name == facts(state).name:
+        return changed
+    return _with_models(changed, measured_bytes=0, measured_tokens=0, window_tokens=0)
 
 
 def _waits_no_more(state: State) -> State:
@@ -255,6 +257,7 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
         request.reserved_microusd,
         request.reserved_tokens,
         event.is_final,
+        facts(state),
     )
     if run is not None:
         run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
@@ -283,7 +286,7 @@ def _responded(state: State, event: e.Responded) -> State:
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
             has_landed=call is not None and call.is_final,
         )
-    is_counted = not event.is_estimated and event.usage.input_tokens > 0 and call is not None
+    is_counted = not event.is_estimated and event.usage.input_tokens > 0 and _is_of_next(state, call)
     calls = tuple(Call(part.call_id, part.ref, part.name, part.arguments) for part in asked)
     return replace(
         state,
@@ -299,6 +302,11 @@ def _responded(state: State, event: e.Responded) -> State:
     )
 
 
+def _is_of_next(state: State, call: ModelCall | None) -> bool:
+    """Whether what a call taught about its model holds for the next one: the settings may have changed since."""
+    return call is not None and call.facts.name == facts(state).name
+
+
 def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
     if has_calls:
         return "calls"
@@ -310,12 +318,13 @@ def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
 
 
 def _call_failed(state: State, event: e.ModelCallFailed) -> State:
-    call, run, settings = state.models.open, state.run, state.settings
+    call, run = state.models.open, state.run
     window = state.models.window_tokens
-    if event.failure.code == "context_overflow" and settings is not None:
-        assumed = window or settings.facts.context_tokens
-        window = min(event.failure.tokens or assumed, int(assumed * SHRINK_SHARE))
+    if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
+        if _is_of_next(state, call):
+            assumed = window or facts(state).context_tokens
+            window = min(event.failure.tokens or assumed, int(assumed * SHRINK_SHARE))
     state = _charged(replace(state, run=run), event.usage, event.cost_microusd)
     return _with_models(
         state,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from holdfast.core import retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
-from holdfast.core.state import ModelCall, open_run
+from holdfast.core.state import ModelCall, facts, open_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.limits import cost_microusd
-from holdfast.protocol.messages import ModelReply, Part, ToolCall, Usage, calls_of
+from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable
 
 MAX_CALLS = 128
@@ -40,7 +40,7 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable) -> None:
                     epoch=draft.epoch,
                     turn=state.turn.number if is_retry else state.turn.number + 1,
                     attempt=state.models.failed_attempts + 1,
-                    model=settings.facts.name,
+                    model=facts(state).name,
                     request=request,
                     is_final=bool(run.landing),
                 )
@@ -49,26 +49,26 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable) -> None:
 
 def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     """What an attempt came to; nothing when it is not the open one."""
-    call = draft.state.models.open
-    if call is None or call.key != cause.key:
+    call = open_call(draft.state, cause.key)
+    if call is None:
         return
     match result:
         case ModelReply() as reply:
-            _responded(draft, cause, reply)
+            _responded(draft, cause, call, reply)
         case ModelFailure() as failed:
             _failed(draft, cause, call, failed)
         case ModelCut(text=text, usage=usage):
-            cost = _cost(draft, usage)
+            cost = cost_microusd(call.facts, usage)
             draft.add(e.ModelCallCut(cause.key, text, usage, cost, cause.duration_ms))
 
 
-def _responded(draft: Draft, cause: Outcome, reply: ModelReply) -> None:
+def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:
     draft.add(
         e.Responded(
             key=cause.key,
             parts=_taken(reply.parts, draft.state.turn.number),
             usage=reply.usage,
-            cost_microusd=_cost(draft, reply.usage),
+            cost_microusd=cost_microusd(call.facts, reply.usage),
             finish=reply.finish,
             model=reply.model,
             request_ref=reply.request_ref,
@@ -106,13 +106,8 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
     seed = f"{draft.state.session} {cause.key}"
     retry_at = retry.retry_at_ms(failure, call.attempt, settings.model_attempts, seed, draft.now_ms)
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
-    cost = _cost(draft, failed.usage)
+    cost = cost_microusd(call.facts, failed.usage)
     draft.add(e.ModelCallFailed(cause.key, failure, retry_at, failed.usage, cost, cause.duration_ms))
     if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
         draft.add(e.RunStopping("failed", reason, failure.message, draft.now_ms))
-
-
-def _cost(draft: Draft, usage: Usage) -> int:
-    settings = draft.state.settings
-    return cost_microusd(settings.facts, usage) if settings is not None else 0

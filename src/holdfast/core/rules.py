@@ -16,7 +16,7 @@ from holdfast.core.approvals import act_on_answers
 from holdfast.core.draft import LAST_PASS, Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
-from holdfast.core.state import Run, State, is_complete, open_run, phase
+from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import Settings
 
@@ -93,7 +93,7 @@ def _no_calls_in_last_pass(draft: Draft, run: Run, settings: Settings) -> None:
 
 def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
     if not run.landing:
-        for name, text in budget.warnings(run, settings):
+        for name, text in budget.warnings(run, facts(draft.state), settings.limits):
             draft.add(e.NoteAdded("cost" if name == "cost" else "tokens", text))
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.events import RunStatus
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.tools import Effect, FileChange, OnInterrupt
 
@@ -21,6 +21,10 @@ Phase = Literal[
 """idle: no run is open. preparing: a request is to be rendered. calling: a model call is open. backing_off: it
 failed and waits to be tried again. admitting: a tool call may be put before the gates. acting: tool calls are
 open. waiting: only people can go on. paused: somebody said so. stopping: the run ends when nothing is open."""
+
+
+_NO_MODEL = ModelFacts("", "", price="unknown")
+"""Of a session in which nothing ever ran."""
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -98,6 +102,8 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     reserved_microusd: int
     reserved_tokens: int
     is_final: bool
+    facts: ModelFacts
+    """The model that it is for, also when the settings have changed since."""
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -108,6 +114,7 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     answered: int = 0
     """Attempts with a response or a recorded failure, of the whole session."""
     open: ModelCall | None = None
+    """The conversation's: what it comes to is told by a `Responded`, or by one of the events of its end."""
     failed_attempts: int = 0
     """Of the model call that is to be tried again."""
     retry_at_ms: int = 0
@@ -284,6 +291,20 @@ def admissible(state: State) -> Iterator[Call]:
         is_first = False
         if not are_reads:
             return
+
+
+def open_call(state: State, key: str) -> ModelCall | None:
+    """The open model call of that key."""
+    call = state.models.open
+    return call if call is not None and call.key == key else None
+
+
+def facts(state: State, key: str = "") -> ModelFacts:
+    """Which model a call is for: the open one of that key; else the one that the conversation needs next."""
+    call = open_call(state, key)
+    if call is not None:
+        return call.facts
+    return state.settings.facts if state.settings is not None else _NO_MODEL
 
 
 def next_key(state: State) -> str:

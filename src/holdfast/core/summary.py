@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.state import State, Totals, open_run, phase
+from holdfast.core.state import State, Totals, facts, open_run, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.rows import SessionRow, SessionStatus
 
@@ -37,7 +37,7 @@ def summary(state: State) -> SessionRow:
         reason=run.reason if run is not None else "",
         due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
         title=state.title,
-        model=settings.facts.name if settings is not None else "",
+        model=facts(state).name if settings is not None else "",
         workspace=settings.workspace if settings is not None else "",
         runs=run.number if run is not None else 0,
         turns=used.turns,

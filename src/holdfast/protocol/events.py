@@ -181,7 +181,8 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A whole response."""
+    """A whole response of the conversation's model: what a call with another purpose brings is told by events of its
+    own."""
 
     key: str
     parts: tuple[Part, ...]

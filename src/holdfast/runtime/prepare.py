@@ -7,11 +7,11 @@ import hashlib
 
 from holdfast.context.conversation import Conversation
 from holdfast.core import budget
-from holdfast.core.state import Permission, State
+from holdfast.core.state import Permission, State, facts
 from holdfast.core.wanted import Admit, PrepareRequest
 from holdfast.prompt import system_prompt
 from holdfast.protocol.events import Request
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed, Unaffordable
 from holdfast.protocol.ports import Wire
@@ -25,7 +25,7 @@ class Planner:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._base_key: tuple[Settings, str, bool] | None = None
+        self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
         self._has_specs = False
@@ -33,8 +33,7 @@ class Planner:
 
     async def wire(self, state: State) -> Wire:
         """How the next request is written."""
-        assert state.settings is not None
-        return (await self._parts.resolve(state.settings.facts.name)).wire
+        return (await self._parts.resolve(facts(state).name)).wire
 
     def take_body(self) -> bytes:
         """The bytes of the request that was prepared last, once."""
@@ -46,8 +45,8 @@ class Planner:
     ) -> Request | Unaffordable:
         """The next request as an edit of the last one, or why it cannot be afforded."""
         assert state.settings is not None
-        settings = state.settings
-        has_tools = await self._set_base(wire, settings, action.is_final)
+        settings, model = state.settings, facts(state)
+        has_tools = await self._set_base(wire, model, settings, action.is_final)
         window = budget.window_tokens(state, settings, is_final=action.is_final)
         edit = conversation.render(
             wire, self._base, lambda size: budget.expected_tokens(state, size) <= window
@@ -56,7 +55,7 @@ class Planner:
         if isinstance(grant, Unaffordable):
             return grant
         tail = wire.tail(
-            settings.facts,
+            model,
             grant.output_cap_tokens,
             is_streaming=settings.is_streaming,
             is_final=action.is_final and has_tools,
@@ -77,16 +76,17 @@ class Planner:
             rest=edit.rest,
         )
 
-    async def _set_base(self, wire: Wire, settings: Settings, is_final: bool) -> bool:
+    async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_final: bool) -> bool:
         """All before the messages, as a blob; whether it lists tools."""
         has_tools = wire.keeps_tools or not is_final
-        if self._base_key != (settings, wire.name, has_tools):
+        key = (model, settings, wire.name, has_tools)
+        if self._base_key != key:
             offered = self._parts.tools.specs(settings) if has_tools else ()
             specs = [in_every_text(self._parts.redact, spec) for spec in offered]
             self._has_specs = bool(specs)
-            self._base = wire.base(settings.facts, system_prompt(settings), specs)
+            self._base = wire.base(model, system_prompt(settings), specs)
             self._base_sha256 = await self._parts.store.blobs.put(self._base)
-            self._base_key = (settings, wire.name, has_tools)
+            self._base_key = key
         return self._has_specs
 
     async def admission(self, action: Admit, state: State) -> Admission | Probed:

@@ -86,10 +86,10 @@ class Runner:
             teller.tell(delta.kind, delta.text)
 
         try:
-            provider = await self._parts.resolve(settings.facts.name)
+            provider = await self._parts.resolve(action.call.facts.name)
             reply = await provider.call(
                 ModelAttempt(
-                    facts=settings.facts,
+                    facts=action.call.facts,
                     body=body,
                     is_streaming=settings.is_streaming,
                     idle_s=settings.limits.idle_s,
