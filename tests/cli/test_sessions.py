@@ -13,11 +13,11 @@ def test_sessions_are_found_by_status_and_by_what_was_said(holdfast: Holdfast, h
         answer = holdfast("sessions", "--json", "--home", str(home.folder), *flags)
         return [row["session"] for row in answer.rows]
 
-    assert found() == [home.finished, home.waiting]
+    assert found() == [home.waiting, home.finished]
     assert found("--status", "waiting") == [home.waiting]
     assert found("--status", "failed") == []
     assert found("--grep", "SIGN was wrong") == [home.finished]
-    assert found("--limit", "1") == [home.finished]
+    assert found("--limit", "1") == [home.waiting]
 
 
 @pytest.mark.requirement("L8")

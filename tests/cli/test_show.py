@@ -191,13 +191,14 @@ def test_a_session_is_found_by_any_of_its_names(holdfast: Holdfast, home: Filled
         home.finished.lower(),
         home.finished[:12],
         "cli:demo",
-        "last",
         trace_id(home.finished, 1),
     )
     found = {
         holdfast("show", name, "--json", "--home", str(home.folder)).rows[0]["session"] for name in names
     }
     assert found == {home.finished}
+    last = holdfast("show", "last", "--json", "--home", str(home.folder))
+    assert last.rows[0]["session"] == home.waiting
     several = holdfast("show", home.finished[:8], "--home", str(home.folder))
     assert several.code == 2
     assert home.finished in several.err

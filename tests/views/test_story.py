@@ -91,3 +91,18 @@ def test_no_line_of_a_view_is_wider_than_the_terminal(width: int) -> None:
         pieces = [plain([piece]) for line in lines for piece in wrapped(line, width)]
         assert pieces
         assert [text for text in pieces if cells(text) > width and len(text.split()) > 2] == []
+
+
+@pytest.mark.requirement("B7")
+def test_no_length_of_time_is_negative_when_the_clock_goes_back() -> None:
+    book = a_finished_run("S")
+    records = [
+        Record("S", seq, 9_000_000 - seq * 60_000, 1, "test", event)
+        for seq, event in enumerate(book.events, 1)
+    ]
+    told = story(records)
+    assert all(attempt.duration_ms == 0 for attempt in told.attempts)
+    for lines in (timeline_lines, call_lines, request_lines):
+        assert not re.search(r"-\d", re.sub(r"\d{4}-\d\d-\d\d", "", plain(lines(told, 100))))
+    rows = [*timeline_rows(told), *call_rows(told)]
+    assert min(row["duration_ms"] for row in rows if row["duration_ms"] is not None) >= 0

@@ -10,7 +10,7 @@ import asyncio
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Index
 from holdfast.protocol.rows import ApprovalRow
 from holdfast.views.lines import Span, counted, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
@@ -23,7 +23,7 @@ class Unanswered(Exception):
     """The person ended the input: nobody is there to ask any more."""
 
 
-async def ask(store: Store, keyboard: Keyboard, row: ApprovalRow) -> Resolve | None:
+async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow) -> Resolve | None:
     """What the person says about an open approval; None when it was settled elsewhere meanwhile.
 
     Raises:
@@ -31,7 +31,7 @@ async def ask(store: Store, keyboard: Keyboard, row: ApprovalRow) -> Resolve | N
     """
     asked = _question(keyboard, row) if row.question else _approval(keyboard, row)
     asking = asyncio.create_task(asked)
-    settling = asyncio.create_task(settled(store, row.id))
+    settling = asyncio.create_task(settled(index, row.id))
     tasks = (asking, settling)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -47,10 +47,10 @@ async def ask(store: Store, keyboard: Keyboard, row: ApprovalRow) -> Resolve | N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def settled(store: Store, approval_id: str) -> None:
+async def settled(index: Index, approval_id: str) -> None:
     """Until somebody, the deadline or the end of the run has decided."""
     while True:
-        row = await store.approval(approval_id)
+        row = await index.approval(approval_id)
         if row is None or row.decision:
             return
         await asyncio.sleep(_LOOK_S)

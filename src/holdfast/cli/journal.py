@@ -14,7 +14,7 @@ from holdfast.app import open_store, open_store_to_read
 from holdfast.config.paths import Home
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.ids import trace_id
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, DATABASE
@@ -53,14 +53,14 @@ def _has_been_used(home: Home) -> bool:
         return any((home.folder / name).exists() for name in (DATABASE, BLOBS))
 
 
-async def find_session(store: Store, name: str) -> str:
+async def find_session(index: Index, name: str) -> str:
     """The id of the one session that the name means: an id, its beginning, channel:chat, last, a trace id.
 
     Raises:
         NoSuchSession: none is meant.
         UsageError: several are.
     """
-    found = await (_by_trace(store, name) if _TRACE_ID.fullmatch(name) else store.find(name))
+    found = await (_by_trace(index, name) if _TRACE_ID.fullmatch(name) else index.find(name))
     if not found:
         hint = "`holdfast sessions` lists what there is."
         if name == "last":
@@ -76,9 +76,9 @@ async def find_session(store: Store, name: str) -> str:
     return found[0]
 
 
-async def _by_trace(store: Store, trace: str) -> list[str]:
+async def _by_trace(index: Index, trace: str) -> list[str]:
     """The sessions whose runs have that trace id, whatever the run."""
-    rows = await store.sessions(limit=_EVERY)
+    rows = await index.sessions(limit=_EVERY)
     return [row.session for row in rows if trace_id(row.session, 0)[:-_RUN_DIGITS] == trace[:-_RUN_DIGITS]]
 
 

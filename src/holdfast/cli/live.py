@@ -15,7 +15,7 @@ from holdfast.cli.terminal import PIPE_COLUMNS, columns, is_unread, mute, say_js
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
 from holdfast.protocol.messages import calls_of, text_of
-from holdfast.protocol.ports import Delta, Store
+from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.happenings import Happenings, spent
 from holdfast.views.lines import clipped, iso, neutral, one_line, took
@@ -48,7 +48,7 @@ class View(Protocol):
 class JsonView:
     """Every record and delta as one object a line on stdout."""
 
-    def __init__(self, store: Store, session: str) -> None:
+    def __init__(self, store: Journals, session: str) -> None:
         self._plain = PlainEvents(store, session, tell)
 
     async def show(self, item: Record | Delta, state: State) -> None:

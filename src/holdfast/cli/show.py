@@ -14,7 +14,7 @@ from holdfast.cli.terminal import columns, say, say_json, tell
 from holdfast.config.paths import Home
 from holdfast.context.requests import body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Journals
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
 from holdfast.views.journal import Journal
@@ -101,7 +101,7 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
                     say(lines(told, columns(sys.stdout)))
 
 
-async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
+async def _show_events(store: Journals, journal: Journal, is_json: bool) -> None:
     if not is_json:
         say(event_lines(journal, columns(sys.stdout)))
         return
@@ -115,7 +115,7 @@ async def _show_events(store: Store, journal: Journal, is_json: bool) -> None:
         say_json(event_row(stored, record, run, body))
 
 
-async def _show_request(store: Store, journal: Journal, number: int) -> None:
+async def _show_request(store: Journals, journal: Journal, number: int) -> None:
     count = 0
     try:
         for sent in requests(journal.records):

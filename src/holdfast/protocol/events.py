@@ -348,6 +348,16 @@ class Trigger(msgspec.Struct, frozen=True, gc=False):
     """The id of the command, the key of the action or timer."""
 
 
+def blobs_of(event: Event) -> tuple[str, ...]:
+    """The SHA-256 of each blob that the event refers to."""
+    match event:
+        case ModelCallStarted(request=request) if request.base:
+            return (request.base,)
+        case ToolCallFinished(result=result) if result.blob:
+            return (result.blob,)
+    return ()
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """The envelope of an event in its journal."""
 

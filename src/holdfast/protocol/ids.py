@@ -45,7 +45,7 @@ def is_session_key(text: str) -> bool:
 
 def is_command_id(text: str) -> bool:
     """Whether the text may name a command in its session: a sender's own words, short and printable."""
-    return 0 < len(text) <= COMMAND_ID_CHARS and text.isprintable()
+    return 0 < len(text) <= COMMAND_ID_CHARS and text.isprintable() and text.strip() == text
 
 
 def trace_id(session: str, run: int) -> str:

@@ -67,53 +67,11 @@ class Blobs(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Journals and what changes with them. Every method may raise a `StorageError`."""
+class Journals(Protocol):
+    """Records: written by who holds the lease, read by everybody. Every method may raise a `StorageError`."""
 
     blobs: Blobs
-
-    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
-        """The session of `key`: the one that exists, else a new row with the id `session`.
-
-        An empty key always makes the new row. The `first` command lies in the inbox of a new one from the
-        beginning; nothing becomes of it where the session exists. Returns the session's id.
-
-        Raises:
-            UsageError: `session`, `key` or the command's id is none.
-        """
-        ...
-
-    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
-        """Put a command into its session's inbox, durably, unless the session ever saw its id or it is full.
-
-        Raises:
-            UsageError: the command's id is none.
-            NoSuchSession: there is no such session.
-        """
-        ...
-
-    async def inbox(self, session: str) -> Sequence[InboxEntry]:
-        """The commands that no commit has acknowledged, oldest first."""
-        ...
-
-    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
-        """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
-        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is
-        ours. Its time runs by the store's own clock, from some moment between question and answer.
-        """
-        ...
-
-    async def standing(self, session: str) -> Standing | None:
-        """How exactly that session stands now; None: there is none."""
-        ...
-
-    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
-        """Begin anew the time of a lease that is still ours, lapsed or not; None when another epoch has begun."""
-        ...
-
-    async def release(self, lease: Lease) -> None:
-        """Give the lease back; nothing happens when another epoch has begun."""
-        ...
+    """What records refer to."""
 
     async def commit(self, commit: Commit) -> bool:
         """Write all of it or nothing. Returns whether the lease was given back with it: asked for, and no command
@@ -145,6 +103,61 @@ class Store(Protocol):
         """The seq of the newest record; 0 for none."""
         ...
 
+
+class Leases(Protocol):
+    """Who may write a session. Every method may raise a `StorageError`."""
+
+    async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
+        """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
+        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is
+        ours. Its time runs by the store's own clock, from some moment between question and answer.
+        """
+        ...
+
+    async def standing(self, session: str) -> Standing | None:
+        """How exactly that session stands now; None: there is none."""
+        ...
+
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
+        """Begin anew the time of a lease that is still ours, lapsed or not; None when another epoch has begun."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; nothing happens when another epoch has begun."""
+        ...
+
+
+class Inbox(Protocol):
+    """Where senders put sessions and commands. Every method may raise a `StorageError`."""
+
+    async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
+        """The session of `key`: the one that exists, else a new row with the id `session`.
+
+        An empty key always makes the new row. The `first` command lies in the inbox of a new one from the
+        beginning; nothing becomes of it where the session exists. Returns the session's id.
+
+        Raises:
+            UsageError: `session`, `key` or the command's id is none.
+        """
+        ...
+
+    async def post(self, entry: InboxEntry, capacity: int) -> Posted:
+        """Put a command into its session's inbox, durably, unless the session ever saw its id or it is full.
+
+        Raises:
+            UsageError: the command's id is none.
+            NoSuchSession: there is no such session.
+        """
+        ...
+
+    async def inbox(self, session: str) -> Sequence[InboxEntry]:
+        """The commands that no commit has acknowledged, oldest first."""
+        ...
+
+
+class Index(Protocol):
+    """What there is in a home, as rows that derive from journals. Every method may raise a `StorageError`."""
+
     async def session(self, session: str) -> SessionRow | None:
         """The row of exactly that session."""
         ...
@@ -154,7 +167,12 @@ class Store(Protocol):
         ...
 
     async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        """The newest sessions first; `grep` is looked for in titles and messages, ignoring case."""
+        """The newest sessions first, by the position of their last record in the home; `grep` is looked for in
+        titles and messages, ignoring case."""
+        ...
+
+    async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
+        """The sessions that want to go on by themselves until then, those first that have waited longest."""
         ...
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
@@ -164,6 +182,10 @@ class Store(Protocol):
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         """One approval, open or decided."""
         ...
+
+
+class Store(Journals, Leases, Inbox, Index, Protocol):
+    """All parts of a home's store, and its care. What needs only a part takes that."""
 
     async def verify(self) -> Verified:
         """Read everything and tell all that is wrong, and apart from that what was erased."""

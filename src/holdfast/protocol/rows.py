@@ -147,6 +147,8 @@ class Commit(msgspec.Struct, frozen=True):
     acknowledged: tuple[str, ...] = ()
     """Command ids whose consequences these are."""
     approvals: tuple[ApprovalRow, ...] = ()
+    blobs: tuple[str, ...] = ()
+    """Those that the records refer to; one that an earlier commit named need not be named again."""
     releases_lease: bool = False
     """Unless a command waits."""
     snapshot: bytes = b""

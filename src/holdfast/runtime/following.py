@@ -18,7 +18,7 @@ from holdfast.protocol.events import (
     ToolCallAbandoned,
     ToolCallFinished,
 )
-from holdfast.protocol.ports import Delta, Store
+from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.journal import readable
 
@@ -26,7 +26,7 @@ WATCH_S = 0.2
 """How often a session that another process drives is looked at."""
 
 
-async def follow(store: Store, bus: Bus, session: str, after_seq: int) -> AsyncGenerator[Item, None]:
+async def follow(store: Journals, bus: Bus, session: str, after_seq: int) -> AsyncGenerator[Item, None]:
     """As `SessionController.follow`.
 
     Raises:
@@ -70,7 +70,7 @@ async def _next(queue: asyncio.Queue[Item]) -> Item | None:
         return None
 
 
-async def _records(store: Store, session: str, cursor: int) -> AsyncIterator[Record]:
+async def _records(store: Journals, session: str, cursor: int) -> AsyncIterator[Record]:
     if await store.last_seq(session) > cursor:
         for stored in await store.read(session, cursor):
             yield readable(stored)

@@ -24,8 +24,9 @@ from holdfast.protocol.events import (
     Record,
     SessionOpened,
     Trigger,
+    blobs_of,
 )
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Journals
 from holdfast.protocol.rows import ApprovalRow, Commit, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
@@ -48,9 +49,11 @@ class Journal:
         self.wire = ""
         """The wire that wrote the last request; empty before the first one."""
         self._link = FIRST_LINK
+        self._named: set[str] = set()
+        """The blobs that a commit named."""
         self._approvals: dict[str, ApprovalRow] = {}
 
-    async def open(self, store: Store) -> Sequence[InboxEntry]:
+    async def open(self, store: Journals) -> Sequence[InboxEntry]:
         """Fold what is stored: all of it, or what follows the last snapshot where that still holds. Returns the
         commands that wait.
 
@@ -72,7 +75,7 @@ class Journal:
         if stored:
             self._link = stored[-1].link
 
-    async def _restore(self, store: Store, snapshot: Snapshot) -> bool:
+    async def _restore(self, store: Journals, snapshot: Snapshot) -> bool:
         """Begin at the snapshot, if the conversation that goes with it is the request that was sent there.
 
         The records before it are not read but for what requests quote, so that their hash chain is not checked.
@@ -132,6 +135,7 @@ class Journal:
             now_ms=now_ms,
             acknowledged=acknowledged,
             approvals=self._changed_approvals(batch),
+            blobs=self._new_blobs(batch),
             snapshot=self._snapshot(batch),
             releases_lease=releases_lease,
         )
@@ -144,6 +148,12 @@ class Journal:
             self._link = encoded.link
             stored.append(encoded)
         return tuple(stored)
+
+    def _new_blobs(self, batch: Iterable[Record]) -> tuple[str, ...]:
+        """The blobs that the batch refers to for the first time; a request's is the same for many turns."""
+        new = {blob for record in batch for blob in blobs_of(record.event)} - self._named
+        self._named |= new
+        return tuple(new)
 
     def _changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
         """The rows of the approvals that the batch asked for or resolved."""
@@ -160,7 +170,7 @@ class Journal:
         undecided = tuple(row for row in self._approvals.values() if not row.decision)
         return packed(Snapshot(self.state, self._link, undecided))
 
-    async def rewrite(self, store: Store, batch: Sequence[Record]) -> None:
+    async def rewrite(self, store: Journals, batch: Sequence[Record]) -> None:
         """Make every message unsent again, for another wire to write anew; `batch` is noted and not stored yet."""
         stored = await store.read(self.session)
         self.conversation = rewritten([*(readable(each) for each in stored), *batch])
@@ -188,7 +198,7 @@ class Journal:
             )
 
 
-async def state_of(store: Store, session: str, key: str = "") -> State:
+async def state_of(store: Journals, session: str, key: str = "") -> State:
     """The fold of a journal without its conversation; raises as `Journal.open` does."""
     found = await store.recover(session)
     snapshot = unpacked(found, session)
@@ -199,7 +209,7 @@ async def state_of(store: Store, session: str, key: str = "") -> State:
 
 
 async def _following(
-    store: Store, session: str, found: Recovered, snapshot: Snapshot | None
+    store: Journals, session: str, found: Recovered, snapshot: Snapshot | None
 ) -> Sequence[StoredRecord]:
     """The records to fold onto the snapshot; all of them, where the one that was found is not to be used."""
     is_unused = snapshot is None and found.after_seq > 0

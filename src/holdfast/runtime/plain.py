@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.events import ModelCallStarted, Record
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Journals
 from holdfast.views.journal import readable_here
 from holdfast.views.plain import output_of, plain, quotes
 
@@ -19,7 +19,7 @@ _ERASED = "[erased]"
 class PlainEvents:
     """The events of one session, in their order, as `views.plain` has them."""
 
-    def __init__(self, store: Store, session: str, on_damage: Callable[[str], None]) -> None:
+    def __init__(self, store: Journals, session: str, on_damage: Callable[[str], None]) -> None:
         """`on_damage`: is told of an output that is not there any more."""
         self._store = store
         self._session = session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.state import State
 from holdfast.core.summary import status
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Journals
 from holdfast.runtime.journal import readable
 from holdfast.views.report import Result, report_of
 
@@ -12,7 +12,7 @@ _RECENT_RECORDS = 20
 """The failure that parked a session stands among its last records."""
 
 
-async def report(store: Store, state: State) -> Result:
+async def report(store: Journals, state: State) -> Result:
     """What the newest run came to, or how it stands.
 
     Raises:

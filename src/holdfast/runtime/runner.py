@@ -54,7 +54,7 @@ class Runner:
             Fenced: the lease was over before the effect; what came before it is nobody's.
             StorageError: nothing can be recorded any more, which is no outcome of the attempt.
         """
-        started_ms = self._parts.clock.now_ms()
+        started_ms = self._parts.clock.uptime_ms()
         first = _FirstDelta(self._parts, started_ms)
         result: AttemptResult
         try:
@@ -66,7 +66,7 @@ class Runner:
             raise
         except Exception as error:
             result = _crashed(action, error, self._parts.redact)
-        duration_ms = self._parts.clock.now_ms() - started_ms
+        duration_ms = self._parts.clock.uptime_ms() - started_ms
         if isinstance(result, CallResult):
             result = replace(result, duration_ms=duration_ms)
         return Outcome(action.key, result, duration_ms, first.after_ms)
@@ -221,7 +221,7 @@ class _FirstDelta:
 
     def note(self) -> None:
         if not self.after_ms:
-            self.after_ms = max(self._clock.now_ms() - self._started_ms, 1)
+            self.after_ms = max(self._clock.uptime_ms() - self._started_ms, 1)
 
 
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:

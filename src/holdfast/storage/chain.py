@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import StoredRecord, UnreadableEvent, chain_link, decode_event, is_linked
-from holdfast.protocol.events import ModelCallStarted, ToolCallFinished
+from holdfast.protocol.events import blobs_of
 from holdfast.protocol.rows import Commit, Damage, Erased, SessionRow
 
 _SUSPECTS = 64
@@ -92,10 +92,7 @@ def examine(
         except UnreadableEvent as error:
             damages.append(Damage("unreadable", str(error), session, record.seq))
             continue
-        if isinstance(event, ModelCallStarted) and event.request.base:
-            blobs.append((record.seq, event.request.base))
-        elif isinstance(event, ToolCallFinished) and event.result.blob:
-            blobs.append((record.seq, event.result.blob))
+        blobs += [(record.seq, blob) for blob in blobs_of(event)]
     damages.sort(key=lambda damage: damage.seq)
     return Examined(tuple(damages), tuple(_stretches(session, erased)), tuple(blobs))
 
@@ -129,6 +126,22 @@ def row_damage(row: SessionRow, head_seq: int) -> list[Damage]:
     if row.seq == head_seq:
         return []
     return [Damage("row", f"its row was made at record {row.seq}, not at {head_seq}", row.session, row.seq)]
+
+
+def use_damages(session: str, examined: Examined, named: set[str]) -> list[Damage]:
+    """Whether the blobs that are listed as used by a session are those that its records refer to."""
+    needed = {blob: seq for seq, blob in reversed(examined.blobs)}
+    damages = [
+        Damage("row", f"the blob {blob} is not listed as used, and could be deleted", session, seq)
+        for blob, seq in needed.items()
+        if blob not in named
+    ]
+    if examined.damages or examined.erased:  # what else was referred to cannot be told
+        return damages
+    return damages + [
+        Damage("row", f"the blob {blob} is listed as used, and no record refers to it", session)
+        for blob in sorted(named - needed.keys())
+    ]
 
 
 def _missing(session: str, first: int, last: int) -> Damage:

@@ -30,7 +30,14 @@ _LOST = ("no such table", "no such column")
 """SQLite's words, for which it has no code, about a table that was dropped or is another one."""
 
 
-FAULTS = (sqlite3.Error, OSError, msgspec.DecodeError, UnicodeEncodeError, OverflowError)
+FAULTS = (
+    sqlite3.Error,
+    OSError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,  # a damaged name, also inside an error that SQLite tells
+    UnicodeEncodeError,
+    OverflowError,
+)
 """What may go wrong while the database or a file is used; anything else is a bug."""
 
 

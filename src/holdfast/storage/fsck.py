@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.rows import ApprovalRow, Damage, Erased, SessionRow, Verified
 from holdfast.storage.blobs import read_blob
-from holdfast.storage.chain import examine, row_damage
+from holdfast.storage.chain import examine, row_damage, use_damages
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_version, connect_to_read
 from holdfast.storage.migrations import MIGRATIONS
@@ -45,8 +45,8 @@ def verify_home(home: Path) -> Verified:
         try:
             version = check_version(connection, path)
             return _verify(connection, home / BLOBS, version) if version else Verified()
-        except sqlite3.DatabaseError as error:
-            if primary_code(error) not in _UNREADABLE:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise
             return Verified((Damage("file", f"the database cannot be read: {error}"),))
 
@@ -65,7 +65,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> Verifi
     seen_blobs: dict[str, str] = {}
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
-            found = _verify_session(connection, session, blobs, seen_blobs)
+            found = _verify_session(connection, session, blobs, seen_blobs, tables)
             damages += found.damages
             erased += found.erased
         except StorageCorrupt as error:
@@ -117,13 +117,20 @@ def _lost(kind: str, name: str) -> Damage:
 
 
 def _verify_session(
-    connection: sqlite3.Connection, session: str, blobs: Path, seen_blobs: dict[str, str]
+    connection: sqlite3.Connection,
+    session: str,
+    blobs: Path,
+    seen_blobs: dict[str, str],
+    tables: set[str],
 ) -> Verified:
     own = lineage(connection, session)
     number, at_seq, head_seq = own[-1]
     records = stored(connection, session, number, at_seq, _NO_END)
     examined = examine(session, records, at_seq, link_at(connection, own, at_seq), head_seq)
     damages = [*examined.damages, *_row_damages(connection, session, head_seq)]
+    if "blob_uses" in tables:
+        uses = connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))
+        damages += use_damages(session, examined, {row[0] for row in uses})
     for seq, sha256 in examined.blobs:
         if sha256 not in seen_blobs:
             try:
@@ -137,16 +144,20 @@ def _verify_session(
 
 
 def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) -> list[Damage]:
-    encoded, *columns = connection.execute(
-        "SELECT row, key, status, title, updated_ms FROM sessions WHERE id = ?", (session,)
+    encoded, position, last, *columns = connection.execute(
+        "SELECT row, position, (SELECT position FROM records AS r WHERE session = number AND r.seq = sessions.seq),"
+        " key, status, title, updated_ms, due_ms FROM sessions WHERE id = ?",
+        (session,),
     ).fetchone()
     try:
         row = msgspec.json.decode(encoded, type=SessionRow)
     except msgspec.DecodeError as error:
         return [Damage("row", f"its row cannot be read: {error}", session)]
     damages = row_damage(row, head_seq)
-    if columns != [row.key, row.status, row.title, row.updated_ms]:
+    if columns != [row.key, row.status, row.title, row.updated_ms, row.due_ms]:
         damages.append(Damage("row", "it is not listed as its row tells", session))
+    if not damages and last is not None and position != last:
+        damages.append(Damage("row", "it is not listed in the order of its last record", session))
     return damages
 
 
@@ -156,6 +167,14 @@ def _lost_records(connection: sqlite3.Connection) -> Iterator[Damage]:
         " GROUP BY session"
     ):
         yield Damage("row", f"{count} records lie under the number {number}, which is no session's")
+
+
+def _use_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
+    for number, count in connection.execute(
+        "SELECT session, count(*) FROM blob_uses WHERE session NOT IN (SELECT number FROM sessions)"
+        " GROUP BY session"
+    ):
+        yield Damage("row", f"{count} blobs are used under the number {number}, which is no session's")
 
 
 def _approval_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
@@ -183,6 +202,7 @@ def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
 
 _BESIDE_JOURNALS = {
     "records": _lost_records,
+    "blob_uses": _use_damages,
     "approvals": _approval_damages,
     "snapshots": _snapshot_damages,
 }

@@ -27,7 +27,7 @@ _RECORDS = (
     "SELECT seq, at_ms, epoch, cause, type, v, body, link, digest FROM records"
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
-_NEWEST = "ORDER BY updated_ms DESC, number DESC"
+_NEWEST = "ORDER BY position DESC, number DESC"
 _ROW = "id, CAST(key AS BLOB), CAST(status AS BLOB), CAST(title AS BLOB), updated_ms, seq, row"
 """Of a session: what `_session_row` takes. The texts as bytes, since a damaged one would keep all sessions from being
 listed."""
@@ -236,6 +236,15 @@ def sessions(connection: sqlite3.Connection, status: str, grep: str, limit: int)
             if len(found) == limit:
                 break
     return found
+
+
+def due(connection: sqlite3.Connection, upto_ms: int, limit: int) -> list[SessionRow]:
+    """As `Store.due`."""
+    rows = connection.execute(
+        f"SELECT {_ROW} FROM sessions WHERE due_ms > 0 AND due_ms <= ? ORDER BY due_ms, number LIMIT ?",
+        (upto_ms, limit),
+    )
+    return [_session_row(*values) for values in rows]
 
 
 def _mentions(connection: sqlite3.Connection, session: str, text: str) -> bool:

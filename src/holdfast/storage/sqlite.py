@@ -143,6 +143,9 @@ class SqliteStore:
     async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
         return await self._ask(lambda connection: reads.sessions(connection, status, grep, limit))
 
+    async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
+        return await self._ask(lambda connection: reads.due(connection, upto_ms, limit))
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
         return await self._ask(lambda connection: reads.approvals(connection, session, is_open))
 

@@ -35,7 +35,7 @@ from holdfast.protocol.rows import (
     Standing,
     Verified,
 )
-from holdfast.storage.chain import check_contiguous, checked, examine, row_damage
+from holdfast.storage.chain import check_contiguous, checked, examine, row_damage, use_damages
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -69,6 +69,10 @@ class _Journal:
     commands: set[str] = field(default_factory=set)
     """The ids of all that ever lay in the inbox, or were acknowledged."""
     head_seq: int = 0
+    position: int = 0
+    """Of its last record, among those of all journals."""
+    blobs: set[str] = field(default_factory=set)
+    """Those that its records refer to."""
     epoch: int = 0
     holder: Holder | None = None
     """Of the lease, which holds until `until_ms`; None when nobody has it."""
@@ -90,6 +94,8 @@ class VolatileStore:
         """Leases run by the `clock`."""
         self.blobs: Blobs = VolatileBlobs()
         self._clock = clock
+        self._position = 0
+        """Of the last record of all."""
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
         self._approvals: dict[str, ApprovalRow] = {}
@@ -102,7 +108,7 @@ class VolatileStore:
             return self._keys[key]
         if session not in self._journals:
             row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
-            journal = self._journals[session] = _Journal(row)
+            journal = self._journals[session] = _Journal(row, position=self._position)
             if first is not None:
                 self._put(journal, first)
         return session
@@ -173,6 +179,10 @@ class VolatileStore:
         journal.records += commit.records
         journal.head_seq = commit.expected_seq + len(commit.records)
         journal.row = commit.row
+        journal.blobs.update(commit.blobs)
+        if commit.records:
+            self._position += len(commit.records)
+            journal.position = self._position
         if commit.snapshot:
             journal.snapshot = (journal.head_seq, commit.snapshot)
         journal.commands.update(commit.acknowledged)
@@ -251,8 +261,8 @@ class VolatileStore:
         return [row for row in rows if not grep or self._mentions(row, grep)][:limit]
 
     def _newest(self) -> list[SessionRow]:
-        rows = [journal.row for journal in reversed(self._journals.values())]
-        return sorted(rows, key=lambda row: row.updated_ms, reverse=True)
+        journals = sorted(self._journals.values(), key=lambda journal: journal.position)
+        return [journal.row for journal in reversed(journals)]
 
     def _mentions(self, row: SessionRow, text: str) -> bool:
         return is_in(text, row.title) or any(
@@ -260,6 +270,10 @@ class VolatileStore:
             for record in self._slice(row.session, 0, self._journals[row.session].head_seq)
             if record.type in SAID_IN
         )
+
+    async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
+        rows = (journal.row for journal in self._journals.values() if 0 < journal.row.due_ms <= upto_ms)
+        return sorted(rows, key=lambda row: row.due_ms)[:limit]
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
         chosen = (
@@ -281,6 +295,7 @@ class VolatileStore:
             damages += found.damages
             erased += found.erased
             damages += row_damage(journal.row, journal.head_seq)
+            damages += use_damages(session, found, journal.blobs)
             for seq, sha256 in found.blobs:
                 try:
                     await self.blobs.get(sha256)

@@ -16,6 +16,8 @@ from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.reads import Term, lease_of
 
+_LAST_POSITION = "(SELECT ifnull(max(position), 0) FROM records)"
+
 
 def claim(
     connection: sqlite3.Connection, session: str, key: str, now_ms: int, first: InboxEntry | None
@@ -27,8 +29,8 @@ def claim(
             return str(found[0])
     row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
     made = connection.execute(
-        "INSERT INTO sessions (id, key, status, title, updated_ms, seq, at_seq, row)"
-        " VALUES (?, ?, ?, '', ?, 0, 0, ?) ON CONFLICT (id) DO NOTHING RETURNING number",
+        "INSERT INTO sessions (id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
+        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT (id) DO NOTHING RETURNING number",
         (session, key, row.status, now_ms, encode_json(row)),
     ).fetchall()
     if made and first is not None:
@@ -106,20 +108,22 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
     """As `Store.commit`: the fence and the session's row are one statement, so most commits are two."""
     if commit.forked_from:
         _branch_off(connection, commit)
-    row = commit.row
+    row, count = commit.row, len(commit.records)
     advanced = connection.execute(
-        "UPDATE sessions SET seq = ?, status = ?, title = ?, updated_ms = ?, row = ?"
-        " WHERE id = ? AND seq = ? AND EXISTS ("
-        "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
-        " RETURNING number",
+        "UPDATE sessions SET seq = ?1 + ?2, status = ?3, title = ?4, updated_ms = ?5, due_ms = ?6, row = ?7,"
+        f" position = iif(?2, {_LAST_POSITION} + ?2, position)"
+        " WHERE id = ?8 AND seq = ?1 AND EXISTS ("
+        "SELECT 1 FROM leases WHERE session = number AND epoch = ?9 AND holder IS NOT NULL)"
+        " RETURNING number, position - ?2",
         (
-            commit.expected_seq + len(commit.records),
+            commit.expected_seq,
+            count,
             row.status,
             row.title,
             row.updated_ms,
+            row.due_ms,
             encode_json(row),
             commit.session,
-            commit.expected_seq,
             commit.epoch,
         ),
     ).fetchall()
@@ -127,13 +131,13 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
         raise Fenced(
             f"session {commit.session} is no longer at record {commit.expected_seq} in epoch {commit.epoch}"
         )
-    number = advanced[0][0]
+    number, position = advanced[0]
     connection.executemany(
-        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (number, record.seq, record.at_ms, record.epoch, record.cause, record.type, record.v,
+            (place, number, record.seq, record.at_ms, record.epoch, record.cause, record.type, record.v,
              record.body, record.link, record.digest)
-            for record in commit.records
+            for place, record in enumerate(commit.records, position + 1)
         ],
     )  # fmt: skip
     _settle(connection, number, commit)
@@ -152,7 +156,7 @@ def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
 
 
 def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
-    """What changes beside the journal: the inbox, the approvals, the snapshot."""
+    """What changes beside the journal: the inbox, the approvals, the uses of blobs, the snapshot."""
     if commit.acknowledged:
         connection.executemany(
             "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"
@@ -168,6 +172,10 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
                 (approval.id, number, approval.asked_ms, approval.decision, encode_json(approval))
                 for approval in commit.approvals
             ],
+        )
+    if commit.blobs:
+        connection.executemany(
+            "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", [(blob, number) for blob in commit.blobs]
         )
     if commit.snapshot:
         connection.execute(

@@ -34,6 +34,7 @@ from holdfast.protocol.events import (
     SessionOpened,
     ToolCallFinished,
     Trigger,
+    blobs_of,
 )
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Text, Usage
@@ -103,7 +104,10 @@ class Driving:
             link = records[-1].link
         end_seq = self.seq + len(events)
         row = SessionRow(self.session, created_ms=NOW_MS, updated_ms=NOW_MS + end_seq, seq=end_seq)
-        commit = Commit(self.session, self.lease.epoch, self.seq, tuple(records), row, NOW_MS + end_seq)
+        blobs = tuple(blob for event in events for blob in blobs_of(event))
+        commit = Commit(
+            self.session, self.lease.epoch, self.seq, tuple(records), row, NOW_MS + end_seq, blobs=blobs
+        )
         return msgspec.structs.replace(commit, **changes)
 
     async def commit(self, *events: Event, **changes: Any) -> Commit:
@@ -483,7 +487,7 @@ class StoreConformance:
             await refused(UsageError, store.claim(an_id(2), key, NOW_MS))
         for session in ("\ud800", "", "session", an_id(2).lower()):
             await refused(UsageError, store.claim(session, "", NOW_MS))
-        for name in ("\ud800", "", "a\nb", "a\0b", "x" * 201):
+        for name in ("\ud800", "", " ", "a ", "a\nb", "a\0b", "x" * 201):
             await refused(UsageError, store.post(an_entry(driving.session, name), 10))
             await refused(UsageError, store.claim(an_id(2), "", NOW_MS, an_entry(an_id(2), name)))
         assert await store.session(an_id(2)) is None
@@ -605,12 +609,43 @@ class StoreConformance:
         statuses: tuple[SessionStatus, ...] = ("done", "running", "done")
         for number, status in enumerate(statuses, 1):
             driving = await drive(store, number)
-            row = SessionRow(driving.session, status=status, updated_ms=NOW_MS + number, seq=1)
+            row = SessionRow(driving.session, status=status, updated_ms=NOW_MS - number, seq=1)
             await driving.commit(MessageReceived("x"), row=row)
         assert [row.session for row in await store.sessions()] == [an_id(3), an_id(2), an_id(1)]
         assert [row.session for row in await store.sessions(status="done")] == [an_id(3), an_id(1)]
         assert [row.session for row in await store.sessions(limit=1)] == [an_id(3)]
         assert await store.find("last") == [an_id(3)]
+
+    async def test_the_last_session_is_the_one_that_wrote_last_whatever_the_clock_says(
+        self, store: Store
+    ) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        assert await store.find("last") == [two.session]
+        await one.commit(MessageReceived("one"))
+        assert await store.find("last") == [one.session]
+        await two.commit(MessageReceived("two"))
+        early = msgspec.structs.replace(two.make(MessageReceived("three")).row, updated_ms=1)
+        await two.commit(MessageReceived("three"), row=early)
+        await one.commit(acknowledged=("c1",))
+        assert await store.find("last") == [two.session], "a commit without records is no news"
+        claimed = await store.claim(an_id(3), "", 1)
+        assert await store.find("last") == [claimed]
+        await one.commit(MessageReceived("four"))
+        assert [row.session for row in await store.sessions()] == [one.session, claimed, two.session]
+
+    async def test_sessions_that_are_due_are_told_those_first_that_waited_longest(self, store: Store) -> None:
+        due_ms = {1: 0, 2: NOW_MS + 30, 3: NOW_MS + 10, 4: NOW_MS + 20}
+        rows: dict[int, SessionRow] = {}
+        for number, at_ms in due_ms.items():
+            driving = await drive(store, number)
+            rows[number] = SessionRow(driving.session, status="parked", due_ms=at_ms, seq=1)
+            await driving.commit(MessageReceived("x"), row=rows[number])
+        assert await store.due(NOW_MS) == []
+        assert await store.due(NOW_MS + 20) == [rows[3], rows[4]]
+        assert await store.due(NOW_MS + 99) == [rows[3], rows[4], rows[2]]
+        assert await store.due(NOW_MS + 99, limit=1) == [rows[3]]
+        await driving.commit(MessageReceived("y"))
+        assert await store.due(NOW_MS + 99) == [rows[3], rows[2]]
 
     async def test_sessions_are_found_by_what_was_said(self, store: Store) -> None:
         user, model, titled = [await drive(store, number) for number in (1, 2, 3)]
@@ -651,8 +686,21 @@ class StoreConformance:
 
     async def test_a_missing_blob_is_found_when_a_record_needs_it(self, store: Store) -> None:
         driving = await drive(store)
-        kept = await store.blobs.put(b"whole output")
+        kept, lost = await store.blobs.put(b"whole output"), "f" * 64
         await driving.commit(ToolCallFinished("t1.c1", CallResult("ok", "head", blob=kept)))
         assert await store.verify() == Verified()
-        await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob="f" * 64)))
+        await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob=lost)))
         assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [("blob", 2)]
+
+    async def test_which_blobs_a_session_refers_to_is_kept_with_its_records(self, store: Store) -> None:
+        driving, other = await drive(store, 1), await drive(store, 2)
+        one, two = await store.blobs.put(b"one"), await store.blobs.put(b"two")
+        results = [ToolCallFinished("t1.c1", CallResult("ok", "head", blob=blob)) for blob in (one, two)]
+        await driving.commit(*results, results[0])
+        await driving.commit(results[1], blobs=())
+        await other.commit(results[0])
+        assert await store.verify() == Verified()
+        await driving.commit(MessageReceived("none"), blobs=("e" * 64,))
+        await other.commit(results[1], blobs=())
+        damages = [(each.kind, each.session, each.seq) for each in (await store.verify()).damages]
+        assert damages == [("row", driving.session, 0), ("row", other.session, 2)]

@@ -126,6 +126,9 @@ class FaultyStore:
     async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
         return await self.pass_on(lambda: self._inner.sessions(status, grep, limit))
 
+    async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
+        return await self.pass_on(lambda: self._inner.due(upto_ms, limit))
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
         return await self.pass_on(lambda: self._inner.approvals(session, is_open))
 

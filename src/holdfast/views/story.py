@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True):
     @property
     def duration_ms(self) -> int | None:
         """How long it took; None where nobody saw it end."""
-        return None if self.status in ("open", "abandoned") else self.ended_ms - self.at_ms
+        return None if self.status in ("open", "abandoned") else max(self.ended_ms - self.at_ms, 0)
 
     @property
     def status(self) -> AttemptStatus:

@@ -71,7 +71,7 @@ def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
     calls = [call for call in story.calls if call.run == run.number]
     cost = sum(attempt.spent_microusd for attempt in own) if has_price(story, run.number) else None
     repeats = sum(call.repeat > 1 for call in calls)
-    span_ms = max((bar.end_ms for bar in bars), default=run.at_ms) - run.at_ms
+    span_ms = max([run.at_ms, *(bar.end_ms for bar in bars)]) - run.at_ms
     facts = [
         counted_turns(own),
         counted(len(own), "model call"),
