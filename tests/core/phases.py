@@ -1,6 +1,6 @@
-"""One session in each phase, one event of each type, and the table that ARCHITECTURE.md shows of them.
+"""One session in each phase, one event of each type, and the tables that ARCHITECTURE.md shows.
 
-python -m tests.core.phases          writes the table into ARCHITECTURE.md
+python -m tests.core.phases          writes the tables into ARCHITECTURE.md
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import get_args
 
 from holdfast.core.causes import Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide
+from holdfast.core.rules import RULES
 from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
@@ -33,7 +34,6 @@ from tests.core.stories import (
 )  # fmt: skip
 
 PAGE = Path(__file__).resolve().parents[2] / "ARCHITECTURE.md"
-BEGIN, END = "<!-- phases -->\n", "<!-- /phases -->"
 
 
 def _idle() -> Story:
@@ -95,6 +95,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_final=True,
             request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","content":"', 2, '"}')))),
         ),
+        e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
         e.Responded("m1", (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")), finish="stop", **_USED),
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
         e.ModelCallCut("m1", "half", **_USED),
@@ -150,15 +151,34 @@ def _row(name: Phase) -> str:
     return f"| {name} | {', '.join(shown) or '-'} | {', '.join(heard)} |\n"
 
 
-def table() -> str:
-    """The table, in Markdown."""
+def phase_table() -> str:
+    """What is wanted in each phase, and what means something there, in Markdown."""
     head = "| phase | wanted | causes that mean something |\n|---|---|---|\n"
     return head + "".join(_row(name) for name in IN_PHASE)
 
 
+def rule_table() -> str:
+    """What follows from the state alone, in Markdown."""
+    rows = (f"| {rule.name} | {rule.when} | {rule.says} |\n" for rule in RULES)
+    return "| rule | when | what follows |\n|---|---|---|\n" + "".join(rows)
+
+
+TABLES = {"phases": phase_table, "rules": rule_table}
+
+
+def with_tables(page: str) -> str:
+    """The page with its tables as the code makes them."""
+    for name, table in TABLES.items():
+        before, begin, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        assert begin, f"the page has no place for {name}"
+        assert end, f"the place for {name} has no end"
+        page = f"{before}{begin}{table()}{end}{after}"
+    return page
+
+
 def main() -> int:
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}", "utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")
     return 0
 
 

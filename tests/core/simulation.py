@@ -22,7 +22,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Refused
 from tests.core.stories import GIVEN, READS, SESSION, START_MS, request, settings
 
@@ -200,7 +200,9 @@ class Simulation:
     def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
         if isinstance(step, PrepareRequest):
             short = Unaffordable(self.pick(("cost", "tokens", "context")), "Too much.")  # type: ignore[arg-type]
-            return Prepared(step.key, self.pick([request()] * 12 + [short]))
+            gone = Failure("provider_unready", "It is gone.")
+            unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
+            return Prepared(step.key, self.pick([request()] * 12 + [short, unready]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))

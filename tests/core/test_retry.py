@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.causes import Outcome
+from holdfast.core.causes import Outcome, Prepared
 from holdfast.core.retry import retry_at_ms
 from holdfast.core.state import phase
 from holdfast.core.summary import summary
@@ -17,7 +17,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
 from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 from holdfast.protocol.messages import Usage
-from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.outcomes import ModelFailure, Unready
 from tests.core.stories import START_MS, a_turn, calling, kinds, only, opened, words
 
 TRANSIENT = Failure("provider_transient", "HTTP 500")
@@ -133,3 +133,27 @@ def test_an_answer_after_a_failure_ends_the_run_done() -> None:
     story.due("retry")
     story.prepared()
     assert only(e.RunStopped, story.answered(words())).status == "done"
+
+
+@pytest.mark.requirement("H1")
+def test_a_request_that_cannot_be_made_ends_the_run_with_its_reason() -> None:
+    story = opened()
+    failure = Failure("provider_unready", "No key is set.")
+    events = story.when(Prepared("m1", Unready(failure)))
+    assert events == [
+        e.ModelCallUnready("m1", failure),
+        e.RunStopped(1, "failed", "provider_unready", "No key is set."),
+    ]
+    assert kinds(story.go_on())[0] == "RunStarted", "another run may find a key"
+
+
+@pytest.mark.requirement("H1")
+def test_a_request_that_cannot_be_made_yet_parks_the_session_until_it_can() -> None:
+    story = opened()
+    due_ms = story.now_ms + 3_600_000
+    events = story.when(Prepared("m1", Unready(Failure("rate_limited", "Not before ten."), due_ms)))
+    assert kinds(events) == ["ModelCallUnready"]
+    assert (summary(story.state).status, summary(story.state).due_ms) == ("parked", due_ms)
+    assert wanted(story.state) == [Wait("retry", due_ms)]
+    story.due("retry")
+    assert kinds(story.prepared()) == ["ModelCallStarted"]

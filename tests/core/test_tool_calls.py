@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.causes import Attach, Commanded, Due, Outcome, Prepared
+from holdfast.core.decide import decision
 from holdfast.core.state import phase
 from holdfast.core.wanted import Admit, PrepareRequest, RunTool, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Pause, Stop
+from holdfast.protocol.commands import Command, Pause, Stop, owner
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ToolCall, Usage, calls_of
+from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
 from holdfast.protocol.tools import CallResult, FileChange, Refused
-from tests.core.stories import Story, acting, call, calling, kinds, only, opened, proposing
+from tests.core.stories import (
+    SESSION,
+    Story,
+    acting,
+    call,
+    calling,
+    kinds,
+    only,
+    opened,
+    proposing,
+    request,
+    words,
+)
 
 CHANGE = FileChange("a.py", "before", "after")
 
@@ -250,3 +263,38 @@ def test_a_call_after_a_crash_is_named_as_it_would_have_been_without_one() -> No
     story.prepared()
     story.answered(call())
     assert [each.call_id for each in story.state.turn.calls] == ["t1.c1"]
+
+
+@pytest.mark.requirement("H1", "L2-05")
+@pytest.mark.parametrize("on_interrupt", ["rerun", "probe"])
+def test_a_call_that_was_interrupted_three_times_is_given_up(on_interrupt: str) -> None:
+    story = proposing()
+    for _ in range(2):
+        story.admitted("t1.c1", on_interrupt=on_interrupt)
+        assert kinds(story.attach()) == ["Attached"]
+    story.admitted("t1.c1", on_interrupt=on_interrupt)
+    events = story.attach()
+    assert kinds(events) == ["Attached", "ToolCallAbandoned"]
+    assert "each of its 3 attempts was interrupted" in only(e.ToolCallAbandoned, events).text
+    assert phase(story.state) == "preparing"
+
+
+@pytest.mark.requirement("L5")
+def test_every_record_names_the_kind_and_the_name_of_its_cause() -> None:
+    story = opened()
+    told = [
+        decision(story.state, Attach(9), story.now_ms),
+        decision(story.state, Commanded(Command("c1", SESSION, owner("ann"), Stop()), 1), story.now_ms),
+        decision(story.state, Prepared("m1", request()), story.now_ms),
+    ]
+    story.prepared()
+    told.append(decision(story.state, Outcome("m1", ModelReply((words(),), Usage(1, 1))), story.now_ms))
+    wall_ms = story.now_ms + 7_200_000
+    told.append(decision(story.state, Due("wall"), wall_ms))
+    assert [{record.cause for record in draft.records} for draft in told] == [
+        {e.Trigger("attach")},
+        {e.Trigger("command", "c1")},
+        {e.Trigger("finding", "m1")},
+        {e.Trigger("outcome", "m1")},
+        {e.Trigger("timer", "wall")},
+    ]

@@ -21,7 +21,7 @@ _CODES = {
 }  # fmt: skip
 _COST_REACHED = 3
 _UNAVAILABLE = 7
-_PROVIDER_REASONS = frozenset({"provider_transient", "rate_limited", "provider_refused"})
+_PROVIDER_REASONS = frozenset({"provider_transient", "rate_limited", "provider_refused", "provider_unready"})
 _STYLES = {"done": "green", "waiting": "yellow", "parked": "yellow"}
 
 

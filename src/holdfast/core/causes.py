@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import Request
-from holdfast.protocol.outcomes import AttemptResult, Probed, Unaffordable
+from holdfast.protocol.outcomes import AttemptResult, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Admission
 
 
@@ -34,11 +34,14 @@ class Outcome(msgspec.Struct, frozen=True):
     first_delta_ms: int = 0
 
 
+Found = Request | Unaffordable | Unready | Admission | Probed
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """What the prepare step with this key found."""
 
     key: str
-    result: Request | Unaffordable | Admission | Probed
+    result: Found
 
 
 class Due(msgspec.Struct, frozen=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from holdfast.core import retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
+from holdfast.core.ending import stop
 from holdfast.core.state import ModelCall, facts, open_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.limits import cost_microusd
 from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 
 MAX_CALLS = 128
 """Of one response; no model means more than that."""
@@ -20,7 +21,7 @@ TOO_MANY_CALLS = (
 )
 
 
-def start(draft: Draft, key: str, found: e.Request | Unaffordable) -> None:
+def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
     """The intent of an attempt, or what follows when it cannot be afforded."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
@@ -31,6 +32,10 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable) -> None:
             draft.add(e.RunStopping(status, run.landing or "context_overflow", message, draft.now_ms))
         case Unaffordable(reason=reason, message=message):
             draft.land(reason, message)
+        case Unready(failure=failure, until_ms=until_ms):
+            draft.add(e.ModelCallUnready(key, failure, until_ms))
+            if not until_ms:
+                stop(draft, "failed", failure.code, failure.message)
         case e.Request() as request:
             state = draft.state
             is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response

@@ -1,7 +1,7 @@
 """What follows from the state alone, as a list of named rules. A feature that adds a consequence adds a row.
 
 After each cause the first rule that has something to say brings its events, and so on until none has any more.
-`python -m tests.core.tables` prints the list into ARCHITECTURE.md.
+`python -m tests.core.phases` prints the list into ARCHITECTURE.md.
 """
 
 from __future__ import annotations

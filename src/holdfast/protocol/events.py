@@ -180,6 +180,15 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     """The last pass of a run that reached a limit: without tools."""
 
 
+class ModelCallUnready(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The next attempt could not even be made: nothing was sent."""
+
+    key: str
+    failure: Failure
+    retry_at_ms: int = 0
+    """0: waiting does not help."""
+
+
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A whole response of the conversation's model: what a call with another purpose brings is told by events of its
     own."""
@@ -323,7 +332,9 @@ RunEvent = (
     | RunStopped
     | NoteAdded
 )
-ModelEvent = ModelCallStarted | Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
+ModelEvent = (
+    ModelCallStarted | ModelCallUnready | Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
+)
 ToolEvent = ToolCallAdmitted | ToolCallRefused | ToolCallStarted | ToolCallFinished | ToolCallAbandoned
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
 Event = SessionEvent | RunEvent | ModelEvent | ToolEvent | ApprovalEvent

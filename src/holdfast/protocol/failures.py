@@ -13,6 +13,7 @@ FailureCode = Literal[
     "provider_transient",
     "provider_fatal",
     "provider_refused",
+    "provider_unready",
     "rate_limited",
     "context_overflow",
     "unknown_tool",
@@ -24,7 +25,8 @@ FailureCode = Literal[
     "cancelled",
     "storage",
 ]
-"""`provider_refused`: the key or account was refused (401, 402, 403); waiting does not help."""
+"""`provider_refused`: the key or account was refused (401, 402, 403); waiting does not help. `provider_unready`: a
+request could not even be made: no key, no such provider."""
 
 
 LONGEST_WAIT_S = 86_400.0

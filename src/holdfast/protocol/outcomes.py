@@ -37,6 +37,14 @@ class Unaffordable(msgspec.Struct, frozen=True):
     message: str
 
 
+class Unready(msgspec.Struct, frozen=True):
+    """The next request cannot be made: no key, a provider that is gone, a bug in its adapter."""
+
+    failure: Failure
+    until_ms: int = 0
+    """When it may be ready; 0: waiting does not help."""
+
+
 class Probed(msgspec.Struct, frozen=True):
     """What a look at the world said about an interrupted call."""
 

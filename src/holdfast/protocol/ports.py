@@ -334,6 +334,10 @@ class Tools(Protocol):
         """What the model is offered, in a stable order."""
         ...
 
+    def is_quick(self, name: str) -> bool:
+        """Whether judging a call of that tool waits for nothing: no plan, no slow gate."""
+        ...
+
     async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
         """Ask all gates about a proposed call; nothing has happened yet. `is_approved`: a person said yes to
         exactly these arguments, so that `ask` counts as allowed while `deny` still rules."""

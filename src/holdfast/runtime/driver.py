@@ -7,16 +7,17 @@ lease. Resume, timer, approval, cancel and a late answer are all the same step.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
 from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
-from holdfast.core.wanted import Action, Admit, Attempt, CallModel, PrepareRequest, Wait, wanted
+from holdfast.core.wanted import Action, Admit, Attempt, CallModel, Prepare, Wait, wanted
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
+from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
@@ -26,12 +27,23 @@ from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
 from holdfast.runtime.runner import Runner
 
+AT_ONCE_S = 0.05
+"""How long a decision waits for a prepare step before it is committed without it."""
 PATIENCE_MS = 60_000
 """A timer that is further away than this is not waited for: the session is parked."""
 CLOSE_S = 5.0
 """How long the end of a driver waits for what it cancelled."""
 POLL_MS = 1_000
 """How often the inbox is looked into without a ring."""
+
+
+class _Over(NamedTuple):
+    """A prepare step that took its time has ended."""
+
+    key: str
+    task: asyncio.Task[Prepared | None]
+    settings: Settings | None
+    """Under which it was judged."""
 
 
 class Driver:
@@ -46,9 +58,12 @@ class Driver:
         self._journal = Journal(self._session, key)
         self._planner = Planner(parts)
         self._runner = Runner(parts, bus, self._session, hold.check)
-        self._causes: asyncio.Queue[Cause | None] = asyncio.Queue()
+        self._causes: asyncio.Queue[Cause | _Over | None] = asyncio.Queue()
+        """What comes in: causes, prepare steps that are over, and rings."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """Every attempt until its outcome is settled, so that none is started twice."""
+        self._preparing: dict[str, asyncio.Task[Prepared | None]] = {}
+        """The prepare steps that take their time, until what they found is settled."""
         self._wanted: list[Action] = []
         """What the state wants, as it was committed last."""
         self._armed: Wait | None = None
@@ -120,7 +135,7 @@ class Driver:
 
     def _is_at_rest(self) -> bool:
         """Whether nothing is in flight, and nothing is due before long."""
-        if self._running or not self._causes.empty():
+        if self._running or self._preparing or not self._causes.empty():
             return False
         near_ms = self._parts.clock.now_ms() + PATIENCE_MS
         return all(isinstance(action, Wait) and action.at_ms > near_ms for action in self._wanted)
@@ -134,8 +149,24 @@ class Driver:
             self._running.pop(cause.key, None)
         if cause is None:
             await self._read_inbox()
+        elif isinstance(cause, _Over):
+            await self._prepared(cause)
         else:
             await self._settle(cause)
+
+    async def _prepared(self, over: _Over) -> None:
+        """A step that took its time is over: settle what it found, or render the request that it made ready.
+
+        A finding under other settings than those of now is void: the step is taken again.
+        """
+        if self._preparing.get(over.key) is not over.task:
+            return
+        del self._preparing[over.key]
+        found = None if over.task.cancelled() else over.task.result()
+        if found is None or over.settings != self.state.settings:
+            await self._settle()
+        else:
+            await self._settle(found)
 
     async def _read_inbox(self) -> bool:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
@@ -160,35 +191,54 @@ class Driver:
         journal, now_ms = self._journal, self._parts.clock.now_ms()
         batch = [journal.note(event, now_ms, self._epoch, Trigger("attach")) for event in opening]
         acknowledged: list[str] = []
-        pending: deque[Cause] = deque(causes)
-        prepared_at: dict[str, int] = {}
-        while pending:
-            cause = pending.popleft()
+        for cause in causes:
             if isinstance(cause, Commanded):
                 if phase(journal.state) == "stopping":
                     break
                 acknowledged.append(cause.command.id)
             batch += journal.take(decision(journal.state, cause, now_ms))
-            self._wanted = wanted(journal.state)
-            step = next(
-                (action for action in self._wanted if isinstance(action, PrepareRequest | Admit)), None
-            )
-            if step is not None and not pending:
-                assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
-                prepared_at[step.key] = journal.state.seq
-                pending.append(await self._prepare(step, batch))
+        self._wanted = wanted(journal.state)
+        prepared_at: dict[str, int] = {}
+        while (step := self._next_step()) is not None:
+            assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
+            prepared_at[step.key] = journal.state.seq
+            found = await self._prepare(step, batch)
+            if found is not None:
+                batch += journal.take(decision(journal.state, found, now_ms))
+                self._wanted = wanted(journal.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
         await self._sync()
 
-    async def _prepare(self, step: PrepareRequest | Admit, batch: list[Record]) -> Prepared:
+    def _next_step(self) -> Prepare | None:
+        """A prepare step that is wanted and not under way."""
+        steps = (action for action in self._wanted if isinstance(action, Prepare))
+        return next((step for step in steps if step.key not in self._preparing), None)
+
+    async def _prepare(self, step: Prepare, batch: list[Record]) -> Prepared | None:
+        """What the step finds; None when it takes its time, so that its finding comes as a cause of its own."""
+        state = self.state
+        if not self._planner.is_quick(step, state):
+            task = asyncio.create_task(self._planner.make_ready(step, state))
+            self._preparing[step.key] = task
+            await asyncio.wait({task}, timeout=AT_ONCE_S)
+            if not task.done():
+                over = _Over(step.key, task, state.settings)
+                task.add_done_callback(lambda _: self._causes.put_nowait(over))
+                return None
+            del self._preparing[step.key]
+            found = task.result()
+            if found is not None:
+                return found
+        return await self._planner.finding(step, self._found(step, batch))
+
+    async def _found(self, step: Prepare, batch: list[Record]) -> Found:
         if isinstance(step, Admit):
-            return Prepared(step.key, await self._planner.admission(step, self.state))
-        journal = self._journal
-        wire = await self._planner.wire(self.state)
+            return await self._planner.admission(step, self.state)
+        journal, wire = self._journal, self._planner.wire(self.state)
         if journal.wire not in ("", wire.name):
             await journal.rewrite(self._parts.store, batch)
-        return Prepared(step.key, await self._planner.request(step, self.state, journal.conversation, wire))
+        return await self._planner.request(step, self.state, journal.conversation, wire)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Write the batch; only then is it true, and told. The last commit before a rest gives the lease back."""
@@ -207,6 +257,8 @@ class Driver:
         if unwanted:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
         _cancel(unwanted)
+        steps = {action.key for action in self._wanted if isinstance(action, Prepare)}
+        _cancel(task for key, task in self._preparing.items() if key not in steps)
         for key, attempt in attempts.items():
             if key not in self._running:
                 if self._hold.is_lapsed:
@@ -254,7 +306,7 @@ class Driver:
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [keeper, *self._running.values()]
+        tasks = [keeper, *self._running.values(), *self._preparing.values()]
         _cancel(tasks)
         await asyncio.wait(tasks, timeout=CLOSE_S)
 
@@ -266,7 +318,7 @@ async def end_orphans(tools: Tools, state: State) -> None:
         await tools.end_orphans(keys)
 
 
-def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel the tasks, each once: a second time would disturb its clearing up."""
     for task in tasks:
         if not task.cancelling():

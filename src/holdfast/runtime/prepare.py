@@ -1,23 +1,38 @@
-"""Prepare steps: render and estimate a request, put a call before the gates. They run inside a cause, ask nobody
-outside, and leave nothing behind but what the core then decides to record."""
+"""Prepare steps: render and estimate a request, put a call before the gates. They leave nothing behind but what the
+core then decides to record.
+
+A step that waits for nothing runs inside the decision that it belongs to. One that may take long (a provider to be
+set up, a tool's plan, a look at an interrupted call) runs as a task of the driver, with a limit, and can be stopped.
+Whatever it raises becomes a finding here.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import traceback
+from collections.abc import Awaitable
 
 from holdfast.context.conversation import Conversation
 from holdfast.core import budget
+from holdfast.core.causes import Found, Prepared
 from holdfast.core.state import Permission, State, facts
-from holdfast.core.wanted import Admit, PrepareRequest
+from holdfast.core.wanted import Admit, Prepare, PrepareRequest
+from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
 from holdfast.protocol.events import Request
+from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import Probed, Unaffordable
+from holdfast.protocol.outcomes import Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.parts import Parts
+
+PREPARE_LIMIT_S = 10.0
+"""How long a step may take, which has no effect yet."""
+MAX_DETAIL_CHARS = 2_000
 
 
 class Planner:
@@ -25,15 +40,62 @@ class Planner:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._wires: dict[str, Wire] = {}
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
         self._has_specs = False
         self._body = b""
 
-    async def wire(self, state: State) -> Wire:
-        """How the next request is written."""
-        return (await self._parts.resolve(facts(state).name)).wire
+    def is_quick(self, step: Prepare, state: State) -> bool:
+        """Whether the step waits for nothing."""
+        if isinstance(step, Admit):
+            return step.call.interrupted is None and self._parts.tools.is_quick(step.call.name)
+        return facts(state).name in self._wires
+
+    async def make_ready(self, step: Prepare, state: State) -> Prepared | None:
+        """The part of a slow step that waits: its finding; None when a request can be rendered now."""
+        return await self.finding(step, self._waited(step, state))
+
+    async def finding(self, step: Prepare, found: Awaitable[Found | None]) -> Prepared | None:
+        """What the step found, within its limit; what it raises is a finding too. None for none.
+
+        A step that failed without one would be tried again by every driver to come.
+        """
+        try:
+            result = await found
+        except (Fenced, StorageError):
+            raise
+        except Exception as error:
+            return Prepared(step.key, self._failed(step, error))
+        return Prepared(step.key, result) if result is not None else None
+
+    async def _waited(self, step: Prepare, state: State) -> Admission | Probed | None:
+        async with asyncio.timeout(PREPARE_LIMIT_S):
+            if isinstance(step, Admit):
+                return await self.admission(step, state)
+            model = facts(state).name
+            self._wires[model] = (await self._parts.resolve(model)).wire
+            return None
+
+    def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
+        redact = self._parts.redact
+        if isinstance(error, TimeoutError):
+            said = f"It took longer than {PREPARE_LIMIT_S:g} s."
+        elif isinstance(error, HoldfastError):
+            said = redact(f"{error.message} {error.hint}".strip())
+        else:
+            said = f"This is a bug ({type(error).__name__})."
+        detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]
+        if isinstance(step, Admit):
+            code: FailureCode = "tool_timeout" if isinstance(error, TimeoutError) else "policy_denied"
+            message = f"{step.call.name} was refused: the call could not be judged. {said}"
+            return Refused(Failure(code, message, detail))
+        return Unready(Failure("provider_unready", f"The model cannot be called. {said}", detail))
+
+    def wire(self, state: State) -> Wire:
+        """How the next request is written, of a model that is ready."""
+        return self._wires[facts(state).name]
 
     def take_body(self) -> bytes:
         """The bytes of the request that was prepared last, once."""

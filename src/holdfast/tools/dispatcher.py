@@ -90,6 +90,11 @@ class Dispatcher:
         """What the model is offered, in a stable order."""
         return self._registry.specs(settings.allow_tools, settings.deny_tools)
 
+    def is_quick(self, name: str) -> bool:
+        """Whether judging a call of that tool waits for nothing: only a tool's plan does."""
+        spec = self._registry.spec(name)
+        return spec is None or spec.on_interrupt != "probe"
+
     async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
         """Ask all gates about a proposed call; nothing has happened yet."""
         tool, spec = self._registry.tool(call.name), self._registry.spec(call.name)
