@@ -13,6 +13,7 @@ import pytest
 from holdfast.cli.root import run
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import an_id
+from tests.cli.processes import Cli
 from tests.views.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write
 
 WHOLE_OUTPUT = b"the whole output " * 10
@@ -59,6 +60,12 @@ def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Answer(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The command line in processes of its own."""
+    return Cli(tmp_path)
 
 
 @pytest.fixture

@@ -13,11 +13,6 @@ from tests.cli.processes import Cli, calls, says
 WAITS = "until test -e go; do sleep 0.02; done"
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
 def block_socket(cli: Cli) -> None:
     """Put a file in the place of the folder of the sockets: none can be removed any more."""
     (cli.home / "run").rename(cli.home / "moved")

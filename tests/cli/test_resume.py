@@ -12,11 +12,6 @@ import pytest
 from tests.cli.processes import Cli, Ended, calls, is_running, says
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
 def events(cli: Cli, session: str = "last") -> list[dict[str, Any]]:
     """The whole journal."""
     return [json.loads(line) for line in cli("show", session, "--events", "--json").out.splitlines()]

@@ -29,11 +29,6 @@ context_tokens = 100000
 """
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
 # --- what goes where ----------------------------------------------------------------------------
 
 

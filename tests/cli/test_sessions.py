@@ -71,4 +71,4 @@ def test_open_approvals_are_listed_as_pinned(holdfast: Holdfast, home: Filled) -
     ]
     plain = holdfast("approvals", "--home", str(home.folder)).out
     assert "rm -rf build" in plain
-    assert "holdfast approve ID" in plain
+    assert f"holdfast approve {home.waiting}-1 " in plain

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ sys.meta_path.insert(0, Signalled())
 """
 """What sends a command a signal just when a module of its start-up is about to be loaded."""
 SLOW = says("one two three four five six", chunks=6, delay_s=3)
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
 
 
 def sessions(cli: Cli) -> list[dict[str, Any]]:
@@ -108,7 +102,7 @@ def test_the_second_ctrl_c_leaves_at_once_and_the_session_goes_on_from_its_journ
             for _ in range(3):  # the status line is drawn again and again
                 screen.until("│ begun")
             screen.type("\x03")
-            screen.until("Left at once. Go on with: holdfast resume ")
+            screen.until("Stopped at once. Continue with `holdfast resume ")
             assert screen.end() == 130
     assert "RunStopped" not in types(cli, "a:b")
     resumed = cli("resume", "a:b")

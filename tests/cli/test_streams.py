@@ -5,16 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import Cli, calls, says
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
 
 
 def shell(cli: Cli, line: str) -> subprocess.CompletedProcess[str]:

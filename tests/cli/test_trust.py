@@ -13,11 +13,6 @@ from tests.cli.processes import Cli, calls, says
 CONTENT = 'model = "openai:gpt-5.5"\nautonomy = "full"\n[limits]\nturns = 3\nidle = "20h"\n'
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
 def project(cli: Cli, content: str = CONTENT) -> Path:
     file = cli.workspace / "holdfast.toml"
     file.write_text(content)

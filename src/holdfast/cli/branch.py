@@ -27,7 +27,7 @@ from holdfast.protocol.events import Event
 from holdfast.protocol.limits import Settings
 from holdfast.runtime.fork import fork as branch_off
 from holdfast.views.journal import Journal
-from holdfast.views.lines import Line, Span, counted, one_line
+from holdfast.views.lines import COMMAND, Line, Span, counted, one_line
 from holdfast.views.replay import Difference, Replay
 from holdfast.views.replay import replay as decide_again
 
@@ -64,7 +64,7 @@ def fork(
     else:
         say([branch])
         if is_terminal():
-            say([[Span(f"  go on:  holdfast resume {branch}", "dim")]])
+            say([["  continue:  ", Span(f"holdfast resume {branch}", COMMAND)]])
 
 
 async def _fork(home: Home, name: str, at_seq: int) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send
 from holdfast.protocol.limits import Settings
-from holdfast.views.lines import Span, neutral
+from holdfast.views.lines import COMMAND, Span, neutral
 
 _PROMPT = "> "
 _EDITOR = "prompt_toolkit"
@@ -89,7 +89,7 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
     if not has_person():
         return code
     if state is not None:
-        tell([Span(f"Go on with: holdfast chat -s {state.key or state.session}", "dim")])
+        tell(["Continue with: ", Span(f"holdfast chat -s {state.key or state.session}", COMMAND)])
     return WAITING if state is not None and phase(state) == "waiting" else 0
 
 

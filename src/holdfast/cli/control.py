@@ -26,7 +26,7 @@ from holdfast.core.summary import status
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.views.lines import Span, local, neutral
+from holdfast.views.lines import COMMAND, Span, local, neutral
 from holdfast.views.lists import approval_call_lines
 
 _BAD_NEWS = 1
@@ -80,7 +80,7 @@ async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
 
 def _say_settled(stood: _Stood, how: str) -> None:
     if stood.was_open:
-        say([how, f"Go on with: holdfast resume {stood.state.session}"])
+        say([how, ["Continue with: ", Span(f"holdfast resume {stood.state.session}", COMMAND)]])
     else:
         say([f"{stood.state.session} has no open run: it is {status(stood.state)}."])
 
@@ -119,7 +119,7 @@ def deny(approval: ApprovalName, note: Note = "", home: HomeFlag = None) -> int:
 async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], note: str) -> int:
     async with _asked(home, name) as (app, row):
         if row.question and decision == "approve" and not note.strip():
-            hint = f'Answer it: holdfast approve {row.id} --note "TEXT"'
+            hint = f'Answer it with `holdfast approve {row.id} --note "TEXT"`.'
             raise UsageError(f"It is a question: {neutral(row.question)}", hint=hint)
         if not row.decision:
             is_answer = bool(row.question) and decision == "approve"
@@ -133,8 +133,12 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
                 if not row.question:
                     say(approval_call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
-                    say(["Nobody drives it now. Where somebody was asked it goes on by itself, else with:"])
-                    say([f"  holdfast resume {row.session}"])
+                    say(
+                        [
+                            "No process runs this session now. Unless somebody waits at its prompt, continue with:"
+                        ]
+                    )
+                    say([["  ", Span(f"holdfast resume {row.session}", COMMAND)]])
                 return 0
         if not row.decision:
             raise UsageError(f"{row.id} cannot be decided: its session does not wait for it.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallStarted
 from holdfast.protocol.limits import usd
 from holdfast.views.journal import Journal
-from holdfast.views.lines import Line, Span
+from holdfast.views.lines import COMMAND, Line, Span
 from holdfast.views.story import story
 from holdfast.views.timeline import timeline_lines
 
@@ -246,7 +247,7 @@ def _silent(lines: Iterable[Line | str]) -> None:
 def _shown(command: Sequence[str]) -> str:
     """The command without the home that all of them have."""
     words = [command[0], *command[3:]]
-    return " ".join(f'"{word}"' if " " in word else word for word in words)
+    return shlex.join(words)
 
 
 def _progress(line: str) -> Sequence[Line]:
@@ -277,8 +278,9 @@ def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: f
     yield ""
     yield [Span("Look yourself", "bold")]
     for command, about in _looks(place):
-        yield [f"  {' '.join(command)}", Span(f"   {about}", "dim")]
-    yield ["Then give it a model: ", Span("holdfast init", "bold")]
+        yield [Span(f"  {about}:", "dim")]
+        yield ["    ", Span(shlex.join(command), COMMAND)]
+    yield ["Then give it a model: ", Span("holdfast init", COMMAND)]
 
 
 def _looks(place: Place) -> list[tuple[list[str], str]]:
@@ -305,5 +307,5 @@ def _as_json(
         "checks": found,
         "cost_usd": usd(evidence.after.row.cost_microusd or 0),
         "seconds": round(took_s, 1),
-        "look": [" ".join(command) for command, _ in _looks(place)],
+        "look": [shlex.join(command) for command, _ in _looks(place)],
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import shutil
 import stat
 import sys
@@ -101,7 +102,7 @@ def check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home", "ok", f"{folder} is yours alone")
         return
     listed = ", ".join(str(path) for path in open_to_others[:_LISTED_FILES])
-    hint = f"chmod -R go-rwx {folder}"
+    hint = f"Close it with: chmod -R go-rwx {shlex.quote(str(folder))}"
     yield Finding("home", "fault", f"others than you may read or write {listed}", hint)
 
 

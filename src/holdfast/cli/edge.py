@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.cli.called import home_flag
 from holdfast.cli.terminal import say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
@@ -66,11 +67,8 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
 
 
 def _log_path(arguments: Sequence[str]) -> Path | None:
-    flags = [*arguments, ""]
-    named = next((flags[at + 1] for at, flag in enumerate(arguments) if flag == "--home"), "")
-    named = named or next((flag[7:] for flag in arguments if flag.startswith("--home=")), "")
     try:
-        return find_home(named, os.environ).folder / "log" / LOG_FILE
+        return find_home(home_flag(arguments), os.environ).folder / "log" / LOG_FILE
     except HoldfastError:  # there is no such home; that is not what is to be told now
         return None
 

@@ -15,8 +15,9 @@ from holdfast.cli.terminal import say, say_json
 from holdfast.config.load import load
 from holdfast.errors import StorageReadOnly, UsageError
 from holdfast.providers.registry import entry_of
-from holdfast.views.lines import neutral
+from holdfast.views.lines import COMMAND, Span, neutral
 
+_NEXT = ('holdfast run "say hello in one line"', "holdfast show last")
 FIRST_CHOICES = {
     "anthropic": "claude-sonnet-5",
     "openai": "gpt-5.5",
@@ -58,7 +59,8 @@ def init(
         say([f"Wrote {place.user_file}"])
     else:
         say([f"{place.user_file} exists and was left as it is; it would say:", f"    {neutral(content)}"])
-    say(["", "Try next:", '    holdfast run "say hello in one line"', "    holdfast show last"])
+    say(["", "Try next:"])
+    say(["    ", Span(command, COMMAND)] for command in _NEXT)
 
 
 def choose(found: Sequence[Found]) -> tuple[str, str]:

@@ -5,11 +5,11 @@ What a run came to is `views.report`'s to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.views.lines import Line, Span, counted, local, short, took
+from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
 from holdfast.views.report import Result, next_command
 from holdfast.views.tables import money
 
@@ -66,17 +66,15 @@ def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
         yield [f"  It may go on at {local(report.due_ms)}; `resume` tries at once."]
 
 
-def next_steps(report: Result) -> Iterator[Line]:
-    """The commands that go on from here."""
+def next_steps(report: Result, approvals: Sequence[str]) -> Iterator[Line]:
+    """The commands that continue from here. `approvals`: the ids of those that are open."""
     if report.reason == "question":
-        yield ["  answer:  ", Span(f'{next_command(report)} "TEXT"', "bold")]
+        yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]
         return
     if report.reason == "approval":
-        yield [
-            "  decide:  ",
-            Span("holdfast approvals", "bold"),
-            ", then ",
-            Span("holdfast approve ID", "bold"),
-        ]
+        yield ["  look:      ", Span("holdfast approvals", COMMAND)]
+        for approval_id in approvals:
+            yield ["  allow:     ", Span(f"holdfast approve {approval_id}", COMMAND)]
+            yield ["  refuse:    ", Span(f"holdfast deny {approval_id}", COMMAND)]
     if report.can_go_on:
-        yield ["  go on:   ", Span(next_command(report), "bold")]
+        yield ["  continue:  ", Span(next_command(report), COMMAND)]

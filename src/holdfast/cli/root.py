@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
+from holdfast.cli.called import remember_call
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
 from holdfast.cli.terminal import columns, legible, mute
@@ -57,7 +58,9 @@ def run(arguments: Sequence[str]) -> int:
         KeyboardInterrupt: a signal ended it. Nothing else, but for the end of the process itself.
     """
     try:
-        return _run([legible(argument) for argument in arguments])
+        given = [legible(argument) for argument in arguments]
+        remember_call(given)
+        return _run(given)
     except BrokenPipeError:
         mute(sys.stdout)
         return BROKEN_PIPE

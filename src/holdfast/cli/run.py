@@ -72,7 +72,7 @@ def run(
     """
     text = _from_stdin() if task == "-" else task
     if not text.strip():
-        raise UsageError("The task is empty.", hint='Say what to do: holdfast run "TASK".')
+        raise UsageError("The task is empty.", hint='Say what to do: `holdfast run "TASK"`.')
     output = output_of(is_json=is_json, is_stream=is_stream)
     return asyncio.run(_run(home_of(home), name_of(session), text, flags, output))
 
@@ -217,7 +217,7 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
     rest = await Sitting(app, state, view, keyboard).work()
     came_to = await what_came_of(app, rest)
     code = show(came_to, rest.state, output, view)
-    for line in next_steps(came_to):
+    for line in next_steps(came_to, [row.id for row in await app.store.approvals(state.session)]):
         tell(line)
     return code
 

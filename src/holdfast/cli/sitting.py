@@ -20,7 +20,7 @@ from holdfast.cli.keyboard import Keyboard, restore_terminal
 from holdfast.cli.live import View
 from holdfast.cli.outcome import INTERRUPTED
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
-from holdfast.cli.terminal import write
+from holdfast.cli.terminal import tell, write
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Principal, Stop, owner
@@ -115,7 +115,8 @@ class Sitting:
     def _leave_at_once(self) -> None:
         """The session goes on from its journal; a tool's processes end with this one."""
         restore_terminal()
-        write(f"\nLeft at once. Go on with: holdfast resume {self._session}\n")
+        write("\n")
+        tell(f"Stopped at once. Continue with `holdfast resume {self._session}`.")
         sys.stdout.flush()
         os._exit(INTERRUPTED)
 

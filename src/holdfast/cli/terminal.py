@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from holdfast.cli.called import as_called
 from holdfast.views.lines import COMMAND, Line, Span, neutral, safe_json, wrapped
 
 PIPE_COLUMNS = 100
@@ -18,6 +20,9 @@ _SGR = {
     "bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "blue": "34",
     "magenta": "35", "cyan": "36", COMMAND: "1",
 }  # fmt: skip
+
+
+_COMMAND = re.compile(r"(`holdfast [^`]*`)")
 
 
 def legible(text: str) -> str:
@@ -56,25 +61,29 @@ def say(lines: Iterable[Line | str]) -> None:
 
 def tell(line: Line | str) -> None:
     """Write a line to stderr, or each line of a text, made safe to show."""
-    lines = line.split("\n") if isinstance(line, str) else [line]
-    write("".join(_shown([_safe(span) for span in _spans(each)], sys.stderr) for each in lines))
+    lines = neutral(line).split("\n") if isinstance(line, str) else [[_safe(piece) for piece in line]]
+    write("".join(_shown(each, sys.stderr) for each in lines))
 
 
-def _spans(line: Line | str) -> list[Span]:
-    pieces = [line] if isinstance(line, str) else line
-    return [piece if isinstance(piece, Span) else Span(piece) for piece in pieces]
-
-
-def _safe(span: Span) -> Span:
-    return Span(neutral(span.text), span.style)
+def _safe(piece: Span | str) -> Span:
+    return Span(neutral(piece)) if isinstance(piece, str) else piece._replace(text=neutral(piece.text))
 
 
 def _shown(line: Line | str, stream: TextIO) -> str:
     """The line as it is written: in a pipe as it is, on a terminal styled and wrapped between words."""
     spans = _spans(line)
     pieces = wrapped(spans, columns(stream)) if stream.isatty() else [spans]
-    texts = ("".join(styled(span.text, span.style, stream) for span in _spans(piece)) for piece in pieces)
+    texts = ("".join(styled(span.text, span.style, stream) for span in piece) for piece in pieces)
     return "".join(text.rstrip() + "\n" for text in texts)
+
+
+def _spans(line: Line | str) -> list[Span]:
+    """The pieces of a line, or of a text with commands in backticks; commands as one would type them here."""
+    if isinstance(line, str):
+        spans = [Span(text, COMMAND if at % 2 else "") for at, text in enumerate(_COMMAND.split(line))]
+    else:
+        spans = [piece if isinstance(piece, Span) else Span(piece) for piece in line]
+    return [Span(as_called(text), style) if style == COMMAND else Span(text, style) for text, style in spans]
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

@@ -87,7 +87,7 @@ def padded(text: str, width: int, *, is_right: bool = False) -> str:
     return blanks + text if is_right else text + blanks
 
 
-def wrapped(line: Line, width: int) -> Iterator[Line]:
+def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
     """The line in pieces of at most so many cells, broken between words.
 
     A command is never broken. What does not fit on a line of its own, and framed text, is left to the terminal.

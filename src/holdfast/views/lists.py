@@ -10,7 +10,7 @@ import msgspec
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import ApprovalRow, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import FRAME, Line, Span, iso, local, neutral, one_line, table
+from holdfast.views.lines import COMMAND, FRAME, Line, Span, iso, local, neutral, one_line, table
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
@@ -91,10 +91,18 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
             yield [f"  one of: {neutral(', '.join(row.options))}"]
         if not row.question:
             yield from approval_call_lines(row)
+        for what, command in _answers(row):
+            yield [f"  {what:<11} ", Span(command, COMMAND)]
         yield [""]
-    yield [Span("holdfast approve ID", "bold"), "  or  ", Span('holdfast deny ID --note "..."', "bold")]
     if any(clipped_call(row.arguments)[1] for row in rows):
-        yield ["What is hidden stands in ", Span("holdfast approvals --json", "bold"), "."]
+        yield ["The hidden part is in ", Span("holdfast approvals --json", COMMAND)]
+
+
+def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
+    """The commands that decide."""
+    if row.question:
+        return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("refuse", f"holdfast deny {row.id}")]
+    return [("allow", f"holdfast approve {row.id}"), ("refuse", f'holdfast deny {row.id} --note "WHY"')]
 
 
 def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:

@@ -29,7 +29,7 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
 from holdfast.views.journal import Journal
-from holdfast.views.lines import Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.views.lines import COMMAND, Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.views.story import Call, Run, Story, runs_of, story
 from holdfast.views.tables import (
     STYLES,
@@ -128,7 +128,7 @@ def _head(journal: Journal, told: Story) -> Iterator[Line]:
     for name, value in facts:
         if value:
             yield [Span(f"  {name:<10}", "dim"), value]
-    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(row), "bold")]
+    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(row), COMMAND)]
 
 
 def _limits(run: Run) -> str:

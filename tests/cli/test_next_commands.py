@@ -1,0 +1,74 @@
+"""Every command that Holdfast prints works when it is copied, from any folder and any shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Cli, calls, says
+
+PRINTED = re.compile(r"(?:^|  |: |`)((?:[^\s`]*/)?holdfast [a-z]+ [^\n`]*)", re.MULTILINE)
+
+
+@pytest.fixture
+def away(cli: Cli, tmp_path: Path) -> Cli:
+    """A home that only a flag names, and a shell that does not find `holdfast`."""
+    cli.environ |= {
+        "HOLDFAST_HOME": "", "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "other"), "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    return cli
+
+
+def copied(cli: Cli, command: str) -> subprocess.CompletedProcess[str]:
+    """A printed command, run by a shell in another folder."""
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": cli.environ["HOME"],
+        "HOLDFAST_ADMIN_CONFIG": "/nonexistent.toml",
+    }
+    return subprocess.run(
+        ["/bin/sh", "-c", command], cwd="/", env=environ, text=True, capture_output=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_the_commands_that_a_waiting_run_prints_take_it_to_its_end(away: Cli) -> None:
+    model = away.model(calls("shell", command="echo hello"), says("Done."))
+    printed = PRINTED.findall(away("run", "x", "-m", model, "--home", "../home").err)
+    assert [command.split("holdfast ")[1].split()[0] for command in printed] == [
+        "approvals", "approve", "deny", "resume",
+    ]  # fmt: skip
+    look, allow, refuse, resume = printed
+    assert allow in copied(away, look).stdout
+    assert copied(away, allow).returncode == 0
+    assert copied(away, refuse).returncode == 1, "it is decided already"
+    assert copied(away, resume).stdout == "Done.\n"
+
+
+def test_the_command_after_an_error_or_a_stop_works_too(away: Cli) -> None:
+    flags = ("--home", str(away.home))
+    away("run", "x", "-m", away.model(calls("shell", command="true"), says("Done.")), *flags)
+    for arguments, out in (
+        (("show", "nobody:here"), "waiting"),
+        (("show", "last"), "holdfast approve"),
+        (("show", "last", "--request", "9"), "answered"),
+        (("stop", "last"), "Done."),
+    ):
+        ended = away(*arguments, *flags)
+        (command, *_) = PRINTED.findall(ended.out + ended.err)
+        assert out in copied(away, command).stdout, command
+
+
+def test_json_has_the_plain_command(away: Cli) -> None:
+    ended = away(
+        "run", "x", "-m", away.model(calls("shell", command="true")), "--home", str(away.home), "--json"
+    )
+    assert ended.json["resume"] == f"holdfast resume {ended.json['session']}"
+
+
+def test_where_the_shell_finds_it_a_command_is_printed_by_its_name(cli: Cli) -> None:
+    ended = cli("run", "x", "-m", cli.model(calls("shell", command="true")))
+    assert f"  continue:  holdfast resume {cli('sessions', '--json').json['session']}\n" in ended.err
