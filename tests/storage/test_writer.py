@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Fenced, StorageCorrupt, StorageError, UsageError
+from holdfast.errors import Fenced, StorageCorrupt, StorageError, StorageLocked, UsageError
 from holdfast.storage.writer import Writer
 
 
 class Bench:
     """A writer on a table of numbers, with a gate that holds its thread."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_s: float = 1.0) -> None:
         self.path = path
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         connection.execute("CREATE TABLE numbers (number INTEGER PRIMARY KEY)")
         self.statements: list[str] = []
         connection.set_trace_callback(self.statements.append)
-        self.writer = Writer(connection, path, capacity=3)
+        self.writer = Writer(connection, path, busy_s, capacity=3)
         self.gate = threading.Event()
 
     def hold(self, connection: sqlite3.Connection) -> str:
@@ -215,3 +215,32 @@ def test_one_writer_serves_several_event_loops(tmp_path: Path) -> None:
         thread.join(5)
     asyncio.run(bench.writer.aclose())
     assert bench.numbers() == [0, 1, 2, 3]
+
+
+@pytest.mark.requirement("C11")
+async def test_a_group_that_finds_the_database_locked_is_tried_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "numbers.db", busy_s=2.0)
+    other = sqlite3.connect(bench.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(bench.writer.do(bench.insert(number))) for number in (1, 2)]
+        await until(lambda: bench.statements.count("BEGIN IMMEDIATE") > 2)
+        other.execute("COMMIT")
+    assert [task.result() for task in tasks] == [1, 2]
+    assert bench.numbers() == [1, 2]
+    other.close()
+    await bench.writer.aclose()
+
+
+async def test_a_lock_that_outlasts_all_patience_is_told_and_the_next_group_is_carried_out(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path / "numbers.db", busy_s=0.1)
+    other = sqlite3.connect(bench.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageLocked):
+        await bench.writer.do(bench.insert(1))
+    other.close()
+    assert await bench.writer.do(bench.insert(2)) == 2
+    assert bench.numbers() == [2]
+    await bench.writer.aclose()

@@ -41,6 +41,8 @@ from holdfast.storage.writer import Writer
 
 T = TypeVar("T")
 
+BUSY_S = 10.0
+"""How long another process that writes is waited for: as long as a lease holds."""
 _READERS = 2
 """A long question leaves a thread for the short ones."""
 
@@ -57,7 +59,7 @@ class SqliteStore:
         self.path = home / DATABASE
         self._clock = clock
         self._busy_s = busy_s
-        self._writer = Writer(connection, self.path, capacity)
+        self._writer = Writer(connection, self.path, busy_s, capacity)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
         self._idle: deque[sqlite3.Connection] = deque()
         """Readers' connections between two questions."""
@@ -66,7 +68,7 @@ class SqliteStore:
 
     @classmethod
     def open(
-        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = 5.0, capacity: int = 1024
+        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = BUSY_S, capacity: int = 1024
     ) -> SqliteStore:
         """Open or make the home; a matter of a millisecond, so it is not worth a thread.
 
@@ -80,7 +82,7 @@ class SqliteStore:
 
     @classmethod
     def open_to_read(
-        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = 5.0, capacity: int = 1024
+        cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = BUSY_S, capacity: int = 1024
     ) -> SqliteStore:
         """As `open`, and also a home that cannot be written: then whatever would write raises StorageReadOnly."""
         return cls(home, open_to_read(home, busy_s), clock, busy_s, capacity)

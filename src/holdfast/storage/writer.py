@@ -17,7 +17,10 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import StorageError
-from holdfast.storage.errors import FAULTS, storage_error
+from holdfast.storage.errors import FAULTS, primary_code, storage_error
+
+_TRIES = 10
+"""So often a group asks for the database that another process keeps locked."""
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -37,7 +40,9 @@ class _Answer(NamedTuple):
 class Writer:
     """Owns the connection it is given; used from any event loop, `aclose` ends thread and connection."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, capacity: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, busy_s: float, capacity: int) -> None:
+        """`busy_s` is how long a group waits for another process that writes."""
+        connection.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000 / _TRIES)}")
         self._connection = connection
         self._path = path
         self._capacity = capacity
@@ -136,7 +141,7 @@ class Writer:
         connection = self._connection
         carry_out = self._beside_others if len(jobs) > 1 else self._alone
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
             return answers
@@ -146,6 +151,18 @@ class Writer:
             except sqlite3.Error:
                 pass  # SQLite has rolled back already, as it does when the disk is full
             return [self._refused(job, error) for job in jobs]
+
+    def _begin(self) -> None:
+        """Keep other processes from writing. One that keeps us from it is waited for, since its end costs nothing,
+        and ours every session of this process; whose lease is taken meanwhile finds itself fenced."""
+        for _ in range(_TRIES - 1):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_BUSY:
+                    raise
+        self._connection.execute("BEGIN IMMEDIATE")
 
     def _alone(self, job: _Job) -> _Answer:
         """The transaction itself is what a refusal undoes: a savepoint would cost a fifth of a commit more."""
