@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.context.conversation import Conversation, Edit, rewritten
 from holdfast.context.requests import Sent, body_of, requests
+from holdfast.core import view
+from holdfast.core.state import Run, State
+from holdfast.core.view import Item
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
@@ -39,6 +42,8 @@ class Talk:
         self.sent: list[bytes] = []
         self.edits: list[Edit] = []
         self._turn = 0
+        self.goal_seq = 0
+        """Where the open run begins."""
 
     @property
     def base(self) -> bytes:
@@ -53,9 +58,18 @@ class Talk:
     def words(self, text: str) -> None:
         self.note(e.MessageReceived(text))
 
+    def render(self, fits: Callable[[int], bool] = always, conversation: Conversation | None = None) -> Edit:
+        """The next request, cut as the core says."""
+
+        def cut(items: Sequence[Item], other_bytes: int) -> list[int]:
+            run = Run(1, started_ms=0, goal_seq=self.goal_seq)
+            return view.cut(items, State(run=run), other_bytes, fits)
+
+        return (conversation or self.conversation).render(self.wire, self.base, fits, cut)
+
     def send(self, fits: Callable[[int], bool] = always) -> bytes:
         """Render, send, and record the intent."""
-        edit = self.conversation.render(self.wire, self.base, fits)
+        edit = self.render(fits)
         tail = self.wire.tail(FACTS, 100, is_streaming=False, is_final=False)
         edit.hasher.update(tail)
         body = edit.body(tail)
@@ -67,7 +81,7 @@ class Talk:
                     wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
                     tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
                     expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,
-                    rest=edit.rest,
+                    rest=edit.rest, left_out=edit.left_out,
                 ),
             )
         )  # fmt: skip

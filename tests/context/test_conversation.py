@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.context.conversation import Edit
 from holdfast.context.requests import requests
@@ -98,10 +99,10 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
 ) -> None:
     talk.respond(Text(text), call())
     talk.result(1, text)
-    live = talk.conversation.render(talk.wire, talk.base, up_to(limit))
-    loaded = talk.reload().render(talk.wire, talk.base, up_to(limit))
+    live = talk.render(up_to(limit))
+    loaded = talk.render(up_to(limit), talk.reload())
     assert loaded.body(b"") == live.body(b"")
-    assert (loaded.keep, loaded.rest) == (live.keep, live.rest)
+    assert (loaded.keep, loaded.rest, loaded.left_out) == (live.keep, live.rest, live.left_out)
     assert loaded.hasher.hexdigest() == live.hasher.hexdigest() == hashlib.sha256(live.body(b"")).hexdigest()
 
 
@@ -126,8 +127,8 @@ def test_calls_and_their_results_stand_whole_in_every_request(talk: Talk) -> Non
 def test_rendering_twice_changes_nothing() -> None:
     talk = Talk()
     talk.words("Do it.")
-    first = talk.conversation.render(OPENAI, talk.base, up_to(10**9)).body(b"")
-    assert talk.conversation.render(OPENAI, talk.base, up_to(10**9)).body(b"") == first
+    first = talk.render().body(b"")
+    assert talk.render().body(b"") == first
     assert talk.send().startswith(first)
 
 
@@ -279,6 +280,67 @@ def test_a_cut_keeps_the_goal_and_the_last_turns_and_fits() -> None:
     assert len(again(edit)) == 1, "what is kept is named by its numbers, not stored again"
 
 
+@pytest.mark.requirement("C5")
+def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not_the_first_words() -> None:
+    talk = filled()
+    talk.words("The second task.")
+    talk.goal_seq = len(talk.records)
+    for number in range(30):
+        talk.turn(f"second {number} {LONG}")
+        if number == 3:
+            talk.words("And this too.")
+    kept = [str(message["content"]) for message in messages(talk.send(up_to(6_000)))]
+    assert kept[:2] == ["The second task.", "And this too."]
+    assert kept[-1].startswith("second 29")
+    assert not any("The goal of it all." in text or "result" in text for text in kept)
+
+
+@pytest.mark.requirement("C5", "L8")
+def test_a_request_records_what_was_left_out_of_it_as_long_as_it_is() -> None:
+    talk = filled()
+    assert talk.edits[-1].left_out == ()
+    sent = messages(talk.send(up_to(6_000)))
+    (span,) = talk.edits[-1].left_out
+    assert span[0] == 3, "the goal is record 1, its request record 2"
+    left = [r.seq for r in talk.records if isinstance(r.event, e.Responded | e.ToolCallFinished)]
+    assert sum(span[0] <= seq <= span[1] for seq in left) + len(sent) == 81
+    talk.respond(Text("x"))
+    talk.words("More.")
+    talk.send(up_to(6_000))
+    assert talk.edits[-1].left_out == (span,)
+    talk.respond(Text("x"))
+    for number in range(20):
+        talk.turn(f"more {number} {LONG}", fits=up_to(6_000))
+    (first, *_) = talk.edits[-1].left_out
+    assert (first[0], first[1] > span[1]) == (3, True), "a later cut goes on from the first one"
+    assert len(talk.edits[-1].left_out) == 2, "what a person said in between was kept"
+
+
+def test_a_fresh_message_may_stand_anywhere() -> None:
+    talk = filled(2)
+    talk.send()
+    started = talk.records[-1].event
+    assert isinstance(started, e.ModelCallStarted)
+    fresh = e.Fresh("n", 3, ('{"role":"user","content":"A summary."}',))
+    told = talk.told()[-1].fragments
+    body = b",".join([told[0], fresh.piece[0].encode(), *told[3:]])  # type: ignore[union-attr]
+    tail = started.request.tail
+    moved = replace(
+        started.request,
+        keep=1,
+        rest=(fresh, (3, 4)),
+        sha256=hashlib.sha256(talk.base + body + tail.encode()).hexdigest(),
+    )
+    talk.note(e.ModelCallFailed("m3", Failure("provider_transient", "Gone.")))
+    talk.note(replace(started, request=moved))
+    assert talk.bodies()[-1] == talk.base + body + tail.encode()
+    assert talk.reload().is_last_request(talk.base, replace(started, request=moved))
+    talk.respond(Text("x"))
+    talk.words("Go on.")
+    assert b"A summary." in talk.send()
+    assert talk.bodies()[-1] == talk.sent[-1]
+
+
 def test_a_cut_is_the_same_whoever_makes_it() -> None:
     assert filled().send(up_to(6_000)) == filled().send(up_to(6_000))
 
@@ -325,8 +387,8 @@ def test_a_journal_with_two_wires_loads_again() -> None:
     talk = filled(5)
     talk.switch(ANTHROPIC)
     talk.turn(LONG)
-    loaded = talk.reload().render(ANTHROPIC, talk.base, up_to(10**9))
-    assert loaded.body(b"") == talk.conversation.render(ANTHROPIC, talk.base, up_to(10**9)).body(b"")
+    loaded = talk.render(conversation=talk.reload())
+    assert loaded.body(b"") == talk.render().body(b"")
 
 
 def test_another_wire_with_a_smaller_window_starts_from_a_cut_and_loses_nothing_new() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.context.conversation import Conversation
 from holdfast.context.requests import body_of, fragment, requests
+from holdfast.core import view
+from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.events import (
@@ -107,8 +109,14 @@ def test_what_a_conversation_renders_is_what_is_read_back() -> None:
         conversation.add(records[-1])
 
     record(MessageReceived(f"mend it: {ODD * 4}"))
+
+    def fits(size: int) -> bool:
+        return size < 4_000
+
     for turn in range(1, 13):
-        edit = conversation.render(wire, base, lambda size: size < 4_000)
+        edit = conversation.render(
+            wire, base, fits, lambda items, others: view.cut(items, State(), others, fits)
+        )
         rendered.append(edit.body(TAIL.encode()))
         record(started(rendered[-1], keep=edit.keep, rest=edit.rest))
         asked = ToolCall(f"c{turn}", "shell", '{"command":"ls"}', f"t{turn}.c1")

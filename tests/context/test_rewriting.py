@@ -23,7 +23,7 @@ async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writ
     journal.load(await store.read(driving.session))
     batch = [journal.note(MessageReceived("What is new."), 1, 1, "c")]
     await journal.rewrite(store, batch)
-    body = journal.conversation.render(ANTHROPIC, b"[", always).body(b"")
+    body = journal.conversation.render(ANTHROPIC, b"[", always, lambda items, _: range(len(items))).body(b"")
     assert body.index(b"said before") < body.index(b"An answer.") < body.index(b"What is new.")
     assert body.count(b"What is new.") == 1
     await store.aclose()

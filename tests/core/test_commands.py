@@ -267,3 +267,23 @@ def test_a_branch_asks_its_own_approvals() -> None:
     story.given(e.SessionForked("branch", story.state.session, story.state.seq))
     assert phase(story.state) == "admitting"
     assert story.call("t1.c1").stage == Proposed()
+
+
+@pytest.mark.requirement("C5")
+def test_the_task_of_a_run_is_what_opened_it_and_a_continuation_keeps_the_task() -> None:
+    story = opened()
+    story.prepared()
+    first = story.run.goal_seq
+    assert story.records[first - 1].event == e.MessageReceived("Do it.", "cli:ann")
+    story.send("And this.")
+    assert story.run.goal_seq == first, "words that join the run do not open it"
+    story.answered(words())
+    story.prepared()
+    story.answered(words())
+    story.send("Something else.")
+    second = story.run.goal_seq
+    assert story.records[second - 1].event == e.MessageReceived("Something else.", "cli:ann")
+    story.prepared()
+    story.failed("provider_fatal")
+    story.go_on()
+    assert (story.run.number, story.run.goal_seq) == (3, second)

@@ -1,9 +1,8 @@
 """The request of a session, kept as bytes: every message is encoded once, and a request is an edit of the last.
 
 The body of a request is `base` + the fragments joined by commas + `tail`. The fragments lie in one growing buffer
-with a running SHA-256, so that a step costs what is new in it. When the window is full, a deterministic view is
-cut: the goal and the last turns stay, calls with their results whole. What a record holds is quoted from there
-instead of being stored again (see `events.Piece`).
+with a running SHA-256, so that a step costs what is new in it. When the window is full, the core decides what stays
+(`core.view`). What a record holds is quoted from there instead of being stored again (see `events.Piece`).
 """
 
 from __future__ import annotations
@@ -23,10 +22,6 @@ REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTA
 """The types of the records that requests are made of: the intents, and what they quote."""
 QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
-CUT_TO_SHARE = 0.6
-"""Of the window that a cut leaves filled: the next cut is then many turns away."""
-MAX_TURN_OF_GOAL = 2
-"""How many messages at the beginning count as the goal at the most."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +58,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     keep: int
     rest: tuple[e.Again | e.Fresh, ...]
+    left_out: tuple[e.Again, ...]
     parts: tuple[bytes | bytearray, ...]
     """Base and fragments: the session's own buffer among them, which the next record changes."""
     size_bytes: int
@@ -73,6 +69,10 @@ class Edit(msgspec.Struct, frozen=True):
     def body(self, tail: bytes) -> bytes:
         """The whole body, in one copy."""
         return b"".join((*self.parts, tail))
+
+
+Cut = Callable[[Sequence[Fragment | Unsent], int], Sequence[int]]
+"""The places of the messages that stay, of those that may go and the bytes of all others (`core.view.cut`)."""
 
 
 class Conversation:
@@ -87,6 +87,7 @@ class Conversation:
         self._texts: dict[int, str] = {}
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
+        self._left_out: tuple[e.Again, ...] = ()
         self._numbers = numbers
         self._base = b""
         self._hasher = hashlib.sha256()
@@ -131,16 +132,23 @@ class Conversation:
         hasher.update(sent.request.tail.encode())
         return hasher.hexdigest() == sent.request.sha256
 
-    def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool]) -> Edit:
-        """The next request. `fits` tells whether a body of so many bytes is within the window.
+    def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool], cut: Cut) -> Edit:
+        """The next request. `fits` tells whether a body of so many bytes is within the window, and `cut` what
+        stays of its messages where it is not.
 
         Changes nothing but the running hash: the intent that records the edit does, through `add`.
         """
         carried = self._written(wire, self._unsent[: self._carried])
         new = self._written(wire, self._unsent[self._carried :])
-        view = self._fragments
+        view, left_out = self._fragments, self._left_out
         if not fits(len(base) + len(self._buffer) + _size(carried) + _size(new)):
-            view, carried = self._cut(carried, fits, len(base) + _size(new))
+            before: list[Fragment | Unsent] = [*view, *carried]
+            places = set(cut(before, len(base) + _size(new)))
+            kept = [part for place, part in enumerate(before) if place in places]
+            dropped = [part.seq for place, part in enumerate(before) if place not in places]
+            left_out = _spans(left_out, dropped, [part.seq for part in kept])
+            view = [part for part in kept if isinstance(part, Fragment)]
+            carried = [part for part in kept if isinstance(part, Unsent)]
         new = carried + new
         fresh = b",".join(each.element for each in new)
         keep = _common(self._fragments, view)
@@ -150,12 +158,13 @@ class Conversation:
             hasher.update(added)
             parts: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
         else:
-            kept = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
-            parts = (base, b",".join([*kept, fresh] if new else kept))
+            again = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
+            parts = (base, b",".join([*again, fresh] if new else again))
             hasher = hashlib.sha256(b"".join(parts))
         return Edit(
             keep=keep,
             rest=(*_ranges(view[keep:]), *(_fresh(each) for each in new)),
+            left_out=left_out,
             parts=parts,
             size_bytes=sum(map(len, parts)),
             hasher=hasher,
@@ -200,6 +209,7 @@ class Conversation:
                 by_number = by_number or {fragment.number: fragment for fragment in known}
                 self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
         self._unsent, self._texts, self._carried = [], {}, 0
+        self._left_out = request.left_out
 
     def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
         if self._fragments:
@@ -212,39 +222,21 @@ class Conversation:
         for each in fragments:
             self._append(each.number, each.mark, each.seq, old[each.start : each.end])
 
-    def _cut(
-        self, carried: list[Unsent], fits: Callable[[int], bool], other_bytes: int
-    ) -> tuple[list[Fragment], list[Unsent]]:
-        """The goal and as many of the last turns as leave room to work; at the least the goal."""
-        parts: list[Fragment | Unsent] = [*self._fragments, *carried]
-        goal = _goal(parts)
-        size = other_bytes + _size(parts[:goal])
-        first = len(parts)
-        for start in _turn_starts(parts, goal):
-            grown = size + _size(parts[start:first])
-            if not fits(int(grown / CUT_TO_SHARE)):
-                break
-            size, first = grown, start
-        kept = parts[:goal] + parts[first:]
-        return [p for p in kept if isinstance(p, Fragment)], [p for p in kept if isinstance(p, Unsent)]
-
 
 def _size(parts: Sequence[Fragment | Unsent]) -> int:
     """The bytes of the parts, each with its comma."""
     return sum(part.size + 1 for part in parts)
 
 
-def _goal(fragments: Sequence[Fragment | Unsent]) -> int:
-    """How many fragments at the beginning say what the session is for."""
-    count = 0
-    while count < min(len(fragments), MAX_TURN_OF_GOAL) and fragments[count].mark in "un":
-        count += 1
-    return count
-
-
-def _turn_starts(fragments: Sequence[Fragment | Unsent], goal: int) -> list[int]:
-    """Where a cut may fall, from the last to the first: before anything but the results of calls."""
-    return [at for at in range(len(fragments) - 1, goal - 1, -1) if fragments[at].mark != "t"]
+def _spans(spans: Sequence[e.Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[e.Again, ...]:
+    """The records whose messages are left out, those of before included: ranges with nothing kept inside."""
+    found: list[e.Again] = []
+    for first, last in sorted([*spans, *((seq, seq) for seq in dropped)]):
+        if found and not any(found[-1][1] < seq < first for seq in kept):
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def _common(old: Sequence[Fragment], new: Sequence[Fragment]) -> int:

@@ -165,13 +165,19 @@ def _of_run(state: State, event: e.RunEvent) -> State:
 
 def _message(state: State, event: e.MessageReceived) -> State:
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
-    return replace(state, title=title, unsaid=replace(state.unsaid, has_words=True))
+    return replace(
+        state, title=title, unsaid=replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq)
+    )
 
 
 def _run_started(state: State, event: e.RunStarted) -> State:
     before = state.before + state.run.totals if state.run is not None else state.before
     state = _set(_waits_no_more(state), event.settings)
-    run = Run(event.run, started_ms=state.at_ms, totals=Totals(is_unpriced=_is_unpriced(state)))
+    last = state.run
+    goal_seq = last.goal_seq if event.is_continuation and last is not None else state.unsaid.words_seq
+    run = Run(
+        event.run, started_ms=state.at_ms, goal_seq=goal_seq, totals=Totals(is_unpriced=_is_unpriced(state))
+    )
     return replace(
         state,
         run=run,

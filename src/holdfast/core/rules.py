@@ -127,7 +127,7 @@ def _empty_note(draft: Draft, run: Run, settings: Settings) -> None:
 
 
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
-    if run.reply in ("calls", "empty") or draft.state.unsaid.has_words:
+    if run.reply in ("calls", "empty") or draft.state.unsaid.words_seq:
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")

@@ -74,6 +74,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """Time in which something was in flight under a driver."""
     reply: Literal["", "answer", "cut_answer", "refusal", "empty", "calls"] = ""
     """What the last response was; empty while none is there since the last request."""
+    goal_seq: int = 0
+    """The first record with the words of a person that opened it; where it goes on with another run, of that one."""
     answer_seq: int = 0
     """The record that holds the last words of the model; 0: there are none."""
     empty_replies: int = 0
@@ -218,8 +220,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Unsaid(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What no request has carried yet."""
 
-    has_words: bool = False
-    """Of a person."""
+    words_seq: int = 0
+    """The first record with words of a person among them; 0: there are none."""
     notes: tuple[str, ...] = ()
     """What the runtime told the model: what each is about."""
 

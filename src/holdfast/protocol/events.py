@@ -165,6 +165,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reserved_tokens: int
     reserved_microusd: int
     rest: tuple[Again | Fresh, ...] = ()
+    left_out: tuple[Again, ...] = ()
+    """What the window had no room for: the messages of the records in these ranges, both ends included."""
 
 
 class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

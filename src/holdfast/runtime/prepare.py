@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Awaitable
 
 from holdfast.context.conversation import Conversation
-from holdfast.core import budget
+from holdfast.core import budget, view
 from holdfast.core.causes import Found, Prepared
 from holdfast.core.state import Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
@@ -110,8 +110,12 @@ class Planner:
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_final)
         window = budget.window_tokens(state, settings, is_final=action.is_final)
+
+        def fits(size_bytes: int) -> bool:
+            return budget.expected_tokens(state, size_bytes) <= window
+
         edit = conversation.render(
-            wire, self._base, lambda size: budget.expected_tokens(state, size) <= window
+            wire, self._base, fits, lambda items, others: view.cut(items, state, others, fits)
         )
         grant = budget.afford(state, edit.size_bytes, is_final=action.is_final)
         if isinstance(grant, Unaffordable):
@@ -136,6 +140,7 @@ class Planner:
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
             rest=edit.rest,
+            left_out=edit.left_out,
         )
 
     async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_final: bool) -> bool:

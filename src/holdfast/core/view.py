@@ -1,0 +1,56 @@
+"""Which messages the next request carries when not all of them fit: the core decides, the conversation encodes.
+
+The task of the open run always stays: the words that opened it, and those that people said to it since. Of the rest,
+the last turns stay, as many as leave room to work. Calls stay together with their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from holdfast.core.state import State
+
+CUT_TO_SHARE = 0.6
+"""Of the window that a cut leaves filled: the next cut is then many turns away."""
+
+
+class Item(Protocol):
+    """An encoded message, as it stands in the conversation."""
+
+    @property
+    def mark(self) -> str:
+        """As in `events.Fresh`."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """The record that made the message whole."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        ...
+
+
+def cut(items: Sequence[Item], state: State, other_bytes: int, fits: Callable[[int], bool]) -> list[int]:
+    """The places of the messages that stay, in order; at the least the task of the run.
+
+    Args:
+        items: All messages that may be left out, in order.
+        other_bytes: What stays in any case beside them.
+        fits: Whether a body of so many bytes is within the window.
+    """
+    goal_seq = state.run.goal_seq if state.run is not None else 0
+    is_task = [item.mark == "u" and item.seq >= goal_seq for item in items]
+    size = other_bytes + sum(item.size + 1 for item, stays in zip(items, is_task, strict=True) if stays)
+    first = len(items)
+    for place in range(len(items) - 1, -1, -1):
+        if not is_task[place]:
+            size += items[place].size + 1
+        if not fits(int(size / CUT_TO_SHARE)):
+            break
+        if items[place].mark != "t":  # the results of calls do not stay without the calls
+            first = place
+    return [place for place, stays in enumerate(is_task) if stays or place >= first]
