@@ -19,7 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
-from holdfast.protocol.tools import Allowed, CallResult, FileChange
+from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files
 from tests.core.stories import (
     SESSION,
     SETTINGS,
@@ -75,6 +75,7 @@ IN_PHASE: dict[Phase, Callable[[], Story]] = {
 
 assert set(IN_PHASE) == set(get_args(Phase))
 
+FILE = FileChange("a", "", "b")
 _USED = {"usage": Usage(1, 1), "cost_microusd": 1}
 EXAMPLES: dict[type[e.Event], e.Event] = {
     type(event): event
@@ -102,7 +103,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ModelCallAbandoned("m1"),
         e.ToolCallAdmitted("t1.c1", "shell"),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
-        e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', FileChange("a", "", "b")),
+        e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,))),
         e.ToolCallFinished("t1.c1", CallResult("ok", "x")),
         e.ToolCallAbandoned("t1.c1", "unknown"),
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),

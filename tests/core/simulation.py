@@ -23,7 +23,7 @@ from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Re
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable, Unready
-from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Refused
+from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Files, Refused
 from tests.core.stories import GIVEN, READS, SESSION, START_MS, request, settings
 
 T = TypeVar("T")
@@ -209,8 +209,8 @@ class Simulation:
             if happened != "no":
                 return Prepared(step.key, Probed(happened))
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
-        change = FileChange("a", "", "b")
-        allowed = Allowed(arguments=call.arguments, on_interrupt=on_interrupt, change=change)
+        change = Files((FileChange("a", "", "b"),))
+        allowed = Allowed(arguments=call.arguments, on_interrupt=on_interrupt, expects=change)
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")))
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]

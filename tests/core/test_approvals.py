@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-
+import msgspec
 import pytest
 
 from holdfast.core.approvals import EXPIRED, NO_ANSWER, NOBODY_HERE, UNANSWERED
@@ -13,7 +12,7 @@ from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import CallResult, Decision, Refused
+from holdfast.protocol.tools import Bound, CallResult, Decision, Refused
 from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
 
 ASK = {"decisions": (Decision("policy", "ask", reason="runs a command"),)}
@@ -30,16 +29,20 @@ def questioned(**changes: object) -> Story:
 def test_asking_records_everything_that_the_permission_binds_to() -> None:
     story = proposing(call("shell", '{"command":"make"}'))
     canonical = '{"command":"make","timeout_s":120}'
-    events = story.asked_for("t1.c1", arguments=canonical, cwd="w", binary="/usr/bin/make", **ASK)
+    bound = Bound("shell", "builtin", canonical, "w", "w/sub", "/usr/bin/make", "runs a command")
+    asked = {"arguments": canonical, "source": "builtin", "cwd": "w/sub", "binary": "/usr/bin/make"}
+    events = story.asked_for("t1.c1", **asked, **ASK)
     assert events == [
         e.ApprovalRequested(
             approval_id=f"{SESSION}-1",
             call_id="t1.c1",
             name="shell",
             arguments=canonical,
-            sha256=hashlib.sha256(canonical.encode()).hexdigest(),
+            sha256=bound.sha256,
             deadline_ms=story.now_ms + 604_800_000,
-            cwd="w",
+            source="builtin",
+            workspace="w",
+            cwd="w/sub",
             binary="/usr/bin/make",
             reason="runs a command",
             decisions=ASK["decisions"],
@@ -51,13 +54,20 @@ def test_asking_records_everything_that_the_permission_binds_to() -> None:
 
 
 @pytest.mark.requirement("H5")
+@pytest.mark.parametrize("name", Bound.__struct_fields__)
+def test_whatever_differs_of_what_was_shown_is_something_else(name: str) -> None:
+    bound = Bound("shell", "builtin", "{}", "w", "w", "/bin/make", "runs a command")
+    assert msgspec.structs.replace(bound, **{name: "other"}).sha256 != bound.sha256
+
+
+@pytest.mark.requirement("H5")
 def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start() -> None:
     story = asking()
     assert kinds(story.resolve("approve")) == ["ApprovalResolved"]
     (action,) = wanted(story.state)
     assert isinstance(action, Admit)
-    sha256 = hashlib.sha256(b'{"command":"make"}').hexdigest()
-    assert action.call.permission == Permission(f"{SESSION}-1", sha256)
+    bound = Bound("shell", "", '{"command":"make"}', "w", "", "", "runs a command")
+    assert action.call.permission == Permission(f"{SESSION}-1", bound.sha256)
     events = story.admitted("t1.c1")
     assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
 

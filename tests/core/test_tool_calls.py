@@ -13,7 +13,7 @@ from holdfast.protocol.commands import Command, Pause, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
-from holdfast.protocol.tools import CallResult, FileChange, Refused
+from holdfast.protocol.tools import CallResult, FileChange, Files, Refused
 from tests.core.stories import (
     SESSION,
     Story,
@@ -28,7 +28,7 @@ from tests.core.stories import (
     words,
 )
 
-CHANGE = FileChange("a.py", "before", "after")
+CHANGE = Files((FileChange("a.py", "before", "after"),))
 
 
 def admissions(story: Story) -> list[str]:
@@ -154,13 +154,13 @@ def test_an_interrupted_call_of_unknown_effect_is_given_up_and_the_model_is_told
 @pytest.mark.parametrize("on_interrupt", ["rerun", "probe"])
 def test_an_interrupted_call_that_may_run_again_goes_before_the_gates_again(on_interrupt: str) -> None:
     story = proposing()
-    story.admitted("t1.c1", on_interrupt=on_interrupt, change=CHANGE)
+    story.admitted("t1.c1", on_interrupt=on_interrupt, expects=CHANGE)
     assert kinds(story.attach()) == ["Attached"]
     (action,) = wanted(story.state)
     assert isinstance(action, Admit)
     interrupted = action.call.interrupted
     assert interrupted is not None
-    assert (action.key, interrupted.change) == ("t1.c1#1", CHANGE)
+    assert (action.key, interrupted.expects) == ("t1.c1#1", CHANGE)
     started = only(e.ToolCallStarted, story.admitted("t1.c1", on_interrupt=on_interrupt))
     assert (started.attempt, started.epoch) == (2, 2)
     assert running(story) == ["t1.c1#2"]
@@ -169,7 +169,7 @@ def test_an_interrupted_call_that_may_run_again_goes_before_the_gates_again(on_i
 @pytest.mark.requirement("H1", "L2-05")
 def test_a_look_that_finds_the_effect_closes_the_call_without_repeating_it() -> None:
     story = proposing()
-    story.admitted("t1.c1", on_interrupt="probe", change=CHANGE)
+    story.admitted("t1.c1", on_interrupt="probe", expects=CHANGE)
     story.attach()
     events = story.when(Prepared("t1.c1#1", Probed("yes")))
     assert kinds(events) == ["ToolCallFinished"]
@@ -179,7 +179,7 @@ def test_a_look_that_finds_the_effect_closes_the_call_without_repeating_it() -> 
 @pytest.mark.requirement("H1")
 def test_a_look_that_finds_something_else_gives_the_call_up() -> None:
     story = proposing()
-    story.admitted("t1.c1", on_interrupt="probe", change=CHANGE)
+    story.admitted("t1.c1", on_interrupt="probe", expects=CHANGE)
     story.attach()
     assert kinds(story.when(Prepared("t1.c1#1", Probed("unknown")))) == ["ToolCallAbandoned"]
 

@@ -14,7 +14,7 @@ from holdfast.errors import ProviderUnavailable, UsageError
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Send, Stop, owner
 from holdfast.protocol.ports import CallContext, Provider, RawResult, Store, Tool
-from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.parts import Parts
@@ -36,7 +36,7 @@ class Slow:
         self._world = world
         self._plan_s = plan_s
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         self._world.called.append(("plan", context.key))
         try:
             await asyncio.sleep(self._plan_s)

@@ -14,8 +14,9 @@ import pytest
 from holdfast.policy.protected import Own
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import Admission, Allowed, Refused
+from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.ports import CallContext, Proposal, RawResult
+from holdfast.protocol.tools import Admission, Allowed, Expectation, Refused
 from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.dispatcher import Dispatcher
@@ -46,8 +47,14 @@ class Bench:
         return await self.admit_text(name, json.dumps(arguments), is_approved)
 
     async def admit_text(self, name: str, text: str, is_approved: bool = False) -> Admission:
+        return await self.tools.admit(self.proposal(name, text, is_approved))
+
+    async def probe(self, name: str, expectation: Expectation) -> Probed:
+        return await self.tools.probe(self.proposal(name), expectation)
+
+    def proposal(self, name: str, text: str = "{}", is_approved: bool = False) -> Proposal:
         call = ToolCall(ref="r", name=name, arguments=text, call_id="t1.c1")
-        return await self.tools.admit(call, self.settings, SESSION, is_approved)
+        return Proposal(call, SESSION, self.settings, is_approved)
 
     async def run(self, name: str, /, **arguments: Any) -> RawResult:
         return await self.tools.run(name, json.dumps(arguments), self.context())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.tools import FileChange
+from holdfast.protocol.tools import FileChange, Files
 from holdfast.tools import writing
 from tests.tools.conftest import Bench
 
@@ -154,7 +154,7 @@ async def test_a_write_that_was_killed_before_it_took_its_name_is_probed_as_not_
     (bench.workspace / "f").write_text("old")
     admission = await bench.admit("write_file", path="f", content="new")
     assert admission.on_interrupt == "probe"
-    assert admission.change == FileChange("f", sha256("old"), sha256("new"))
+    assert admission.expects == Files((FileChange("f", sha256("old"), sha256("new")),))
     program = f"""
 import asyncio, os, signal
 from holdfast.tools import files, writing
@@ -167,21 +167,21 @@ asyncio.run(files.WriteFile(OwnPlaces()).run({{"path": "f", "content": "new"}}, 
     killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=30)
     assert killed.returncode == -9
     assert len(list(bench.workspace.iterdir())) == 2
-    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "no"
+    assert (await bench.probe("write_file", admission.expects)).happened == "no"
     assert [path.name for path in bench.workspace.iterdir()] == ["f"]
     await bench.run("write_file", path="f", content="new")
-    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "yes"
+    assert (await bench.probe("write_file", admission.expects)).happened == "yes"
     (bench.workspace / "f").write_text("somebody else's")
-    assert (await bench.tools.probe("write_file", admission.change, bench.settings)).happened == "unknown"
+    assert (await bench.probe("write_file", admission.expects)).happened == "unknown"
 
 
 async def test_a_probe_leaves_the_temporary_file_of_a_living_writer_alone(bench: Bench) -> None:
     living = bench.workspace / ".holdfast-0123.tmp"
     with living.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        await bench.tools.probe("write_file", FileChange("f", "", sha256("x")), bench.settings)
+        await bench.probe("write_file", Files((FileChange("f", "", sha256("x")),)))
         assert living.exists()
-    await bench.tools.probe("write_file", FileChange("f", "", sha256("x")), bench.settings)
+    await bench.probe("write_file", Files((FileChange("f", "", sha256("x")),)))
     assert not living.exists()
 
 
@@ -189,9 +189,9 @@ async def test_a_plan_tells_where_the_write_will_land_behind_links(bench: Bench)
     (bench.workspace / "real").mkdir()
     (bench.workspace / "near").symlink_to("real")
     admission = await bench.admit("write_file", path="near/new.txt", content="x")
-    assert admission.change == FileChange("real/new.txt", "", sha256("x"))
+    assert admission.expects == Files((FileChange("real/new.txt", "", sha256("x")),))
     failing = await bench.admit("edit_file", path="near/none.txt", old="a", new="b")
-    assert (failing.change, failing.on_interrupt) == (None, "unknown")
+    assert (failing.expects, failing.on_interrupt) == (None, "unknown")
 
 
 @pytest.mark.requirement("L2-06")

@@ -19,7 +19,7 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, Tool
-from holdfast.protocol.tools import FileChange, Refused
+from holdfast.protocol.tools import FileChange, Files, Refused
 from holdfast.sandbox import keeper
 from holdfast.tools import function as function_module
 from holdfast.tools.builtin import make_tools
@@ -213,14 +213,14 @@ def test_an_effect_that_there_is_not_is_a_type_error() -> None:
 
 
 async def test_a_plan_of_its_own_reaches_the_admission(bench_of: Callable[..., Bench]) -> None:
-    change = FileChange("f", "", "abc")
+    change = Files((FileChange("f", "", "abc"),))
 
     @tool(effect="write", on_interrupt="probe", plan=lambda name: change)
     def make(name: str) -> None:
         """Make."""
 
     admission = await bench_of(make).admit("make", name="f")
-    assert (admission.on_interrupt, admission.change) == ("probe", change)
+    assert (admission.on_interrupt, admission.expects) == ("probe", change)
 
 
 @pytest.mark.requirement("L1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from holdfast.core.closing import not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import (
@@ -21,7 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ids import approval_id
-from holdfast.protocol.tools import Asked, CallResult
+from holdfast.protocol.tools import Asked, CallResult, bound
 
 NOBODY_HERE = "This call needs a person's approval, and this run has nobody to ask. Find another way."
 EXPIRED = (
@@ -41,18 +39,20 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
         text = NO_ANSWER if asked.question else NOBODY_HERE
         draft.add(not_run(call, Failure("policy_denied", text), asked.decisions))
         return
-    asking = next((d for d in asked.decisions if d.verdict == "ask"), None)
+    shown = bound(call.name, settings.workspace, asked)
     draft.add(
         e.ApprovalRequested(
             approval_id=approval_id(draft.state.session, draft.state.approvals + 1),
             call_id=call.call_id,
             name=call.name,
-            arguments=asked.arguments,
-            sha256=hashlib.sha256(asked.arguments.encode()).hexdigest(),
+            arguments=shown.arguments,
+            sha256=shown.sha256,
             deadline_ms=draft.now_ms + int(settings.approval_deadline_s * 1000),
-            cwd=asked.cwd,
-            binary=asked.binary,
-            reason=asking.reason if asking is not None else "",
+            source=shown.source,
+            workspace=shown.workspace,
+            cwd=shown.cwd,
+            binary=shown.binary,
+            reason=shown.reason,
             question=asked.question,
             options=asked.options,
             decisions=asked.decisions,

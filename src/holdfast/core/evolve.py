@@ -402,7 +402,7 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
     if run is not None:
         run = replace(run, totals=replace(run.totals, tool_calls=run.totals.tool_calls + 1))
     attempt = ToolAttempt(
-        event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.change
+        event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
     )
     arguments = {"arguments": event.arguments} if event.arguments else {}
     started = _with_call(state, event.call_id, stage=Started(attempt), interrupted=None, **arguments)

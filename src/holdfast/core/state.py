@@ -13,7 +13,7 @@ import msgspec
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import Usage
-from holdfast.protocol.tools import Effect, FileChange, OnInterrupt
+from holdfast.protocol.tools import Effect, Expectation, OnInterrupt
 
 Phase = Literal[
     "idle", "preparing", "calling", "backing_off", "admitting", "acting", "waiting", "paused", "stopping"
@@ -135,7 +135,7 @@ class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     effect: Effect
     on_interrupt: OnInterrupt
     timeout_s: float
-    change: FileChange | None = None
+    expects: Expectation | None = None
 
 
 class Permission(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ class Permission(msgspec.Struct, frozen=True, gc=False):
 
     approval_id: str
     sha256: str
-    """Of the canonical arguments."""
+    """Of all that they were shown."""
 
 
 class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -14,7 +14,7 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
-DONE_BEFORE = "Done. (The process was interrupted right after this; the file on disk shows that it happened.)"
+DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 
 def admit(draft: Draft, key: str, found: Admission | Probed) -> None:
@@ -27,7 +27,7 @@ def admit(draft: Draft, key: str, found: Admission | Probed) -> None:
         case Probed(happened="yes"):
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE)))
         case Probed():
-            draft.add(abandoned(call, "it was interrupted, and the file has changed since in another way"))
+            draft.add(abandoned(call, "it was interrupted, and a look did not show whether it happened"))
         case Refused(failure=failure, decisions=decisions):
             draft.add(not_run(call, failure, decisions))
         case Asked() as asked:
@@ -55,7 +55,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             on_interrupt=allowed.on_interrupt,
             timeout_s=round(max(min(allowed.timeout_s, left_s), 0.001), 3),
             arguments="" if _means_the_same(call.arguments, allowed.arguments) else allowed.arguments,
-            change=allowed.change,
+            expects=allowed.expects,
         )
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Finish, Part, Usage
-from holdfast.protocol.tools import CallResult, Decision, Effect, FileChange, OnInterrupt
+from holdfast.protocol.tools import CallResult, Decision, Effect, Expectation, OnInterrupt
 
 Piece = tuple[str | int, ...]
 """An encoded message: literal texts, and for each integer the JSON-escaped text of the record of that seq."""
@@ -268,7 +268,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     timeout_s: float
     arguments: str = ""
     """Canonical JSON; empty when it is what the model wrote."""
-    change: FileChange | None = None
+    expects: Expectation | None = None
 
 
 class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -296,8 +296,12 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     name: str
     arguments: str
     sha256: str
-    """Of the canonical arguments."""
+    """Of all that is shown (`tools.Bound`): where anything of it differs when the call is to start, it is asked about
+    again."""
     deadline_ms: int
+    source: str = ""
+    """Of the tool, as in its spec."""
+    workspace: str = ""
     cwd: str = ""
     binary: str = ""
     reason: str = ""

@@ -26,7 +26,7 @@ from holdfast.protocol.rows import (
     Standing,
     Verified,
 )
-from holdfast.protocol.tools import Admission, FileChange, ToolSpec
+from holdfast.protocol.tools import Admission, Expectation, ToolSpec
 
 
 class Clock(Protocol):
@@ -309,9 +309,25 @@ class Tool(Protocol):
         """Do it. Arguments have passed the schema. An exception becomes a tool_execution failure."""
         ...
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """What it would change, for tools with `on_interrupt="probe"`; None for all others."""
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
+        """What will be there when it has happened, for tools with `on_interrupt="probe"`; None for all others."""
         ...
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        """Look whether what it planned is there, and clear away what an interrupted call may have left half done.
+        Only asked of tools with `on_interrupt="probe"`."""
+        ...
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """What is asked of the gates: a call that a model proposes, and all that it is judged by."""
+
+    call: ToolCall
+    session: str
+    settings: Settings
+    is_approved: bool = False
+    """A person said yes to it, so that `ask` counts as allowed while `deny` still rules. Whether it is what they said
+    yes to is the asker's to compare."""
 
 
 class Tools(Protocol):
@@ -338,9 +354,8 @@ class Tools(Protocol):
         """Whether judging a call of that tool waits for nothing: no plan, no slow gate."""
         ...
 
-    async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
-        """Ask all gates about a proposed call; nothing has happened yet. `is_approved`: a person said yes to
-        exactly these arguments, so that `ask` counts as allowed while `deny` still rules."""
+    async def admit(self, proposal: Proposal) -> Admission:
+        """Ask all gates about a proposed call; nothing has happened yet."""
         ...
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
@@ -351,8 +366,8 @@ class Tools(Protocol):
         """
         ...
 
-    async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:
-        """Look whether an interrupted call happened."""
+    async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
+        """Have the tool look whether an interrupted call happened."""
         ...
 
     async def end_orphans(self, keys: Sequence[str]) -> None:

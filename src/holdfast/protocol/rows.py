@@ -61,6 +61,9 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     decided_by: str = ""
     decided_ms: int = 0
     note: str = ""
+    source: str = ""
+    """Who made the tool, as in its spec."""
+    workspace: str = ""
     cwd: str = ""
     """The folder in which it will run; empty where that means nothing."""
     binary: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import msgspec
@@ -42,14 +43,36 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     text inside such an argument counts as one path, command or URL."""
 
 
-class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a file call is about to do: how a probe tells afterwards whether it was done."""
+class FileChange(msgspec.Struct, frozen=True, gc=False):
+    """A file that a call is about to change."""
 
     path: str
     """Relative to the workspace."""
     before: str
     """SHA-256 of the content in hex; empty when there is no file."""
     after: str
+
+
+class Files(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="files"):
+    """The call changes these files, and nothing else."""
+
+    changes: tuple[FileChange, ...]
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="key"):
+    """Somebody outside knows the call by this key."""
+
+    key: str
+
+
+class ChildSession(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="session"):
+    """The call begins this session."""
+
+    session: str
+
+
+Expectation = Files | IdempotencyKey | ChildSession
+"""What will be there when a call has happened. Its tool planned it, and looks for it after a crash."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -62,6 +85,25 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
 
 
+class Bound(msgspec.Struct, frozen=True, gc=False):
+    """What an approval binds to: all that its request shows. Where anything differs, a person is asked again."""
+
+    tool: str
+    source: str
+    """Of the tool, as in its spec."""
+    arguments: str
+    workspace: str
+    cwd: str
+    binary: str
+    reason: str
+    """Why a person is asked."""
+
+    @property
+    def sha256(self) -> str:
+        """In hex."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
 class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All gates let the call pass: this is what starts."""
 
@@ -71,7 +113,10 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     effect: Effect = "exec"
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
-    change: FileChange | None = None
+    expects: Expectation | None = None
+    """For a look at whether it happened; None: nothing was planned."""
+    source: str = ""
+    """Of the tool, as in its spec."""
     cwd: str = ""
     binary: str = ""
     """Of a command: the resolved program."""
@@ -83,6 +128,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     decisions: tuple[Decision, ...] = ()
     arguments: str = ""
     """Canonical JSON, as in `Allowed`."""
+    source: str = ""
     cwd: str = ""
     binary: str = ""
     question: str = ""
@@ -100,6 +146,20 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 Admission = Allowed | Asked | Refused
 """What all gates together say about a proposed call, before any effect."""
+
+
+def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
+    """What an approval of the call binds to."""
+    asking = next((decision for decision in admitted.decisions if decision.verdict == "ask"), None)
+    return Bound(
+        tool=tool,
+        source=admitted.source,
+        arguments=admitted.arguments,
+        workspace=workspace,
+        cwd=admitted.cwd,
+        binary=admitted.binary,
+        reason=asking.reason if asking is not None else "",
+    )
 
 
 class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

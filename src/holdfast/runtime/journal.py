@@ -243,6 +243,8 @@ def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
         reason=asked.reason,
         question=asked.question,
         options=asked.options,
+        source=asked.source,
+        workspace=asked.workspace,
         cwd=asked.cwd,
         binary=asked.binary,
     )

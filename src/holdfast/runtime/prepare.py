@@ -9,14 +9,15 @@ Whatever it raises becomes a finding here.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import traceback
 from collections.abc import Awaitable
+
+from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation
 from holdfast.core import budget, view
 from holdfast.core.causes import Found, Prepared
-from holdfast.core.state import Permission, State, facts
+from holdfast.core.state import Call, Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
@@ -25,8 +26,8 @@ from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed, Unaffordable, Unready
-from holdfast.protocol.ports import Wire
-from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
+from holdfast.protocol.ports import Proposal, Wire
+from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.parts import Parts
 
@@ -159,23 +160,23 @@ class Planner:
     async def admission(self, action: Admit, state: State) -> Admission | Probed:
         """What the gates say; for an interrupted call that can be looked at, whether it happened."""
         assert state.settings is not None
-        tools, call, settings = self._parts.tools, action.call, state.settings
-        before = call.interrupted
-        if before is not None and before.on_interrupt == "probe" and before.change is not None:
-            probed = await tools.probe(call.name, before.change, settings)
+        tools, call, before = self._parts.tools, action.call, action.call.interrupted
+        proposed = ToolCall(call.ref, call.name, call.arguments, call.call_id)
+        proposal = Proposal(proposed, state.session, state.settings, call.permission is not None)
+        if before is not None and before.on_interrupt == "probe" and before.expects is not None:
+            probed = await tools.probe(proposal, before.expects)
             if probed.happened != "no":
                 return probed
-        proposed = ToolCall(call.ref, call.name, call.arguments, call.call_id)
-        admission = await tools.admit(proposed, settings, state.session, call.permission is not None)
-        if call.permission is not None and not _is_allowed(call.permission, admission):
-            return await tools.admit(proposed, settings, state.session, False)
+        admission = await tools.admit(proposal)
+        if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
+            return await tools.admit(replace(proposal, is_approved=False))
         return admission
 
 
-def _is_allowed(permission: Permission, admission: Admission) -> bool:
-    """Whether what the gates let pass is what a person allowed."""
+def _is_allowed(call: Call, permission: Permission, settings: Settings, admission: Admission) -> bool:
+    """Whether what the gates let pass is what a person allowed, to the last word that they saw."""
     match admission:
         case Refused():
             return True
-        case Allowed(arguments=arguments) | Asked(arguments=arguments):
-            return hashlib.sha256(arguments.encode()).hexdigest() == permission.sha256
+        case Allowed() | Asked():
+            return bound(call.name, settings.workspace, admission).sha256 == permission.sha256

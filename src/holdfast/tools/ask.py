@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.protocol.tools import ToolSpec
 from holdfast.tools.schema import arguments_object
+from holdfast.tools.unplanned import Unplanned
 
 
-class AskUser:
+class AskUser(Unplanned):
     """ask_user: the question and its options travel in the admission."""
 
     def __init__(self) -> None:
@@ -34,7 +35,3 @@ class AskUser:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Never reached in a run: the question is put to a person instead."""
         return RawResult("error", "A question is answered by a person; there is nothing to run.")
-
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nothing changes."""
-        return None

@@ -6,7 +6,6 @@ person belong to the runtime and the core.
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -17,10 +16,9 @@ from holdfast.errors import Fenced
 from holdfast.policy.rules import judge, strictest
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
-from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
-from holdfast.protocol.ports import CallContext, RawResult, Tool
-from holdfast.protocol.tools import Admission, Allowed, Asked, Decision, FileChange, Refused, ToolSpec
+from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
+from holdfast.protocol.tools import Admission, Allowed, Asked, Decision, Expectation, Refused, ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
 from holdfast.tools.limits import limited, over
@@ -28,8 +26,6 @@ from holdfast.tools.own import OwnPlaces
 from holdfast.tools.registry import Registry
 from holdfast.tools.schema import BadSchema, SchemaGate
 from holdfast.tools.shell import program_of
-from holdfast.tools.workspace import Root
-from holdfast.tools.writing import probe
 
 GRACE_S = 2.0
 """So much later a tool that keeps its own time is cancelled after all."""
@@ -37,22 +33,20 @@ _MESSAGE_CHARS = 600
 _DETAIL_CHARS = 4_000
 
 
-class Proposal(msgspec.Struct, frozen=True):
-    """A call on its way through the gates, with what they have found so far."""
+class Case(msgspec.Struct, frozen=True):
+    """A proposed call on its way through the gates, with what they have found so far."""
 
-    call: ToolCall
+    proposal: Proposal
     tool: Tool
     spec: ToolSpec
-    settings: Settings
-    is_approved: bool
     values: dict[str, Any] = {}
     canonical: str = ""
     decisions: tuple[Decision, ...] = ()
     verdict: Literal["allow", "ask"] = "allow"
 
 
-Gate = Callable[[Proposal], Proposal | Refused]
-"""Lets a proposal pass, or answers with the admission that refuses it."""
+Gate = Callable[[Case], Case | Refused]
+"""Lets a case pass, or answers with the admission that refuses it."""
 
 
 class Dispatcher:
@@ -95,19 +89,20 @@ class Dispatcher:
         spec = self._registry.spec(name)
         return spec is None or spec.on_interrupt != "probe"
 
-    async def admit(self, call: ToolCall, settings: Settings, session: str, is_approved: bool) -> Admission:
+    async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call; nothing has happened yet."""
-        tool, spec = self._registry.tool(call.name), self._registry.spec(call.name)
+        name = proposal.call.name
+        tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
-            return _refused("schema", self._unknown(call.name, settings))
-        proposal = Proposal(call, tool, spec, settings, is_approved)
+            return _refused("schema", self._unknown(name, proposal.settings))
+        case = Case(proposal, tool, spec)
         try:
             for gate in self._gates:
-                passed = gate(proposal)
+                passed = gate(case)
                 if isinstance(passed, Refused):
                     return passed
-                proposal = passed
-            return await _admission(proposal, session)
+                case = passed
+            return await _admission(case)
         # What a gate stumbles over is not run, and must not end the session either: it would be put before the
         # gates again by every resume.
         except Exception as error:
@@ -134,9 +129,16 @@ class Dispatcher:
             detail = "".join(traceback.format_exception(error))
             return RawResult("error", _clipped(text, _MESSAGE_CHARS), detail=detail[-_DETAIL_CHARS:])
 
-    async def probe(self, name: str, change: FileChange, settings: Settings) -> Probed:
-        """Look whether an interrupted call happened, and clear away what it may have left half done."""
-        return await asyncio.to_thread(probe, Root(settings.workspace, self._own), change)
+    async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
+        """Have the tool look whether an interrupted call happened."""
+        tool, spec = self._registry.tool(proposal.call.name), self._registry.spec(proposal.call.name)
+        if tool is None or spec is None:
+            return Probed("unknown")
+        try:
+            return await tool.probe(expectation, _looking(proposal, spec))
+        # Who fails to look has seen nothing.
+        except Exception:
+            return Probed("unknown")
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
         """End every process that still carries one of the call keys in its environment."""
@@ -148,48 +150,48 @@ class Dispatcher:
 
     # --- gates ----------------------------------------------------------------------------------
 
-    def _schema(self, proposal: Proposal) -> Proposal | Refused:
+    def _schema(self, case: Case) -> Case | Refused:
         """The arguments are what the tool takes; from here on only their canonical form counts."""
         try:
-            checked = self._schemas.check(proposal.spec, proposal.call.arguments)
+            checked = self._schemas.check(case.spec, case.proposal.call.arguments)
         except BadSchema as error:
-            message = f"{proposal.spec.name} cannot be called: its schema is broken ({error})."
+            message = f"{case.spec.name} cannot be called: its schema is broken ({error})."
             return _refused("schema", Failure("tool_validation", message))
         if isinstance(checked, Failure):
             return _refused("schema", checked)
-        return msgspec.structs.replace(proposal, values=checked.values, canonical=checked.canonical)
+        return msgspec.structs.replace(case, values=checked.values, canonical=checked.canonical)
 
-    def _secrets(self, proposal: Proposal) -> Proposal | Refused:
+    def _secrets(self, case: Case) -> Case | Refused:
         """No call carries the value of a known secret: arguments are stored, shown and sent."""
-        found = [proposal.canonical]
-        if "\\" in proposal.canonical:  # an escaped quote or newline would hide it
-            found += texts(proposal.values)
+        found = [case.canonical]
+        if "\\" in case.canonical:  # an escaped quote or newline would hide it
+            found += texts(case.values)
         name = next(filter(None, map(self._secret_in, found)), "")
         if not name:
-            return proposal
+            return case
         message = (
-            f"{proposal.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
+            f"{case.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
             f"out and refer to the secret by its name: {name}."
         )
         return _refused("policy", Failure("policy_denied", message), "secret-value")
 
-    def _policy(self, proposal: Proposal) -> Proposal | Refused:
+    def _policy(self, case: Case) -> Case | Refused:
         """What the rules say; deny over ask over allow."""
-        decisions = judge(facts_of(proposal.spec, proposal.values, proposal.settings, self._own))
+        decisions = judge(facts_of(case.spec, case.values, case.proposal.settings, self._own))
         decision = strictest(decisions)
         if decision.verdict == "deny":
             failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
             return Refused(failure, decisions)
-        return msgspec.structs.replace(proposal, decisions=decisions, verdict=decision.verdict)
+        return msgspec.structs.replace(case, decisions=decisions, verdict=decision.verdict)
 
-    def _approval(self, proposal: Proposal) -> Proposal | Refused:
+    def _approval(self, case: Case) -> Case | Refused:
         """A person's yes counts where the rules ask; a question to a person is always asked."""
-        if proposal.spec.effect == "ask":
-            return msgspec.structs.replace(proposal, verdict="ask")
-        if proposal.verdict == "allow" or not proposal.is_approved:
-            return proposal
-        decisions = (*proposal.decisions, Decision(by="approval", verdict="allow"))
-        return msgspec.structs.replace(proposal, verdict="allow", decisions=decisions)
+        if case.spec.effect == "ask":
+            return msgspec.structs.replace(case, verdict="ask")
+        if case.verdict == "allow" or not case.proposal.is_approved:
+            return case
+        decisions = (*case.decisions, Decision(by="approval", verdict="allow"))
+        return msgspec.structs.replace(case, verdict="allow", decisions=decisions)
 
     def _unknown(self, name: str, settings: Settings) -> Failure:
         offered = [spec.name for spec in self.specs(settings)]
@@ -198,59 +200,65 @@ class Dispatcher:
         return Failure("unknown_tool", f"There is no tool called {_clipped(name, 80)!r}. {hint}")
 
 
-async def _admission(proposal: Proposal, session: str) -> Admission:
-    spec, values, settings = proposal.spec, proposal.values, proposal.settings
+async def _admission(case: Case) -> Admission:
+    spec, values, workspace = case.spec, case.values, case.proposal.settings.workspace
     command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
-    cwd = settings.workspace if spec.effect == "exec" else ""
-    binary = program_of(command, settings.workspace) if command else ""
-    if proposal.verdict == "ask":
+    cwd = workspace if spec.effect == "exec" else ""
+    binary = program_of(command, workspace) if command else ""
+    if case.verdict == "ask":
         is_question = spec.effect == "ask"
         return Asked(
-            decisions=proposal.decisions,
-            arguments=proposal.canonical,
+            decisions=case.decisions,
+            arguments=case.canonical,
+            source=spec.source,
             cwd=cwd,
             binary=binary,
             question=values["question"] if is_question else "",
             options=tuple(values.get("options", ())) if is_question else (),
         )
-    change = await _plan(proposal, session)
-    # Without a plan there is nothing that a look at the disk could be compared with.
-    cannot_probe = spec.on_interrupt == "probe" and change is None
+    expects = await _plan(case)
+    # Without a plan there is nothing that a look at the world could be compared with.
+    cannot_probe = spec.on_interrupt == "probe" and expects is None
     return Allowed(
-        decisions=proposal.decisions,
-        arguments=proposal.canonical,
+        decisions=case.decisions,
+        arguments=case.canonical,
         effect=spec.effect,
         on_interrupt="unknown" if cannot_probe else spec.on_interrupt,
         timeout_s=timeout_of(spec, values),
-        change=change,
+        expects=expects,
+        source=spec.source,
         cwd=cwd,
         binary=binary,
     )
 
 
-def _no_effect() -> int:
-    raise Fenced("A plan has no effects.")
-
-
-async def _plan(proposal: Proposal, session: str) -> FileChange | None:
-    if proposal.spec.on_interrupt != "probe":
+async def _plan(case: Case) -> Expectation | None:
+    if case.spec.on_interrupt != "probe":
         return None
-    settings, call_id = proposal.settings, proposal.call.call_id
-    context = CallContext(
+    try:
+        return await case.tool.plan(case.values, _looking(case.proposal, case.spec))
+    # A plan that fails is no plan; the call itself will say what is wrong.
+    except Exception:
+        return None
+
+
+def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
+    """The context of a call that has no effects."""
+    session, call_id, settings = proposal.session, proposal.call.call_id, proposal.settings
+    return CallContext(
         session=session,
         call_id=call_id,
         key=f"{session}:{call_id}",
         workspace=settings.workspace,
-        timeout_s=proposal.spec.timeout_s,
+        timeout_s=spec.timeout_s,
         idle_s=settings.limits.idle_s,
         on_output=lambda _: None,
         check=_no_effect,
     )
-    try:
-        return await proposal.tool.plan(proposal.values, context)
-    # A plan that fails is no plan; the call itself will say what is wrong.
-    except Exception:
-        return None
+
+
+def _no_effect() -> int:
+    raise Fenced("Whoever plans or looks has no effects.")
 
 
 def _refused(by: str, failure: Failure, rule: str = "") -> Refused:

@@ -9,14 +9,16 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.tools.blocking import Refused, answer, in_thread
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.pages import PAGE_LINES, read_page
 from holdfast.tools.schema import arguments_object
+from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import Place, Root, look, open_regular
-from holdfast.tools.writing import Make, plan, write
+from holdfast.tools.writing import Make, plan, probe, write
 
 EDIT_BYTES = 16 << 20
 """The largest file that edit_file takes: it must be held in memory."""
@@ -25,7 +27,7 @@ _HINT_LINES = 5_000
 _PATH = {"type": "string", "minLength": 1, "description": "Relative to the workspace."}
 
 
-class ReadFile:
+class ReadFile(Unplanned):
     """read_file: a page of a text file."""
 
     def __init__(self, own: OwnPlaces) -> None:
@@ -52,10 +54,6 @@ class ReadFile:
         offset = arguments.get("offset", 1)
         return await answer(path, lambda: read_page(Root(context.workspace, self._own), path, offset, limit))
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nothing changes."""
-        return None
-
 
 class WriteFile:
     """write_file: a file with exactly this content."""
@@ -78,10 +76,14 @@ class WriteFile:
         root = Root(context.workspace, self._own)
         return await answer(path, lambda: write(root, path, make, context.check, makes_folders=True))
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """The content's hash before and after; None when the path would be refused."""
         make = _new_content(arguments)
         return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        """Whether the file has the new content. What an interrupted writer left behind is cleared away."""
+        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
 
 
 class EditFile:
@@ -112,10 +114,14 @@ class EditFile:
         root = Root(context.workspace, self._own)
         return await answer(path, lambda: write(root, path, make, context.check, makes_folders=False))
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """The content's hash before and after; None when the edit would fail."""
         make = _edited_content(arguments)
         return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        """Whether the file has the new content. What an interrupted writer left behind is cleared away."""
+        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
 
 
 class EditFailed(Refused):

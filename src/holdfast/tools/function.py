@@ -18,12 +18,16 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import Effect, FileChange, OnInterrupt, ToolSpec
+from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
+from holdfast.tools.blocking import in_thread
 from holdfast.tools.limits import limited, over
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
+from holdfast.tools.workspace import Root
+from holdfast.tools.writing import probe
 
 MAX_THREADS = 16
 """Of one sync tool, so many calls run at once; more wait."""
@@ -33,7 +37,7 @@ _CHILD = str(Path(__file__).with_name("function_child.py"))
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Plan = Callable[..., FileChange | None]
+Plan = Callable[..., Files | None]
 
 
 @overload
@@ -74,8 +78,8 @@ def tool(
             the model is told that the outcome is unknown.
         isolation: `process` runs it in a process of its own, which can be stopped, at about 0.1 s a call.
         name: Instead of the function's own.
-        plan: With `on_interrupt="probe"`: takes what the function takes and tells which file it would
-            change, so that a look at the file shows whether it did.
+        plan: With `on_interrupt="probe"`: takes what the function takes and tells which files it would
+            change, so that a look at them shows whether it did.
 
     Raises:
         TypeError: the function cannot be described to a model, or the options do not go together.
@@ -146,9 +150,13 @@ class FunctionTool(Generic[P, R]):
                 raise raisable(stop) from stop
         return await self._run_sync(arguments, context)
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """What the function's own plan says; None without one."""
         return self._plan(**self.bound(arguments, context)) if self._plan is not None else None
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        """Whether the files are as its plan said that they would be."""
+        return await in_thread(lambda: probe(Root(context.workspace), expectation))
 
     def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         """The keyword arguments of the function: converted to the annotated types, the context added."""

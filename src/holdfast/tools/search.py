@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 from holdfast.policy.paths import secret_rule
 from holdfast.policy.protected import HOME
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.tools.blocking import answer, attempt
 from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.schema import arguments_object
+from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import (
     PathRefused,
     Root,
@@ -54,7 +55,7 @@ _FOLDER = {"type": "string", "minLength": 1, "default": ".", "description": "Fol
 _GLOB = "`*` and `?` stay within a name, `**` spans folders."
 
 
-class ListDir:
+class ListDir(Unplanned):
     """list_dir: what is in a folder."""
 
     def __init__(self, own: OwnPlaces) -> None:
@@ -74,12 +75,8 @@ class ListDir:
         path = arguments.get("path", ".")
         return await answer(path, lambda: _list(Root(context.workspace, self._own), path))
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nothing changes."""
-        return None
 
-
-class Glob:
+class Glob(Unplanned):
     """glob: files by their names."""
 
     def __init__(self, own: OwnPlaces) -> None:
@@ -103,12 +100,8 @@ class Glob:
             path, lambda: _glob(Root(context.workspace, self._own), path, arguments["pattern"])
         )
 
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nothing changes."""
-        return None
 
-
-class Grep:
+class Grep(Unplanned):
     """grep: lines by their content."""
 
     def __init__(self, processes: Processes, own: OwnPlaces) -> None:
@@ -145,10 +138,6 @@ class Grep:
             return await self._match(pattern, searched, context)
         finally:
             os.close(searched.fd)
-
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nothing changes."""
-        return None
 
     async def _match(self, pattern: str, searched: _Searched, context: CallContext) -> RawResult:
         request = {

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import FileChange, ToolSpec
+from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes, clean_environment
 from holdfast.tools.schema import arguments_object
+from holdfast.tools.unplanned import Unplanned
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
@@ -22,7 +23,7 @@ MAX_COMMAND_CHARS = 30_000
 """Longer ones belong in a file; and every character is looked at before it runs."""
 
 
-class Shell:
+class Shell(Unplanned):
     """shell: what a command printed, and how it ended."""
 
     def __init__(self, processes: Processes) -> None:
@@ -63,10 +64,6 @@ class Shell:
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
         return _result(ended, launch)
-
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> FileChange | None:
-        """Nobody can know what a command changes."""
-        return None
 
 
 def program_of(command: str, workspace: str) -> str:

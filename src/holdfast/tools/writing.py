@@ -12,10 +12,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Literal
 
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import Check
-from holdfast.protocol.tools import FileChange
+from holdfast.protocol.tools import ChildSession, Expectation, FileChange, Files, IdempotencyKey
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import (
     MISSING,
@@ -62,14 +63,14 @@ def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: boo
     return told
 
 
-def plan(root: Root, path: str, make: Make) -> FileChange | None:
+def plan(root: Root, path: str, make: Make) -> Files | None:
     """The hashes before and after such a write; None when it would fail."""
     try:
         with place(root, path) as found:
             refuse_protected(path, found, "write")
             content, _ = make(path, found)
             before = _content_hash(found)
-            return FileChange(path=found.path, before=before, after=hashlib.sha256(content).hexdigest())
+            return Files((FileChange(found.path, before, hashlib.sha256(content).hexdigest()),))
     except (Refused, OSError):
         return None
 
@@ -145,11 +146,20 @@ def _is_named(fd: int, name: str, folder: int) -> bool:
         return False
 
 
-def probe(root: Root, change: FileChange) -> Probed:
-    """Whether an interrupted write happened: the file's content is the new one, the old one, or neither.
+def probe(root: Root, expectation: Expectation) -> Probed:
+    """Whether an interrupted write happened: all the files have their new content, all their old one, or neither.
 
     Also removes what the interrupted writer may have left behind.
     """
+    match expectation:
+        case Files(changes=changes):
+            found = {_look_for(root, change) for change in changes}
+            return Probed(found.pop() if len(found) == 1 else "unknown")
+        case IdempotencyKey() | ChildSession():
+            return Probed("unknown")
+
+
+def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]:
     try:
         with place(root, change.path) as found:
             if found.folder_fd != MISSING:
@@ -157,10 +167,10 @@ def probe(root: Root, change: FileChange) -> Probed:
                     _sweep(folder)
             now = _content_hash(found)
     except (Refused, OSError):
-        return Probed("unknown")
+        return "unknown"
     if now == change.after:
-        return Probed("yes")
-    return Probed("no" if now == change.before else "unknown")
+        return "yes"
+    return "no" if now == change.before else "unknown"
 
 
 def _content_hash(found: Place) -> str:

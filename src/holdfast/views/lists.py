@@ -68,6 +68,8 @@ def approval_row(row: ApprovalRow) -> dict[str, Any]:
         "arguments": _arguments(row.arguments),
         "asked_at": iso(row.asked_ms),
         "deadline": iso(row.deadline_ms) if row.deadline_ms else None,
+        "source": row.source or None,
+        "workspace": row.workspace or None,
         "cwd": row.cwd or None,
         "binary": row.binary or None,
     }
@@ -106,10 +108,12 @@ def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
 
 
 def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
-    """What a person decides about: the call, where it runs, and the program that its first word means."""
+    """What a person decides about: the call, where it runs, the program that its first word means, and whose tool it
+    is. An approval binds to all of it."""
     shown, _ = clipped_call(row.arguments)
     yield from framed(shown)
-    for name, value in (("in", row.cwd), ("begins with", row.binary)):
+    tool = f"{row.tool} ({row.source})" if row.source else ""
+    for name, value in (("in", row.cwd or row.workspace), ("begins with", row.binary), ("tool", tool)):
         if value:
             yield [Span(f"  {name:<12}", "dim"), neutral(value)]
 

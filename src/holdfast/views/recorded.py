@@ -150,7 +150,13 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Non
     match rest[0]:
         case e.ApprovalRequested() as asked:
             return Asked(
-                asked.decisions, asked.arguments, asked.cwd, asked.binary, asked.question, asked.options
+                decisions=asked.decisions,
+                arguments=asked.arguments,
+                source=asked.source,
+                cwd=asked.cwd,
+                binary=asked.binary,
+                question=asked.question,
+                options=asked.options,
             )
         case e.ToolCallRefused(failure=failure, decisions=decisions):
             if failure.message in (approvals.NO_ANSWER, approvals.NOBODY_HERE):
@@ -170,5 +176,5 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Non
         effect=started.effect,
         on_interrupt=started.on_interrupt,
         timeout_s=started.timeout_s,
-        change=started.change,
+        expects=started.expects,
     )

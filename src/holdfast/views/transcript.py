@@ -225,8 +225,11 @@ def _notice(event: Event) -> tuple[str, str] | None:
             return f"{failure.code}: {failure.message}", "red"
         case ModelCallAbandoned():
             return "a model call was in flight when its process ended; what it cost is held", "yellow"
-        case ApprovalRequested(approval_id=approval_id, question=question, reason=reason):
-            return f"asked a person ({approval_id}): {question or reason}", "yellow"
+        case ApprovalRequested(question=question) as asked if question:
+            return f"asked a person ({asked.approval_id}): {question}", "yellow"
+        case ApprovalRequested(approval_id=approval_id, reason=reason, workspace=workspace, binary=binary):
+            begins = f", begins with {binary}" if binary else ""
+            return f"asked a person ({approval_id}): {reason} In {workspace}{begins}.", "yellow"
         case ApprovalResolved(decision=decision, by=by, note=note):
             return f"{decision} by {by}" + (f": {note}" if note else ""), "yellow"
         case RunPaused(by=by):
