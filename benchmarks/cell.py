@@ -87,7 +87,7 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
-    from holdfast.protocol.commands import Send
+    from holdfast.protocol.commands import Send, owner
     from holdfast.tools.function import tool
 
     @tool(effect="read")
@@ -110,7 +110,7 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
         async def work(turns: int, name: str) -> int:
             chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
             settings = replace(chosen.settings, is_streaming=False)
-            session = await controller.begin(f"bench:{name}", "bench", Send("go", settings))
+            session = await controller.begin(f"bench:{name}", owner("bench"), Send("go", settings))
             state = await controller.drive(session)
             assert state.run is not None
             assert state.run.status == "done", state.run

@@ -32,7 +32,7 @@ def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
 
 def decision(state: State, cause: Cause, now_ms: int) -> Draft:
     """The same as records that name their cause, with the state that they fold to."""
-    epoch = cause.epoch if isinstance(cause, Attach | Commanded) else state.epoch
+    epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
     draft = Draft(state, now_ms, epoch, trigger(cause))
     _meaning(draft, cause)
     settle(draft)

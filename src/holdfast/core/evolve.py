@@ -5,7 +5,8 @@ Nothing is decided here. An event that names a call which is not there changes n
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -48,7 +49,8 @@ SHRINK_SHARE = 0.7
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    return _fold(replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms), record.event)
+    here = replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms)
+    return _FOLDS[type(record.event)](here, record.event)
 
 
 def fold(records: list[e.Record], state: State | None = None) -> State:
@@ -57,18 +59,6 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
     for record in records:
         state = evolve(state, record)
     return state
-
-
-def _fold(state: State, event: e.Event) -> State:
-    if isinstance(event, e.ModelEvent):
-        return _of_model(state, event)
-    if isinstance(event, e.ToolEvent):
-        return _of_tool(state, event)
-    if isinstance(event, e.RunEvent):
-        return _of_run(state, event)
-    if isinstance(event, e.ApprovalEvent):
-        return _of_approval(state, event)
-    return _of_session(state, event)
 
 
 def _driven(state: State, record: e.Record) -> State:
@@ -467,3 +457,19 @@ def _done(state: State, call_id: str, result: str) -> State:
     if calls != state.turn.calls and is_complete(turn):
         turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
     return replace(state, turn=turn)
+
+
+def _folds(
+    kind: Any, fold: Callable[[State, Any], State]
+) -> dict[type[e.Event], Callable[[State, Any], State]]:
+    return dict.fromkeys(get_args(kind), fold)
+
+
+_FOLDS = {
+    **_folds(e.SessionEvent, _of_session),
+    **_folds(e.RunEvent, _of_run),
+    **_folds(e.ModelEvent, _of_model),
+    **_folds(e.ToolEvent, _of_tool),
+    **_folds(e.ApprovalEvent, _of_approval),
+}
+"""Looked up by type, which is faster than to ask each group in turn."""

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
 from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
-from holdfast.core.wanted import Action, Admit, Attempt, CallModel, Prepare, Wait, wanted
+from holdfast.core.wanted import (
+    Action,
+    Admit,
+    Attempt,
+    CallModel,
+    Prepare,
+    PrepareRequest,
+    RunTool,
+    Wait,
+    wanted,
+)
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
@@ -35,6 +45,10 @@ CLOSE_S = 5.0
 """How long the end of a driver waits for what it cancelled."""
 POLL_MS = 1_000
 """How often the inbox is looked into without a ring."""
+
+
+_PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
+"""As tuples: twice as fast as the unions to tell an action by."""
 
 
 class _Over(NamedTuple):
@@ -206,14 +220,17 @@ class Driver:
             if found is not None:
                 batch += journal.take(decision(journal.state, found, now_ms))
                 self._wanted = wanted(journal.state)
+        committed = self._start()
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
-        await self._sync()
+        await self._sync(committed)
 
     def _next_step(self) -> Prepare | None:
         """A prepare step that is wanted and not under way."""
-        steps = (action for action in self._wanted if isinstance(action, Prepare))
-        return next((step for step in steps if step.key not in self._preparing), None)
+        for action in self._wanted:
+            if isinstance(action, _PREPARE) and action.key not in self._preparing:
+                return action
+        return None
 
     async def _prepare(self, step: Prepare, batch: list[Record]) -> Prepared | None:
         """What the step finds; None when it takes its time, so that its finding comes as a cause of its own."""
@@ -250,27 +267,40 @@ class Driver:
 
     # --- what is in flight ----------------------------------------------------------------------
 
-    async def _sync(self) -> None:
-        """Start and cancel until what runs is what the state wants."""
-        attempts = {action.key: action for action in self._wanted if isinstance(action, Attempt)}
-        unwanted = [task for key, task in self._running.items() if key not in attempts]
+    def _start(self) -> asyncio.Future[None] | None:
+        """Begin the attempts that the state wants and that do not run yet; each waits for the future, which is
+        fulfilled when their intents are committed. So they are ready when the disk is. None where there are none.
+        """
+        committed: asyncio.Future[None] | None = None
+        for action in self._wanted:
+            if isinstance(action, _ATTEMPT) and action.key not in self._running:
+                committed = committed or asyncio.get_running_loop().create_future()
+                body = self._planner.take_body() if isinstance(action, CallModel) else b""
+                task = asyncio.create_task(self._attempt(action, self.state, body, committed))
+                task.add_done_callback(self._note_failure)
+                self._running[action.key] = task
+        return committed
+
+    async def _sync(self, committed: asyncio.Future[None] | None) -> None:
+        """Cancel what is not wanted any more, and let begin what waited for its intent to be committed."""
+        keys = {action.key for action in self._wanted}
+        unwanted = [task for key, task in self._running.items() if key not in keys]
         if unwanted:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-        _cancel(unwanted)
-        steps = {action.key for action in self._wanted if isinstance(action, Prepare)}
-        _cancel(task for key, task in self._preparing.items() if key not in steps)
-        for key, attempt in attempts.items():
-            if key not in self._running:
-                if self._hold.is_lapsed:
-                    await self._renew()
-                body = self._planner.take_body() if isinstance(attempt, CallModel) else b""
-                task = asyncio.create_task(self._attempt(attempt, self.state, body))
-                task.add_done_callback(self._note_failure)
-                self._running[key] = task
+            _cancel(unwanted)
+        if self._preparing:
+            _cancel(task for key, task in self._preparing.items() if key not in keys)
+        if committed is not None:
+            if self._hold.is_lapsed:
+                await self._renew()
+            committed.set_result(None)
         self._arm([action for action in self._wanted if isinstance(action, Wait)])
 
-    async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
+    async def _attempt(
+        self, action: Attempt, state: State, body: bytes, committed: asyncio.Future[None]
+    ) -> None:
         assert state.settings is not None
+        await committed
         outcome = await self._runner.run(action, state, body, state.settings)
         if not self._is_closing:
             self._causes.put_nowait(outcome)
