@@ -1,0 +1,95 @@
+"""The copy of a call's arguments that may be stored: valid JSON with every secret masked, and what was masked.
+
+Known secrets and what only looks like one are masked alike; which of them keeps a call from running is a gate's
+business, and where the original is kept that of `originals`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.protocol.codec import encode_json
+from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.redact import Redactor, Span
+
+_UNREADABLE = '{"arguments":"[redacted:secret]"}'
+
+
+class Masked(NamedTuple):
+    """A copy, and the secrets that it does not show; without any, the copy is the text itself."""
+
+    text: str
+    values: tuple[str, ...]
+
+
+def masked_copy(arguments: str, redact: Redactor) -> Masked:
+    """The arguments as they may be stored. An escape (`\\u0070assword`) hides nothing, and a mask breaks no JSON."""
+    spans = redact.find(arguments)
+    if not spans and "\\" not in arguments:
+        return Masked(arguments, ())
+    try:
+        value = decode_untrusted(arguments)
+    except msgspec.DecodeError:  # it will not run; nobody needs to read it as JSON
+        return Masked(redact(arguments), _stretches(arguments, spans))
+    masking = _Masking(redact)
+    copy = encode_json(masking.masked(value)).decode()
+    if masking.values:
+        spans = redact.find(copy)
+    if not spans:
+        return Masked(copy if masking.values else arguments, tuple(masking.values))
+    # What only looks like a secret across the borders of values.
+    found = (*masking.values, *_stretches(copy if masking.values else arguments, spans))
+    text = redact(copy)
+    return Masked(text if _is_json(text) else _UNREADABLE, found)
+
+
+class _Masking:
+    """Goes through a decoded value, and notes what it masked."""
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+        self.values: list[str] = []
+
+    def masked(self, value: Any, name: str = "") -> Any:
+        """The value without its secrets, also those that are secret by the name that they stand under."""
+        match value:
+            case str():
+                return self._text(value, name)
+            case dict():
+                return {self._text(key, ""): self.masked(each, key) for key, each in value.items()}
+            case list():
+                return [self.masked(each) for each in value]
+            case bool() | None:
+                return value
+            case _:  # a number, which may be a card's
+                written = str(value)
+                masked = self._text(written, name)
+                return value if masked == written else masked
+
+    def _text(self, text: str, name: str) -> str:
+        spans = self._redact.find(text)
+        if spans:
+            self.values += _stretches(text, spans)
+            return self._redact(text)
+        if not name or not text:
+            return text
+        head = f'"{name}":"'
+        for span in self._redact.find(f'{head}{text}"'):
+            if span.end > len(head):
+                self.values.append(text)
+                return f"[redacted:{span.kind}]"
+        return text
+
+
+def _stretches(text: str, spans: list[Span]) -> tuple[str, ...]:
+    return tuple(text[span.start : span.end] for span in spans)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
