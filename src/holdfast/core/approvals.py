@@ -56,6 +56,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             question=asked.question,
             options=asked.options,
             decisions=asked.decisions,
+            seal=asked.seal,
         )
     )
 

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import Request
-from holdfast.protocol.outcomes import AttemptResult, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import AttemptResult, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Admission
 
 
@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True):
     first_delta_ms: int = 0
 
 
-Found = Request | Unaffordable | Unready | Admission | Probed
+Found = Request | Unaffordable | Unready | Admission | Probed | Lost
 
 
 class Prepared(msgspec.Struct, frozen=True):

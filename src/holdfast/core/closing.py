@@ -12,10 +12,25 @@ UNKNOWN_OUTCOME = (
     "was not repeated. Look at the state of the world before you rely on it or do it again."
 )
 
+LOST = (
+    "its arguments held what looks like a secret; only a masked copy of them was stored, and the process that had "
+    "the original is gone"
+)
+MAKE_IT_AGAIN = (
+    "If it is still wanted, make it again with every value written out, or better without the secret."
+)
+
 
 def abandoned(call: Call, why: str) -> ToolCallAbandoned:
     """The call is closed, and the model is told that nobody knows."""
     return ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
+
+
+def lost(call: Call) -> ToolCallAbandoned:
+    """The call is closed, since nobody has its arguments any more; the model may make it again."""
+    if attempts(call):
+        return abandoned(call, f"it was interrupted, and {LOST}")
+    return ToolCallAbandoned(call.call_id, f"This call did not run: {LOST}. {MAKE_IT_AGAIN}")
 
 
 def not_run(

@@ -17,7 +17,7 @@ from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.limits import Settings
-from holdfast.protocol.outcomes import Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
@@ -158,7 +158,7 @@ def _prepared(draft: Draft, cause: Prepared) -> None:
         case e.Request() | Unaffordable() | Unready() as found:
             if cause.key == next_key(draft.state) and phase(draft.state) == "preparing":
                 model_calls.start(draft, cause.key, found)
-        case Allowed() | Asked() | Refused() | Probed() as found:
+        case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
             tool_calls.admit(draft, cause.key, found)
 
 

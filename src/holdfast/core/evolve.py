@@ -285,7 +285,7 @@ def _responded(state: State, event: e.Responded) -> State:
             has_landed=call is not None and call.is_final,
         )
     is_counted = not event.is_estimated and event.usage.input_tokens > 0 and _is_of_next(state, call)
-    calls = tuple(Call(part.call_id, part.ref, part.name, part.arguments) for part in asked)
+    calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
     return replace(
         state,
         run=run,

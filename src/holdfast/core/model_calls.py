@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.core import retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
@@ -97,7 +99,7 @@ def _taken(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
             count += 1
             if count > MAX_CALLS:
                 continue
-            part = ToolCall(part.ref, part.name, part.arguments, call_id(turn, count))
+            part = replace(part, call_id=call_id(turn, count))
         taken.append(part)
     return tuple(taken)
 

@@ -201,6 +201,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     name: str
     arguments: str
     """As the model wrote them, until the gates made them canonical."""
+    is_masked: bool = False
+    """`arguments` is a copy, and never run."""
     stage: Stage = Proposed()
     interrupted: ToolAttempt | None = None
     """The attempt before this stage, whose driver is gone: it may be looked at or run again."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.core import approvals
-from holdfast.core.closing import abandoned, not_run
+from holdfast.core.closing import abandoned, lost, not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import Call, Proposed, action_key, admissible, attempts, open_run, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.outcomes import Lost, Probed
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 
-def admit(draft: Draft, key: str, found: Admission | Probed) -> None:
+def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
     """What the gates, or a look at an interrupted call, mean for the call with this key."""
     run = open_run(draft.state)
     call = next((call for call in admissible(draft.state) if action_key(call) == key), None)
@@ -28,6 +28,8 @@ def admit(draft: Draft, key: str, found: Admission | Probed) -> None:
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE)))
         case Probed():
             draft.add(abandoned(call, "it was interrupted, and a look did not show whether it happened"))
+        case Lost():
+            draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
             draft.add(not_run(call, failure, decisions))
         case Asked() as asked:

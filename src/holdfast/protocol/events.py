@@ -267,7 +267,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     on_interrupt: OnInterrupt
     timeout_s: float
     arguments: str = ""
-    """Canonical JSON; empty when it is what the model wrote."""
+    """Canonical JSON; empty when it is what the model wrote. Of a call whose arguments are masked, a masked copy."""
     expects: Expectation | None = None
 
 
@@ -309,6 +309,8 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     question: str = ""
     options: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    seal: str = ""
+    """With arguments that are a masked copy: stands for the original in `sha256`, and tells nothing about it."""
 
 
 class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

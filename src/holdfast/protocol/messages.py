@@ -38,6 +38,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_fi
     """The arguments as the model wrote them: JSON text, possibly malformed."""
     call_id: str = ""
     """Our id, `t12.c3`: given by the core when the response is recorded."""
+    is_masked: bool = False
+    """`arguments` is a copy in which a secret, or what looks like one, is masked: it is never run."""
 
 
 class ToolResult(

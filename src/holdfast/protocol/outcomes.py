@@ -51,5 +51,9 @@ class Probed(msgspec.Struct, frozen=True):
     happened: Literal["yes", "no", "unknown"]
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """A call cannot be judged or run: only a masked copy of its arguments is left."""
+
+
 ModelResult = ModelReply | ModelFailure | ModelCut
 AttemptResult = ModelResult | CallResult

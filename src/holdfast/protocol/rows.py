@@ -68,6 +68,8 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The folder in which it will run; empty where that means nothing."""
     binary: str = ""
     """The program that a command begins with, every link followed."""
+    is_masked: bool = False
+    """`arguments` is a copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -97,6 +97,8 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     binary: str
     reason: str
     """Why a person is asked."""
+    seal: str = ""
+    """Stands for the original where the arguments are a masked copy."""
 
     @property
     def sha256(self) -> str:
@@ -109,7 +111,10 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     decisions: tuple[Decision, ...] = ()
     arguments: str = ""
-    """The arguments that passed: canonical JSON. They are what is run, hashed and approved."""
+    """The arguments that passed: canonical JSON. They are what is run, hashed and approved, unless this is a masked
+    copy of them."""
+    seal: str = ""
+    """Stands for the original of a masked copy; empty where the arguments are the original."""
     effect: Effect = "exec"
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
@@ -129,6 +134,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     arguments: str = ""
     """Canonical JSON, as in `Allowed`."""
     source: str = ""
+    seal: str = ""
     cwd: str = ""
     binary: str = ""
     question: str = ""
@@ -159,6 +165,7 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
         cwd=admitted.cwd,
         binary=admitted.binary,
         reason=asking.reason if asking is not None else "",
+        seal=admitted.seal,
     )
 
 

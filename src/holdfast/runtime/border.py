@@ -24,7 +24,7 @@ def storable(command: Command, redact: Redactor) -> Command:
         raise UsageError(f"{redact(command.id)[:40]!r} is no id of a command.")
     for what, name in _names(command):
         check_name(what, name, redact)
-    return in_every_text(lambda text: redact(_encodable(text)), command)
+    return in_every_text(lambda text: redact(encodable(text)), command)
 
 
 def check_name(what: str, name: str, redact: Redactor) -> None:
@@ -53,7 +53,8 @@ def _names(command: Command) -> Iterator[tuple[str, str]]:
             pass
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """The text with what no encoder can write replaced."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()  # a lone surrogate comes out as a question mark

@@ -34,6 +34,7 @@ from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.following import WATCH_S, follow
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
 from holdfast.runtime.journal import Journal, state_of
+from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.permission import check
 
@@ -50,6 +51,7 @@ class SessionController:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._bus = Bus()
+        self._originals = Originals(parts.redact)
         self._drivers: dict[str, Driver] = {}
         self._held: set[str] = set()
         """The sessions whose lease is taken, or being taken, by a task of this controller."""
@@ -174,7 +176,7 @@ class SessionController:
     async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
         session = hold.lease.session
-        driver = Driver(self._parts, self._bus, hold, key)
+        driver = Driver(self._parts, self._bus, hold, self._originals, key)
         self._drivers[session] = driver
         try:
             state = await driver.drive()
@@ -214,6 +216,7 @@ class SessionController:
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)
+            self._originals.note(session, batch)
             self._bus.publish(session, batch)
 
     async def is_driven_elsewhere(self, session: str) -> bool:

@@ -33,6 +33,7 @@ from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
 from holdfast.runtime.runner import Runner
@@ -63,15 +64,16 @@ class _Over(NamedTuple):
 class Driver:
     """Drives one session under one lease, from attaching until nothing is left to do now."""
 
-    def __init__(self, parts: Parts, bus: Bus, hold: Hold, key: str = "") -> None:
+    def __init__(self, parts: Parts, bus: Bus, hold: Hold, originals: Originals, key: str = "") -> None:
         self._parts = parts
         self._bus = bus
         self._hold = hold
         self._session = hold.lease.session
         self._epoch = hold.lease.epoch
         self._journal = Journal(self._session, key)
-        self._planner = Planner(parts)
-        self._runner = Runner(parts, bus, self._session, hold.check)
+        self._originals = originals
+        self._planner = Planner(parts, originals)
+        self._runner = Runner(parts, bus, self._session, hold.check, originals)
         self._causes: asyncio.Queue[Cause | _Over | None] = asyncio.Queue()
         """What comes in: causes, prepare steps that are over, and rings."""
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -263,6 +265,7 @@ class Driver:
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
         self._hold.is_over = await self._parts.store.commit(commit)
+        self._originals.note(self._session, batch)
         self._bus.publish(self._session, batch)
 
     # --- what is in flight ----------------------------------------------------------------------
@@ -339,6 +342,7 @@ class Driver:
         tasks = [keeper, *self._running.values(), *self._preparing.values()]
         _cancel(tasks)
         await asyncio.wait(tasks, timeout=CLOSE_S)
+        self._originals.keep_open(self.state)
 
 
 async def end_orphans(tools: Tools, state: State) -> None:

@@ -247,4 +247,5 @@ def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
         workspace=asked.workspace,
         cwd=asked.cwd,
         binary=asked.binary,
+        is_masked=bool(asked.seal),
     )

@@ -34,15 +34,14 @@ def masked_copy(arguments: str, redact: Redactor) -> Masked:
     except msgspec.DecodeError:  # it will not run; nobody needs to read it as JSON
         return Masked(redact(arguments), _stretches(arguments, spans))
     masking = _Masking(redact)
-    copy = encode_json(masking.masked(value)).decode()
-    if masking.values:
-        spans = redact.find(copy)
-    if not spans:
-        return Masked(copy if masking.values else arguments, tuple(masking.values))
-    # What only looks like a secret across the borders of values.
-    found = (*masking.values, *_stretches(copy if masking.values else arguments, spans))
-    text = redact(copy)
-    return Masked(text if _is_json(text) else _UNREADABLE, found)
+    masked = masking.masked(value)
+    copy = encode_json(masked).decode() if masking.values else arguments
+    # What looks like a secret only across the borders of values; escapes look like the oddest things.
+    spans = [] if "\\" in copy else redact.find(copy)
+    if spans:
+        masking.values += _stretches(copy, spans)
+        copy = redact(copy)
+    return Masked(copy if not spans or _is_json(copy) else _UNREADABLE, tuple(masking.values))
 
 
 class _Masking:

@@ -25,10 +25,11 @@ from holdfast.protocol.events import Request
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import in_every_text
+from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
 PREPARE_LIMIT_S = 10.0
@@ -39,8 +40,9 @@ MAX_DETAIL_CHARS = 2_000
 class Planner:
     """Prepares for one session; keeps what does not change from turn to turn."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, originals: Originals) -> None:
         self._parts = parts
+        self._originals = originals
         self._wires: dict[str, Wire] = {}
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
@@ -71,7 +73,7 @@ class Planner:
             return Prepared(step.key, self._failed(step, error))
         return Prepared(step.key, result) if result is not None else None
 
-    async def _waited(self, step: Prepare, state: State) -> Admission | Probed | None:
+    async def _waited(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
         async with asyncio.timeout(PREPARE_LIMIT_S):
             if isinstance(step, Admit):
                 return await self.admission(step, state)
@@ -157,19 +159,23 @@ class Planner:
             self._base_key = key
         return self._has_specs
 
-    async def admission(self, action: Admit, state: State) -> Admission | Probed:
+    async def admission(self, action: Admit, state: State) -> Admission | Probed | Lost:
         """What the gates say; for an interrupted call that can be looked at, whether it happened."""
         assert state.settings is not None
         tools, call, before = self._parts.tools, action.call, action.call.interrupted
-        proposed = ToolCall(call.ref, call.name, call.arguments, call.call_id)
+        original = self._originals.of(state.session, call)
+        if original is None:
+            return Lost()
+        proposed = ToolCall(call.ref, call.name, original.arguments, call.call_id)
         proposal = Proposal(proposed, state.session, state.settings, call.permission is not None)
         if before is not None and before.on_interrupt == "probe" and before.expects is not None:
             probed = await tools.probe(proposal, before.expects)
             if probed.happened != "no":
                 return probed
-        admission = await tools.admit(proposal)
+        admission = self._originals.masked(state.session, call, original, await tools.admit(proposal))
         if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
-            return await tools.admit(replace(proposal, is_approved=False))
+            proposal = replace(proposal, is_approved=False)
+            return self._originals.masked(state.session, call, original, await tools.admit(proposal))
         return admission
 
 

@@ -8,31 +8,41 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
 from holdfast.core.budget import expected_tokens
 from holdfast.core.causes import Outcome
+from holdfast.core.model_calls import MAX_CALLS
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.ids import call_id
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
+from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.masking import masked_copy
+from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
 MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
+GIVEN_UP = (
+    "This call did not run: its arguments held what looks like a secret, and there was no room left to keep them in "
+    "memory. Make it again, with smaller arguments or without the secret."
+)
 IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would hold up every other session."""
 
+T = TypeVar("T")
 DeltaKind = Literal["text", "reasoning", "tool_output"]
 
 _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_execution"}
@@ -41,11 +51,12 @@ _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_exec
 class Runner:
     """Runs the attempts of one session."""
 
-    def __init__(self, parts: Parts, bus: Bus, session: str, check: Check) -> None:
+    def __init__(self, parts: Parts, bus: Bus, session: str, check: Check, originals: Originals) -> None:
         self._parts = parts
         self._bus = bus
         self._session = session
         self._check = check
+        self._originals = originals
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """One attempt to its end. Cancelled from outside, it comes to a cut response or a cancelled call.
@@ -65,7 +76,7 @@ class Runner:
         except (Fenced, StorageError):
             raise
         except Exception as error:
-            result = _crashed(action, error, self._parts.redact)
+            result = _crashed(action, error, self._redactor(action))
         duration_ms = self._parts.clock.uptime_ms() - started_ms
         if isinstance(result, CallResult):
             result = replace(result, duration_ms=duration_ms)
@@ -106,21 +117,27 @@ class Runner:
             teller.flush()
         if isinstance(reply, ModelFailure):
             return ModelFailure(self._safe(reply.failure), reply.usage)
-        parts = [safe for part in reply.parts if (safe := await self._part(part)) is not None]
+        parts: list[Part] = []
+        calls = 0
+        for part in reply.parts:
+            calls += isinstance(part, ToolCall)
+            if calls > MAX_CALLS and isinstance(part, ToolCall):  # nobody takes it
+                parts.append(part)
+            elif (safe := await self._part(part, call_id(state.turn.number, calls))) is not None:
+                parts.append(safe)
         redact = self._parts.redact
         return replace(
             reply, parts=tuple(parts), model=redact(reply.model), request_ref=redact(reply.request_ref)
         )
 
-    async def _part(self, part: Part) -> Part | None:
+    async def _part(self, part: Part, next_call: str) -> Part | None:
         """The part as it may be stored; None when it may not, and must not be changed either."""
         redact = self._parts.redact
         match part:
             case Text(text=text):
                 return Text(await self._redacted(text))
             case ToolCall():
-                arguments = await self._redacted(part.arguments)
-                return replace(part, ref=redact(part.ref), name=redact(part.name), arguments=arguments)
+                return await self._call(part, next_call)
             case Reasoning(payload=""):
                 return replace(part, text=await self._redacted(part.text))
             case Reasoning(text=text, payload=payload):  # it is signed
@@ -129,11 +146,28 @@ class Runner:
             case ToolResult():  # no model says what a tool came to
                 return None
 
+    async def _call(self, call: ToolCall, id_: str) -> ToolCall:
+        """The call as it may be stored; where its arguments are masked, the original is held until it ends."""
+        redact, arguments = self._parts.redact, encodable(call.arguments)
+        copy = await self._in_thread(len(arguments), lambda: masked_copy(arguments, redact))
+        if copy.values:
+            self._originals.hold(self._session, id_, arguments, copy)
+        return replace(
+            call,
+            ref=redact(call.ref),
+            name=redact(call.name),
+            arguments=copy.text,
+            is_masked=bool(copy.values),
+        )
+
     # --- tools ----------------------------------------------------------------------------------
 
     async def _run_tool(self, action: RunTool, settings: Settings) -> CallResult:
         call = action.call
-        teller = _Teller(self._bus, self._parts.redact, self._session, call.call_id)
+        original = self._originals.of(self._session, call)
+        if original is None:
+            return CallResult("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP))
+        teller = _Teller(self._bus, original.redact, self._session, call.call_id)
         context = CallContext(
             session=self._session,
             call_id=call.call_id,
@@ -145,17 +179,17 @@ class Runner:
             check=self._check,
         )
         try:
-            raw = await self._parts.tools.run(call.name, call.arguments, context)
+            raw = await self._parts.tools.run(call.name, original.arguments, context)
         except asyncio.CancelledError:
             text = "The call was stopped before it ended; what it had done until then stays done."
             return CallResult("cancelled", text, Failure("cancelled", text))
         finally:
             teller.flush()
-        return await self._recorded(raw)
+        return await self._recorded(raw, original.redact)
 
-    async def _recorded(self, raw: RawResult) -> CallResult:
+    async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
         """The result as it may be stored: redacted, and clipped with the whole in a blob."""
-        whole = await self._redacted(raw.text)
+        whole = await self._in_thread(len(raw.text), lambda: clean(redact(raw.text)))
         blob = ""
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
@@ -163,16 +197,23 @@ class Runner:
             text = clip(whole, MAX_TOOL_TEXT_CHARS, blob)
         failure = None
         if raw.status in _CODES:
-            detail = self._parts.redact(raw.detail)[-MAX_DETAIL_CHARS:]
+            detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
         return CallResult(raw.status, text, failure, blob, len(whole))
 
     # --- safety ---------------------------------------------------------------------------------
 
     async def _redacted(self, text: str, *, is_cut: bool = False) -> str:
-        if len(text) > IN_THREAD_FROM_CHARS:
-            return await asyncio.to_thread(lambda: clean(self._parts.redact(text, is_cut=is_cut)))
-        return clean(self._parts.redact(text, is_cut=is_cut))
+        return await self._in_thread(len(text), lambda: clean(self._parts.redact(text, is_cut=is_cut)))
+
+    async def _in_thread(self, chars: int, work: Callable[[], T]) -> T:
+        """What the work on so much text gives: from a thread, where it would hold up every other session."""
+        return await asyncio.to_thread(work) if chars > IN_THREAD_FROM_CHARS else work()
+
+    def _redactor(self, action: Attempt) -> Redactor:
+        """Masks whatever comes of the attempt."""
+        original = self._originals.of(self._session, action.call) if isinstance(action, RunTool) else None
+        return original.redact if original is not None else self._parts.redact
 
     def _safe(self, failure: Failure) -> Failure:
         redact = self._parts.redact

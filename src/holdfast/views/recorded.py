@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 
 from holdfast.core import approvals, budget
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.closing import lost
 from holdfast.core.draft import LAST_PASS
 from holdfast.core.state import State
 from holdfast.core.tool_calls import DONE_BEFORE
@@ -27,7 +28,7 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable
+from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 E = TypeVar("E")
@@ -117,7 +118,7 @@ def finding(
     A request's price is worked out again from its recorded size: a budget that cannot afford it answers
     so. With `is_costed_anew` an affordable one gets today's numbers too, else it keeps the recorded ones.
     """
-    result: e.Request | Unaffordable | Admission | Probed | None
+    result: e.Request | Unaffordable | Admission | Probed | Lost | None
     if isinstance(step, PrepareRequest):
         result = _request(step, state, rest[0], is_costed_anew)
     else:
@@ -146,13 +147,14 @@ def _request(
     return None
 
 
-def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | None:
+def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Lost | None:
     match rest[0]:
         case e.ApprovalRequested() as asked:
             return Asked(
                 decisions=asked.decisions,
                 arguments=asked.arguments,
                 source=asked.source,
+                seal=asked.seal,
                 cwd=asked.cwd,
                 binary=asked.binary,
                 question=asked.question,
@@ -165,8 +167,8 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Non
             return Refused(failure, decisions)
         case e.ToolCallFinished(result=CallResult(status="ok", text=text)) if text == DONE_BEFORE:
             return Probed("yes")
-        case e.ToolCallAbandoned():
-            return Probed("unknown")
+        case e.ToolCallAbandoned() as abandoned:
+            return Lost() if abandoned == lost(step.call) else Probed("unknown")
     admitted, started = _first(rest, e.ToolCallAdmitted), _first(rest, e.ToolCallStarted)
     if admitted is None or started is None or started.call_id != step.call.call_id:
         return None

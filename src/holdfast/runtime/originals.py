@@ -1,0 +1,105 @@
+"""The originals of arguments of which only a masked copy is stored: in the memory of this process, until their call
+ends. Nothing of them is written down; whoever has no original abandons the call.
+
+How a copy is made is said in `masking`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.core.state import Call, Done, State
+from holdfast.protocol.events import Record, ToolCallAbandoned, ToolCallFinished, ToolCallRefused
+from holdfast.protocol.tools import Admission, Allowed, Asked, OnInterrupt, Refused
+from holdfast.redact import Redactor
+from holdfast.redact.deep import in_every_text
+from holdfast.runtime.masking import Masked, masked_copy
+
+MAX_HELD_CHARS = 64 * 1024 * 1024
+"""Of all originals together; beyond that the oldest are given up."""
+
+
+class Original(NamedTuple):
+    """What a call is judged and run by."""
+
+    arguments: str
+    """As the model wrote them; canonical once the gates let the call pass."""
+    redact: Redactor
+    """Also masks what the copy masks, wherever it stands: in what gates say of the call, in what it prints."""
+
+
+class Originals:
+    """The originals that one process holds, by session and call."""
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+        self._held: dict[tuple[str, str], Original] = {}
+        self._chars = 0
+        self._key = secrets.token_bytes(32)
+
+    def hold(self, session: str, call_id: str, arguments: str, copy: Masked) -> None:
+        """Keep the original of a call that is about to be recorded with the copy."""
+        self._put((session, call_id), Original(arguments, self._redact.also(copy.values)))
+
+    def of(self, session: str, call: Call) -> Original | None:
+        """What the call is judged and run by; None when it is gone."""
+        if not call.is_masked:
+            return Original(call.arguments, self._redact)
+        return self._held.get((session, call.call_id))
+
+    def masked(self, session: str, call: Call, original: Original, admission: Admission) -> Admission:
+        """What the gates said about the original, as it may be stored.
+
+        What an approval binds to is bound to the original by a seal: an HMAC whose key is gone with the process, so
+        that nobody can try out what was masked. Hashes of what the call is expected to bring would allow just that:
+        so there are none, and nobody looks afterwards whether an interrupted attempt happened.
+        """
+        if not call.is_masked:
+            return admission
+        if isinstance(admission, Refused):
+            return in_every_text(original.redact, admission)
+        arguments = admission.arguments
+        seal = hmac.new(self._key, arguments.encode(), hashlib.sha256).hexdigest()
+        safe = in_every_text(original.redact, replace(admission, arguments=""))
+        safe = replace(safe, arguments=masked_copy(arguments, original.redact).text, seal=seal)
+        if isinstance(safe, Asked):
+            return safe
+        if (session, call.call_id) in self._held:  # else it ended meanwhile
+            self._put((session, call.call_id), original._replace(arguments=arguments))
+        return replace(safe, expects=None, on_interrupt=_unprobed(safe))
+
+    def note(self, session: str, batch: Iterable[Record]) -> None:
+        """What is recorded: the original of a call that ended is given up."""
+        if self._held:
+            for record in batch:
+                match record.event:
+                    case ToolCallFinished() | ToolCallRefused() | ToolCallAbandoned() as ended:
+                        self._drop((session, ended.call_id))
+
+    def keep_open(self, state: State) -> None:
+        """Give up what a session holds beside its open calls: nobody drives it now."""
+        open_calls = {call.call_id for call in state.turn.calls if not isinstance(call.stage, Done)}
+        for key in [key for key in self._held if key[0] == state.session and key[1] not in open_calls]:
+            self._drop(key)
+
+    def _put(self, key: tuple[str, str], original: Original) -> None:
+        self._drop(key)
+        self._held[key] = original
+        self._chars += len(original.arguments)
+        while self._chars > MAX_HELD_CHARS:
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        original = self._held.pop(key, None)
+        if original is not None:
+            self._chars -= len(original.arguments)
+
+
+def _unprobed(allowed: Allowed) -> OnInterrupt:
+    return "unknown" if allowed.on_interrupt == "probe" else allowed.on_interrupt
