@@ -53,7 +53,7 @@ def test_a_session_is_decided_again_without_model_or_tool_and_nothing_is_written
     ("config", "recorded_type", "decided_type"),
     [
         ("[limits]\nturns = 2\n", "ModelCallStarted", "RunLanding"),
-        ("[limits]\ntokens = 4000\n", "ModelCallStarted", "RunLanding"),
+        ("[limits]\ntokens = 4000\n", "ModelCallStarted", "ModelCallUnaffordable"),
         ("[repeat]\nnote = 2\n", "ModelCallStarted", "NoteAdded"),
         ("[repeat]\nnote = 2\nstop = 3\n", "ModelCallStarted", "NoteAdded"),
     ],

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.context.conversation import Edit
 from holdfast.context.requests import requests
+from holdfast.context.transcript import LAST_PASS
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Text, Usage
@@ -191,7 +192,7 @@ def test_what_the_runtime_says_is_labelled_as_the_runtimes() -> None:
     assert [message["content"] for message in messages(talk.send())] == [
         "Do it.",
         "[holdfast] 80 % is used.",
-        "[holdfast] The limit is reached.",
+        f"[holdfast] The limit is reached.{LAST_PASS}",
     ]
 
 

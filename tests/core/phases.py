@@ -97,6 +97,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","content":"', 2, '"}')))),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
+        e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),
         e.Responded("m1", (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")), finish="stop", **_USED),
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
         e.ModelCallCut("m1", "half", **_USED),

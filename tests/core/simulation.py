@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
+
 from holdfast.context.transcript import Transcript
+from holdfast.core import budget
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
-from holdfast.core.decide import decide
+from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
 from holdfast.core.state import Phase, State, Waiting, action_key, open_run, phase, started_calls
 from holdfast.core.summary import totals
@@ -22,9 +25,9 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
-from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Files, Refused
-from tests.core.stories import GIVEN, READS, SESSION, START_MS, request, settings
+from tests.core.stories import READS, SESSION, START_MS, request, settings
 
 T = TypeVar("T")
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
@@ -33,6 +36,7 @@ ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned)
 SETTINGS = (
     settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2),
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
+    settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2),
 )
 NAMES = ("read_file", "grep", "write_file", "shell")
 USAGE = Usage(100, 10)
@@ -64,7 +68,9 @@ class Simulation:
         self._messages: list[Any] = []
         self._results: Counter[str] = Counter()
         self._runs: Counter[int] = Counter()
-        self._commit([e.SessionOpened(SESSION)], 0)
+        self._commands = 0
+        opening = e.SessionOpened(SESSION)
+        self._commit([e.Record(SESSION, 1, START_MS, 0, e.Trigger("attach"), opening)])
 
     def play(self) -> None:
         """Let things happen until the numbers are used up, then end what is open."""
@@ -123,17 +129,18 @@ class Simulation:
         """Somebody finds the session without a driver: it was given back, or its driver died."""
         self.epoch += 1
         cause = self._commanded(self._body())
-        events = decide(self.state, cause, self.now_ms)
-        assert not any(isinstance(event, (*INTENTS, e.Attached)) for event in events), (
+        records = decision(self.state, cause, self.now_ms).records
+        assert not any(isinstance(record.event, (*INTENTS, e.Attached)) for record in records), (
             "a visitor starts nothing"
         )
-        self._commit(events, self.epoch)
+        self._commit(records)
 
     def _command(self) -> None:
         self._settle(self._commanded(self._body()))
 
     def _commanded(self, body: CommandBody) -> Commanded:
-        return Commanded(Command("c", SESSION, owner("cli:ann"), body), self.epoch)
+        self._commands += 1
+        return Commanded(Command(f"c{self._commands}", SESSION, owner("cli:ann"), body), self.epoch)
 
     def _body(self) -> CommandBody:
         asked = [c.stage.approval_id for c in self.state.turn.calls if isinstance(c.stage, Waiting)]
@@ -199,10 +206,10 @@ class Simulation:
 
     def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
         if isinstance(step, PrepareRequest):
-            short = Unaffordable(self.pick(("cost", "tokens", "context")), "Too much.")  # type: ignore[arg-type]
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
-            return Prepared(step.key, self.pick([request()] * 12 + [short, unready]))
+            sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
+            return Prepared(step.key, self.pick([*sized, unready]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))
@@ -214,7 +221,15 @@ class Simulation:
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")))
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]
-        return Prepared(step.key, self.pick([allowed] * 5 + [refused, *rest]))
+        return Prepared(step.key, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
+
+    def _request(self, step: PrepareRequest, size_bytes: int) -> e.Request | Unaffordable:
+        """The next request as the planner makes it, where its messages take so many bytes."""
+        grant = budget.afford(self.state, size_bytes, is_final=step.is_final)
+        if isinstance(grant, Unaffordable):
+            return grant
+        tail = "]}"
+        return request(tail=tail, size_bytes=size_bytes + len(tail), **asdict(grant))
 
     # --- one commit -----------------------------------------------------------------------------
 
@@ -222,8 +237,7 @@ class Simulation:
         """The engine's step: the cause, and the prepare steps that it brings, until none is left."""
         if isinstance(cause, Outcome):
             self._late.append(cause)
-        epoch = cause.epoch if isinstance(cause, Attach | Commanded) else self.state.epoch
-        self._commit(decide(self.state, cause, self.now_ms), epoch)
+        self._commit(decision(self.state, cause, self.now_ms).records)
         while True:
             step = next((a for a in wanted(self.state) if isinstance(a, PrepareRequest | Admit)), None)
             if step is None:
@@ -231,17 +245,16 @@ class Simulation:
             try:
                 prepared = self._prepare(step)
             except OutOfChoices:
-                plain = request() if isinstance(step, PrepareRequest) else Allowed()
+                plain = self._request(step, 1_000) if isinstance(step, PrepareRequest) else Allowed()
                 prepared = Prepared(step.key, plain)
             before = self.state.seq
-            self._commit(decide(self.state, prepared, self.now_ms), self.state.epoch)
+            self._commit(decision(self.state, prepared, self.now_ms).records)
             assert self.state.seq > before, f"{step} leads nowhere"
 
-    def _commit(self, events: list[e.Event], epoch: int) -> None:
-        for event in events:
-            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, epoch, GIVEN, event)
+    def _commit(self, records: Sequence[e.Record]) -> None:
+        for record in records:
             if self._on_event is not None:
-                self._on_event(self.state, event)
+                self._on_event(self.state, record.event)
             self._note(record)
             self.records.append(record)
             self.state = evolve(self.state, record)

@@ -150,11 +150,10 @@ def test_words_that_arrive_in_the_last_turn_are_answered_in_the_last_pass() -> N
 
 def test_the_message_at_the_end_is_for_the_user_not_for_the_model() -> None:
     story = opened(turns=1)
-    told = only(e.RunLanding, a_turn(story)).message
+    landing = only(e.RunLanding, a_turn(story))
     story.prepared()
     stopped = only(e.RunStopped, story.answered(words()))
-    assert "last response" in told
-    assert stopped.message == "The limit of 1 turns is reached."
+    assert stopped.message == landing.message == "The limit of 1 turns is reached."
 
 
 @pytest.mark.requirement("B2", "L2-07")
@@ -162,7 +161,7 @@ def test_the_message_at_the_end_is_for_the_user_not_for_the_model() -> None:
 def test_a_request_that_cannot_be_afforded_leads_to_a_last_pass(reason: str) -> None:
     story = opened()
     a_turn(story)
-    assert kinds(story_short(story, reason)) == ["RunLanding"]
+    assert kinds(story_short(story, reason)) == ["ModelCallUnaffordable", "RunLanding"]
     story.prepared()
     assert story.model_call.is_final
     assert ending(story.answered(words())) == ("limit", reason)
@@ -178,7 +177,8 @@ def test_a_last_pass_that_cannot_be_afforded_ends_the_run_at_once(reason: str) -
 
 
 def story_short(story: Story, reason: str) -> list[e.Event]:
-    return story.when(Prepared(next_key(story.state), Unaffordable(reason, "Too much.")))  # type: ignore[arg-type]
+    too_much = Unaffordable(reason, "Too much.", 1_000)  # type: ignore[arg-type]
+    return story.when(Prepared(next_key(story.state), too_much))
 
 
 @pytest.mark.requirement("B2")

@@ -7,13 +7,24 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.core.model_calls import MAX_CALLS
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
-from holdfast.protocol.events import Record, Responded, RunStopped, SettingsChanged, ToolCallStarted
+from holdfast.protocol.events import (
+    NoteAdded,
+    Record,
+    Responded,
+    RunStopped,
+    SettingsChanged,
+    ToolCallRefused,
+    ToolCallStarted,
+)
+from holdfast.protocol.failures import Failure
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock, run_jumping
 from holdfast.testing.scenarios import (
     SESSION_KEY,
     Played,
+    Scenario,
     World,
     controller_of,
     play,
@@ -89,3 +100,29 @@ def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_th
     records = run_jumping(answer_and_change)
     assert any(isinstance(record.event, SettingsChanged) for record in records)
     assert replay(records[0].session, SESSION_KEY, records).differences == ()
+
+
+@pytest.mark.requirement("H2")
+def test_calls_that_were_too_many_are_decided_again_as_too_many(tmp_path: Path) -> None:
+    reads = [{"name": "list_dir", "arguments": {}}] * (MAX_CALLS + 2)
+    scenario = Scenario("too many", [{"tool_calls": reads}, {"text": "Done."}])
+    played = run_jumping(lambda clock: play(scenario, clock, VolatileStore(), tmp_path))
+    assert any(isinstance(record.event, NoteAdded) for record in played.records)
+    assert replay(played.session, SESSION_KEY, played.records).differences == ()
+
+
+@pytest.mark.requirement("H2")
+def test_replay_reads_no_sentence(tmp_path: Path) -> None:
+    """Other words for the same facts differ in their words alone: the decision is still the recorded one."""
+    scenario = BY_NAME["nobody to ask"]
+    played = run_jumping(lambda clock: play(scenario, clock, VolatileStore(), tmp_path))
+    records = forged(played.records, ToolCallRefused, failure=Failure("policy_denied", "Other words."))
+    (difference,) = replay(played.session, SESSION_KEY, records).differences
+    assert difference.what == "ToolCallRefused would differ in failure."
+    stopped = run_jumping(
+        lambda clock: play(BY_NAME["stopped in mid-tool"], clock, VolatileStore(), tmp_path)
+    )
+    records = forged(stopped.records, RunStopped, message="Halted.", by="somebody else")
+    assert {type(each.recorded) for each in replay(stopped.session, SESSION_KEY, records).differences} == {
+        RunStopped
+    }

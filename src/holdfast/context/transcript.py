@@ -17,6 +17,7 @@ from holdfast.protocol.messages import Message, Part, Text, ToolCall, ToolResult
 
 RUNTIME = "[holdfast] "
 CUT = "\n[holdfast] The response was stopped here."
+LAST_PASS = " This is your last response: give the best answer that you can from what you have. No tools."
 
 
 SPOKEN = frozenset(
@@ -85,8 +86,10 @@ class Transcript:
         match event:
             case e.MessageReceived(text=text):
                 yield from self._words(seq, text, text)
-            case e.NoteAdded(text=text) | e.RunLanding(message=text):
+            case e.NoteAdded(text=text):
                 yield from self._words(seq, text, RUNTIME + text)
+            case e.RunLanding(message=message):
+                yield from self._words(seq, message, RUNTIME + message + LAST_PASS)
             case e.ModelCallStarted():
                 self._is_asking = True
             case e.Responded(parts=parts):

@@ -36,8 +36,10 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
     if settings is None:
         return
     if settings.approve_by == "deny":
-        text = NO_ANSWER if asked.question else NOBODY_HERE
-        draft.add(not_run(call, Failure("policy_denied", text), asked.decisions))
+        if asked.question:
+            draft.add(not_run(call, Failure("policy_denied", NO_ANSWER), asked.decisions, "question"))
+        else:
+            draft.add(not_run(call, Failure("policy_denied", NOBODY_HERE), asked.decisions, "approval"))
         return
     shown = bound(call.name, settings.workspace, asked)
     draft.add(

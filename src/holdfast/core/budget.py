@@ -83,15 +83,18 @@ def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Unafford
     cap = min(most, max(window - expected, 0))
     least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, most)
     if cap < least:
-        return Unaffordable("context", f"The conversation fills the model's window of {window:,} tokens.")
+        message = f"The conversation fills the model's window of {window:,} tokens."
+        return Unaffordable("context", message, size_bytes)
     kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(model, limits)
     cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
     if cap < least:
-        return Unaffordable("tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final))
+        return Unaffordable(
+            "tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final), size_bytes
+        )
     if model.price == "known":
         cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_final))
         if cap < least:
-            return Unaffordable("cost", _short_of_money(cost_left(run, limits), limits, is_final))
+            return Unaffordable("cost", _short_of_money(cost_left(run, limits), limits, is_final), size_bytes)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from msgspec.structs import replace
+
 from holdfast.core.state import Call, attempts
 from holdfast.protocol.events import ToolCallAbandoned, ToolCallRefused
 from holdfast.protocol.failures import Failure
@@ -29,15 +33,19 @@ def abandoned(call: Call, why: str) -> ToolCallAbandoned:
 def lost(call: Call) -> ToolCallAbandoned:
     """The call is closed, since nobody has its arguments any more; the model may make it again."""
     if attempts(call):
-        return abandoned(call, f"it was interrupted, and {LOST}")
-    return ToolCallAbandoned(call.call_id, f"This call did not run: {LOST}. {MAKE_IT_AGAIN}")
+        return replace(abandoned(call, f"it was interrupted, and {LOST}"), is_lost=True)
+    return ToolCallAbandoned(call.call_id, f"This call did not run: {LOST}. {MAKE_IT_AGAIN}", is_lost=True)
 
 
 def not_run(
-    call: Call, failure: Failure, decisions: tuple[Decision, ...] = ()
+    call: Call,
+    failure: Failure,
+    decisions: tuple[Decision, ...] = (),
+    nobody_for: Literal["", "approval", "question"] = "",
 ) -> ToolCallRefused | ToolCallAbandoned:
     """The call will not run, or not again: an interrupted attempt may have happened, and that is said."""
-    if attempts(call):
-        why = failure.message.rstrip(".")
-        return abandoned(call, f"it was interrupted, and it could not be run again ({why})")
-    return ToolCallRefused(call.call_id, call.name, failure, decisions)
+    refused = ToolCallRefused(call.call_id, call.name, failure, decisions, nobody_for)
+    if not attempts(call):
+        return refused
+    why = f"it was interrupted, and it could not be run again ({failure.message.rstrip('.')})"
+    return replace(abandoned(call, why), refused=refused)

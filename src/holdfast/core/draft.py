@@ -9,9 +9,6 @@ from holdfast.core.evolve import evolve
 from holdfast.core.state import State, open_run
 from holdfast.protocol.events import Event, Record, RunLanding, Trigger
 
-LAST_PASS = " This is your last response: give the best answer that you can from what you have. No tools."
-"""What the model is told besides why."""
-
 
 class Draft:
     """What is decided so far."""
@@ -38,4 +35,4 @@ class Draft:
         """A limit is reached: a last pass without tools follows."""
         run = open_run(self.state)
         if run is not None and not run.landing:
-            self.add(RunLanding(reason, message + LAST_PASS))
+            self.add(RunLanding(reason, message))

@@ -239,6 +239,8 @@ def _of_model(state: State, event: e.ModelEvent) -> State:
             return _call_failed(state, event)
         case e.ModelCallUnready(retry_at_ms=retry_at_ms):
             return _with_models(state, retry_at_ms=retry_at_ms)
+        case e.ModelCallUnaffordable():
+            return state
         case e.ModelCallCut():
             return _call_cut(state, event)
         case e.ModelCallAbandoned():

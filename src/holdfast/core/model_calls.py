@@ -29,11 +29,14 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
     if run is None or settings is None:
         return
     match found:
-        case Unaffordable(reason=reason, message=message) if run.landing or reason == "context":
-            status: e.RunStatus = "limit" if run.landing else "failed"
-            draft.add(e.RunStopping(status, run.landing or "context_overflow", message, draft.now_ms))
-        case Unaffordable(reason=reason, message=message):
-            draft.land(reason, message)
+        case Unaffordable(reason=reason, message=message, size_bytes=size_bytes):
+            draft.add(e.ModelCallUnaffordable(key, reason, message, size_bytes))
+            if run.landing:
+                stop(draft, "limit", run.landing, message)
+            elif reason == "context":
+                stop(draft, "failed", "context_overflow", message)
+            else:
+                draft.land(reason, message)
         case Unready(failure=failure, until_ms=until_ms):
             draft.add(e.ModelCallUnready(key, failure, until_ms))
             if not until_ms:
@@ -70,6 +73,7 @@ def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
 
 
 def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:
+    count = len(calls_of(reply.parts))
     draft.add(
         e.Responded(
             key=cause.key,
@@ -82,9 +86,9 @@ def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply)
             duration_ms=cause.duration_ms,
             first_delta_ms=cause.first_delta_ms,
             is_estimated=reply.is_estimated,
+            calls_refused=max(count - MAX_CALLS, 0),
         )
     )
-    count = len(calls_of(reply.parts))
     if count > MAX_CALLS:
         draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.core import budget, tool_calls
 from holdfast.core.approvals import act_on_answers
-from holdfast.core.draft import LAST_PASS, Draft
+from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
@@ -99,7 +99,7 @@ def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
 
 def _landed(draft: Draft, run: Run, settings: Settings) -> None:
     if run.has_landed:
-        stop(draft, "limit", run.landing, run.message.removesuffix(LAST_PASS))
+        stop(draft, "limit", run.landing, run.message)
 
 
 def _stuck(draft: Draft, run: Run, settings: Settings) -> None:

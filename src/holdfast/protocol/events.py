@@ -96,7 +96,7 @@ class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     reason: str
     message: str
-    """What the model and the user are told."""
+    """Why, as the model and the user are told."""
 
 
 class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -191,6 +191,16 @@ class ModelCallUnready(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     """0: waiting does not help."""
 
 
+class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The next attempt would break a limit, or does not fit: nothing was sent."""
+
+    key: str
+    reason: Literal["cost", "tokens", "context"]
+    message: str
+    size_bytes: int
+    """Of the request without its tail."""
+
+
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A whole response of the conversation's model: what a call with another purpose brings is told by events of its
     own."""
@@ -205,6 +215,8 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     duration_ms: int = 0
     first_delta_ms: int = 0
     is_estimated: bool = False
+    calls_refused: int = 0
+    """Calls beyond the most that one response may hold: they are not among the parts."""
 
 
 class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -254,6 +266,8 @@ class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     name: str
     failure: Failure
     decisions: tuple[Decision, ...] = ()
+    nobody_for: Literal["", "approval", "question"] = ""
+    """What a person would have been asked for; empty when the refusal is final without one."""
 
 
 class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -283,6 +297,10 @@ class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
 
     call_id: str
     text: str
+    refused: ToolCallRefused | None = None
+    """Why it could not be run again, when it was to be."""
+    is_lost: bool = False
+    """Only a masked copy of its arguments is left."""
 
 
 # --- approvals ----------------------------------------------------------------------------------
@@ -341,7 +359,13 @@ RunEvent = (
     | NoteAdded
 )
 ModelEvent = (
-    ModelCallStarted | ModelCallUnready | Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
+    ModelCallStarted
+    | ModelCallUnready
+    | ModelCallUnaffordable
+    | Responded
+    | ModelCallFailed
+    | ModelCallCut
+    | ModelCallAbandoned
 )
 ToolEvent = ToolCallAdmitted | ToolCallRefused | ToolCallStarted | ToolCallFinished | ToolCallAbandoned
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed

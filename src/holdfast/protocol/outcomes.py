@@ -35,6 +35,8 @@ class Unaffordable(msgspec.Struct, frozen=True):
 
     reason: Literal["cost", "tokens", "context"]
     message: str
+    size_bytes: int
+    """Of the request without its tail."""
 
 
 class Unready(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from holdfast.protocol.events import (
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
+    ModelCallUnready,
     NoteAdded,
     Record,
     Responded,
@@ -104,7 +105,10 @@ def _notice(record: Record) -> str:
             return text
         case SettingsChanged(settings=settings):
             return f"from here on: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
-        case ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms):
+        case (
+            ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
+            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
+        ):
             again = f" It is tried again at {moment(retry_at_ms, record.at_ms)}." if retry_at_ms else ""
             return f"{failure.code}: {failure.message}{again}"
         case ModelCallAbandoned():

@@ -8,12 +8,9 @@ from typing import TypeVar
 
 from msgspec.structs import asdict, replace
 
-from holdfast.core import approvals, budget
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
-from holdfast.core.closing import lost
-from holdfast.core.draft import LAST_PASS
+from holdfast.core import budget
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
 from holdfast.core.state import State
-from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.core.wanted import Admit, PrepareRequest
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
@@ -28,7 +25,7 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
-from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable
+from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 E = TypeVar("E")
@@ -41,66 +38,67 @@ def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Eve
         trigger: What the records name as their cause: no finding.
         batch: The events, without a `SessionOpened` before them.
     """
-    name = trigger.name
-    match batch[0]:
-        case e.Attached(epoch=attached, holder=holder, reads=reads):
-            return Attach(attached, holder, reads)
-        case _ if trigger.kind == "timer":
-            return Due(name)
-        case e.Responded() as told:
+    match trigger.kind:
+        case "attach":
+            attached = _first(batch, e.Attached)
+            return Attach(attached.epoch, attached.holder, attached.reads) if attached is not None else None
+        case "timer":
+            return Due(trigger.name)
+        case "outcome":
+            return _outcome(trigger.name, batch[0])
+        case "command":
+            who, body = _command(batch)
+            return Commanded(Command(trigger.name, state.session, who, body), epoch)
+    return None
+
+
+def _outcome(key: str, told: e.Event) -> Outcome | None:
+    match told:
+        case e.Responded():
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
+            parts += (ToolCall("", "", ""),) * told.calls_refused
             reply = ModelReply(
                 parts, told.usage, told.finish, told.model, told.request_ref, told.is_estimated
             )
-            return Outcome(name, reply, told.duration_ms, told.first_delta_ms)
+            return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
         case e.ModelCallFailed(failure=failure, usage=usage, duration_ms=duration_ms):
-            return Outcome(name, ModelFailure(failure, usage), duration_ms)
+            return Outcome(key, ModelFailure(failure, usage), duration_ms)
         case e.ModelCallCut(text=text, usage=usage, duration_ms=duration_ms):
-            return Outcome(name, ModelCut(text, usage), duration_ms)
+            return Outcome(key, ModelCut(text, usage), duration_ms)
         case e.ToolCallFinished(result=result):
-            return Outcome(name, result)
+            return Outcome(key, result)
         case e.ToolCallAbandoned(text=text):
-            return Outcome(name, CallResult("unknown", text))
-    return Commanded(Command(name, state.session, _who(batch), _command(batch)), epoch)
+            return Outcome(key, CallResult("unknown", text))
+    return None
 
 
-def _command(batch: Sequence[e.Event]) -> CommandBody:
-    """What somebody asked for, from the facts that it brought."""
-    started = _first(batch, e.RunStarted)
-    changed = _first(batch, e.SettingsChanged)
+def _command(batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
+    """Who asked for what, from the facts that it brought. What a visitor's command found stopping ended first."""
+    started, changed = _first(batch, e.RunStarted), _first(batch, e.SettingsChanged)
     settings = started.settings if started else changed.settings if changed else None
-    message = _first(batch, e.MessageReceived)
-    if message is not None:
-        return Send(message.text, settings)
-    match batch[0]:
-        case e.RunPaused():
-            return Pause()
-        case e.RunStopping(reason=reason) | e.RunStopped(reason=reason):
-            return Stop(reason)
-        case e.ApprovalResolved(approval_id=name, decision="approve" | "deny" | "answer" as said, note=note):
-            return Resolve(name, said, note)
-    answer = _first(batch, e.ApprovalResolved)
-    if answer is not None and answer.decision == "answer":  # words that also changed something
-        return Send(answer.note, settings)
-    return Continue(settings)
-
-
-def _who(batch: Sequence[e.Event]) -> Principal:
-    """Who asked. Words that did not answer an open question were those of somebody who may not."""
-    is_message = _first(batch, e.MessageReceived) is not None
-    return Principal(_name(batch), scopes=("speak",) if is_message else SCOPES)
-
-
-def _name(batch: Sequence[e.Event]) -> str:
+    message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
+    if message is not None:  # where a question was open, of somebody who may not answer it
+        return Principal(message.sender, scopes=("speak",)), Send(message.text, settings)
     for event in batch:
         match event:
-            case e.MessageReceived(sender=name) | e.RunPaused(by=name) | e.RunResumed(by=name):
-                return name
-            case e.ApprovalResolved(by=name):
-                return name
-            case e.RunStopping(by=name) | e.RunStopped(by=name):
-                return name
-    return ""
+            case e.RunPaused(by=by):
+                return _anybody(by), Pause()
+            case e.ApprovalResolved(decision="answer", by=by, note=note) if changed or resumed:
+                return _anybody(by), Send(note, settings)
+            case e.ApprovalResolved(decision="approve" | "deny" | "answer" as said, by=by):
+                return _anybody(by), Resolve(event.approval_id, said, event.note)
+    if settings is not None or resumed is not None:
+        return _anybody(resumed.by if resumed is not None else ""), Continue(settings)
+    for event in batch:
+        match event:
+            case e.RunStopping(by=by, reason=reason) | e.RunStopped(by=by, reason=reason):
+                return _anybody(by), Stop(reason)
+    return _anybody(""), Stop()
+
+
+def _anybody(name: str) -> Principal:
+    """Somebody of that name, who may ask for everything: what they may not is refused before it is decided."""
+    return Principal(name, scopes=SCOPES)
 
 
 def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
@@ -111,24 +109,23 @@ def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
 
 
 def finding(
-    step: PrepareRequest | Admit, state: State, rest: Sequence[e.Event], *, is_costed_anew: bool
+    step: PrepareRequest | Admit, state: State, batch: Sequence[e.Event], *, is_costed_anew: bool
 ) -> Prepared | None:
     """What a prepare step found, from the events that its finding brought; None when they do not tell.
 
     A request's price is worked out again from its recorded size: a budget that cannot afford it answers
     so. With `is_costed_anew` an affordable one gets today's numbers too, else it keeps the recorded ones.
     """
-    result: e.Request | Unaffordable | Admission | Probed | Lost | None
     if isinstance(step, PrepareRequest):
-        result = _request(step, state, rest[0], is_costed_anew)
+        found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
-        result = _admission(step, rest)
-    return None if result is None else Prepared(step.key, result)
+        found = _judged(step, batch)
+    return None if found is None else Prepared(step.key, found)
 
 
 def _request(
     step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
-) -> e.Request | Unaffordable | None:
+) -> e.Request | Unaffordable | Unready | None:
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
@@ -136,19 +133,16 @@ def _request(
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
-        case e.RunLanding(reason=("cost" | "tokens") as reason, message=message):
-            if is_costed_anew:
-                return Unaffordable(reason, message.removesuffix(LAST_PASS.format(message="")))
-            # How large the request would have been is not recorded: at least as large as the last one.
-            answer = budget.afford(state, state.models.measured_bytes, is_final=step.is_final)
-            return answer if isinstance(answer, Unaffordable) else None
-        case e.RunStopping(message=message):
-            return Unaffordable("context", message)
+        case e.ModelCallUnaffordable(size_bytes=size_bytes):
+            grant = budget.afford(state, size_bytes, is_final=step.is_final)
+            return grant if isinstance(grant, Unaffordable) else None
+        case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
+            return Unready(failure, retry_at_ms)
     return None
 
 
-def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Lost | None:
-    match rest[0]:
+def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost | None:
+    match batch[0]:
         case e.ApprovalRequested() as asked:
             return Asked(
                 decisions=asked.decisions,
@@ -160,17 +154,17 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Los
                 question=asked.question,
                 options=asked.options,
             )
-        case e.ToolCallRefused(failure=failure, decisions=decisions):
-            if failure.message in (approvals.NO_ANSWER, approvals.NOBODY_HERE):
-                question = "?" if failure.message == approvals.NO_ANSWER else ""
-                return Asked(decisions, step.call.arguments, question=question)
-            return Refused(failure, decisions)
-        case e.ToolCallFinished(result=CallResult(status="ok", text=text)) if text == DONE_BEFORE:
+        case e.ToolCallRefused() as refused:
+            return _refused(refused)
+        case e.ToolCallFinished():
             return Probed("yes")
-        case e.ToolCallAbandoned() as abandoned:
-            return Lost() if abandoned == lost(step.call) else Probed("unknown")
-    admitted, started = _first(rest, e.ToolCallAdmitted), _first(rest, e.ToolCallStarted)
-    if admitted is None or started is None or started.call_id != step.call.call_id:
+        case e.ToolCallAbandoned(is_lost=True):
+            return Lost()
+        case e.ToolCallAbandoned(refused=refused):
+            return Probed("unknown") if refused is None else _refused(refused)
+    started = _first(batch, e.ToolCallStarted)
+    admitted = _first(batch, e.ToolCallAdmitted)
+    if admitted is None or started is None:
         return None
     return Allowed(
         admitted.decisions,
@@ -180,3 +174,10 @@ def _admission(step: Admit, rest: Sequence[e.Event]) -> Admission | Probed | Los
         timeout_s=started.timeout_s,
         expects=started.expects,
     )
+
+
+def _refused(told: e.ToolCallRefused) -> Refused | Asked:
+    """What the gates said: with `nobody_for` they wanted a person to decide, and nobody was there."""
+    if not told.nobody_for:
+        return Refused(told.failure, told.decisions)
+    return Asked(told.decisions, question="?" if told.nobody_for == "question" else "")

@@ -9,9 +9,8 @@ tool would answer now.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 
 import msgspec
 
@@ -19,12 +18,13 @@ from holdfast.core.causes import Cause, Outcome
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
-from holdfast.core.wanted import Admit, Prepare, PrepareRequest, Wait, wanted
+from holdfast.core.wanted import Prepare, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import Settings
 from holdfast.views.recorded import cause_of, finding
 
 Change = Callable[[Settings], Settings]
+_OF_REQUESTS = (e.ModelCallStarted, e.ModelCallUnaffordable, e.ModelCallUnready)
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -61,11 +61,10 @@ class _Batch(msgspec.Struct, frozen=True):
 
     @property
     def next_in_commit(self) -> e.Event | None:
-        """What another cause brought that was committed with this one: the prepare steps are left to the last."""
+        """What came next in the same commit."""
         last, following = self.records[-1], self.following
-        if following is None or (following.epoch, following.at_ms) != (last.epoch, last.at_ms):
-            return None
-        return following.event
+        is_same = following is not None and (following.epoch, following.at_ms) == (last.epoch, last.at_ms)
+        return following.event if following is not None and is_same else None
 
     @property
     def events(self) -> tuple[e.Event, ...]:
@@ -110,10 +109,22 @@ def _changed(record: e.Record, change: Change) -> e.Record:
 
 
 def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
-    """The causes again: records of one epoch, cause and time."""
-    groups = [tuple(group) for _, group in groupby(records, key=lambda r: (r.epoch, r.cause, r.at_ms))]
-    for group, following in zip(groups, [*groups, (None,)][1:], strict=True):
-        yield _Batch(group, following[0])
+    """The causes again: records of one epoch, cause and time. What was found about a request begins a batch of its
+    own, since the same step may be taken again at once: what an ordinary call cannot afford, a last pass may."""
+    groups: list[list[e.Record]] = []
+    for record in records:
+        last = groups[-1][-1] if groups else None
+        is_same = last is not None and _mark(last) == _mark(record)
+        if is_same and not isinstance(record.event, _OF_REQUESTS):
+            groups[-1].append(record)
+        else:
+            groups.append([record])
+    for group, following in zip_longest(groups, groups[1:]):
+        yield _Batch(tuple(group), following[0] if following is not None else None)
+
+
+def _mark(record: e.Record) -> tuple[int, e.Trigger, int]:
+    return record.epoch, record.cause, record.at_ms
 
 
 # --- one batch ----------------------------------------------------------------------------------
@@ -130,35 +141,25 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         return None
     cause = _cause(state, first, events, is_costed_anew=not is_changed)
     if cause is None:
-        return (
-            None
-            if batch.is_cut
-            else Difference(first.seq, "Nothing here tells what came before it.", events[0])
-        )
+        what = f"{_name(events[0])} would not have been decided here."
+        return None if batch.is_cut else Difference(first.seq, what, events[0])
     if is_changed and _is_too_late(state, cause, first):
         return Difference(first.seq, "The time limit would have been reached before this.", first.event)
-    decided, step = _decided(state, cause, first, events, is_costed_anew=not is_changed)
+    decided = decide(state, cause, first.at_ms)
     if is_changed:
         decided = [_as_long(now, then) for now, then in zip_longest(decided, events[: len(decided)])]
-    if batch.is_cut:  # what the branch did not take over is not missing, nor what it tells nothing of
+    if batch.is_cut:  # the branch took over only the beginning
         decided = decided[: len(events)]
-        events = events[: len(decided)] if step is not None else events
-    found = _first_difference(first.seq, events, decided, batch.next_in_commit)
-    if found is None and step is not None and batch.next_in_commit is None and not batch.is_cut:
-        return Difference(first.seq + len(events), f"{step.key} would have been prepared here too.")
-    return found
+    return _first_difference(first.seq, events, decided, batch.next_in_commit)
 
 
 def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_costed_anew: bool) -> Cause | None:
-    """What came to the core then; None when the records do not tell."""
+    """What came to the core then; None for a finding that nothing wants here, or that would be another one."""
     if first.cause.kind != "finding":
         return cause_of(state, first.cause, first.epoch, events)
-    step = next((step for step in _steps(state) if step.key == first.cause.name), None)
+    steps = [action for action in wanted(state) if isinstance(action, Prepare)]
+    step = next((step for step in steps if step.key == first.cause.name), None)
     return finding(step, state, events, is_costed_anew=is_costed_anew) if step is not None else None
-
-
-def _steps(state: State) -> list[Prepare]:
-    return [action for action in wanted(state) if isinstance(action, PrepareRequest | Admit)]
 
 
 def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
@@ -166,30 +167,6 @@ def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
     is_driven = isinstance(cause, Outcome) and first.epoch == state.epoch
     return is_driven and any(wait.key == "wall" and wait.at_ms < first.at_ms for wait in waits)
-
-
-def _decided(
-    state: State, cause: Cause, first: e.Record, recorded: Sequence[e.Event], *, is_costed_anew: bool
-) -> tuple[list[e.Event], Prepare | None]:
-    """What the cause brings today, its prepare steps answered with what they found then; and the step that is
-    still wanted, when the recorded events tell no finding of it."""
-    decided: list[e.Event] = []
-    is_visit = first.epoch != state.epoch and not isinstance(recorded[0], e.Attached)
-    causes: deque[Cause] = deque((cause,))
-    while causes:
-        for event in decide(state, causes.popleft(), first.at_ms):
-            decided.append(event)
-            seq = state.seq + 1
-            state = evolve(state, e.Record(state.session, seq, first.at_ms, first.epoch, first.cause, event))
-        rest = recorded[len(decided) :]
-        step = next(iter(_steps(state)), None)
-        if step is None or is_visit:
-            return decided, None
-        found = finding(step, state, rest, is_costed_anew=is_costed_anew) if rest else None
-        if found is None:
-            return decided, step
-        causes.append(found)
-    return decided, None
 
 
 def _as_long(now: e.Event, then: e.Event | None) -> e.Event:

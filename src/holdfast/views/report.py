@@ -15,7 +15,7 @@ from holdfast.core.approvals import open_question
 from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import UsageError
-from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, Record, Responded
+from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, ModelCallUnready, Record, Responded
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Usage, text_of
@@ -114,7 +114,7 @@ def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
 
 def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
     for record in reversed(recent):
-        if isinstance(record.event, ModelCallFailed):
+        if isinstance(record.event, ModelCallFailed | ModelCallUnready):
             return record.event.failure.code, record.event.failure.message
     return "provider_transient", "The provider is not available."
 

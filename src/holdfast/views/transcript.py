@@ -14,6 +14,7 @@ from holdfast.protocol.events import (
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
+    ModelCallUnready,
     NoteAdded,
     Record,
     Responded,
@@ -221,7 +222,7 @@ def _notice(event: Event) -> tuple[str, str] | None:
             )
         case RunLanding(message=message) | NoteAdded(text=message):
             return message, "yellow"
-        case ModelCallFailed(failure=failure):
+        case ModelCallFailed(failure=failure) | ModelCallUnready(failure=failure):
             return f"{failure.code}: {failure.message}", "red"
         case ModelCallAbandoned():
             return "a model call was in flight when its process ended; what it cost is held", "yellow"
