@@ -18,6 +18,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
         ├── StorageFull       9   no space left; what was acknowledged is safe
         ├── StorageReadOnly   9   the home cannot be written
         ├── StorageCorrupt    9   a record or the file is damaged
+        ├── StorageReplaced   9   the database is another file than the one that was opened
         ├── StorageLocked     9   another process holds the database for too long
         └── StorageNewer      9   written by a newer version of Holdfast
 """
@@ -129,6 +130,12 @@ class StorageCorrupt(StorageError):
     """The database is damaged."""
 
     code = "storage_corrupt"
+
+
+class StorageReplaced(StorageError):
+    """The database was replaced while it was in use."""
+
+    code = "storage_replaced"
 
 
 class StorageLocked(StorageError):

@@ -47,15 +47,25 @@ def two_sessions(machine: Machine) -> Path:
 
 
 @pytest.mark.requirement("L7", "C15")
-def test_a_file_that_is_no_database_is_left_byte_for_byte(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("content", "is_new"),
+    [(b"milk, bread, butter\n" * 300, True), (b"x", True), (b"", False), (b"x", False), (None, False)],
+    ids=["a list", "a byte", "emptied", "a byte in its place", "taken away"],
+)
+def test_a_file_that_is_no_database_is_left_byte_for_byte(
+    machine: Machine, content: bytes | None, is_new: bool
+) -> None:
     machine.home.mkdir(mode=0o700)
     file = machine.home / "holdfast.db"
-    content = b"milk, bread, butter\n" * 300
-    file.write_bytes(content)
+    if not is_new:
+        assert machine.holdfast("run", "go", "-m", machine.script([{"text": "done"}])).code == 0
+        file.unlink()
+    if content is not None:
+        file.write_bytes(content)
     model = machine.script([{"text": "never"}])
     for arguments in (("run", "go", "-m", model), ("resume", "last"), ("sessions",), ("fsck",)):
         refused(machine, *arguments, code="storage_corrupt")
-    assert file.read_bytes() == content
+    assert (file.read_bytes() if file.exists() else None) == content
 
 
 @pytest.mark.requirement("L7", "C15")
@@ -160,6 +170,10 @@ def test_when_the_disk_fills_nothing_acknowledged_is_lost_and_resume_goes_on(
     assert told
     answer = machine.holdfast("resume", "t:full", "--json", *home)
     assert (answer.code, answer.json["error"]["code"]) == (STORAGE, "storage_full")
+    for looking in (("sessions", "--json"), ("show", "t:full", "--events", "--json"), ("fsck", "--json")):
+        answer = machine.holdfast(*looking, *home)
+        assert (answer.code, answer.err) == (0, "")
+        assert answer.out
     ballast.unlink()
     answer = machine.holdfast("resume", "t:full", "--json", *home)
     assert (answer.code, answer.json["text"]) == (0, "the end")

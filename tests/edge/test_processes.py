@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -107,3 +108,15 @@ def test_a_driver_that_slept_past_its_lease_writes_nothing_starts_nothing_and_en
     told = [record["seq"] for record in slept[1] if "seq" in record]
     assert told[-1] == len(events), "it followed to the end"
     assert machine.holdfast("fsck").code == 0
+
+
+@pytest.mark.requirement("H1", "L7")
+def test_a_run_whose_database_is_replaced_stops_and_is_exit_9(machine: Machine) -> None:
+    model = machine.script([*shell_lines(1, 0), *shell_lines(1, 60), {"text": "done"}])
+    process = machine.start("run", "go", "-m", model, "--autonomy", "full", "--stream-json")
+    until(process, '"ToolCallFinished"')
+    database = machine.home / "holdfast.db"
+    shutil.copyfile(database, database.with_name("copy"))
+    database.with_name("copy").replace(database)
+    assert end(process)[0] == 9
+    assert "was replaced" in machine.said.read_text()

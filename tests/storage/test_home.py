@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,14 +23,15 @@ from holdfast.errors import (
     StorageLocked,
     StorageNewer,
     StorageReadOnly,
+    StorageReplaced,
 )
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
-from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.storage.home import BLOBS, DATABASE, MARKER
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_store import Driving, drive, lease_of, texts
+from holdfast.testing.conformance_store import Driving, a_holder, drive, lease_of, texts
 
 
 @pytest.fixture
@@ -163,17 +165,83 @@ def test_a_home_without_a_database_cannot_be_verified(tmp_path: Path) -> None:
 
 async def test_a_home_that_was_made_but_never_written_opens(tmp_path: Path) -> None:
     (tmp_path / DATABASE).touch()
+    with pytest.raises(StorageError, match="holds nothing yet"):
+        verify_home(tmp_path)
     await SqliteStore.open(tmp_path).aclose()
     assert verify_home(tmp_path) == Verified()
 
 
-async def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+def contents(home: Path) -> dict[Path, bytes]:
+    """Every file of a home."""
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
+def refuses(home: Path) -> str:
+    """That nobody opens the home or finds it whole, and that it is left as it is; what is told."""
+    before = contents(home)
+    told: list[str] = []
+    for look in (SqliteStore.open, SqliteStore.open_to_read, verify_home):
+        with pytest.raises(StorageCorrupt) as caught:
+            look(home)
+        told.append(caught.value.message)
+    assert contents(home) == before
+    assert len(set(told)) == 1
+    return told[0]
+
+
+@pytest.mark.requirement("L7", "H1")
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "is missing"),
+        (b"", "was emptied"),
+        (b"x", "is not a database"),
+        (b"S" * 511, "is not a database"),
+    ],
+    ids=["missing", "emptied", "one byte", "half a page"],
+)
+async def test_a_database_that_is_none_any_more_is_not_taken_for_a_new_one(
+    tmp_path: Path, content: bytes | None, what: str
+) -> None:
+    store = SqliteStore.open(tmp_path)
+    await (await drive(store)).commit(MessageReceived("one"))
+    await store.aclose()
+    (tmp_path / DATABASE).unlink()
+    if content is not None:
+        (tmp_path / DATABASE).write_bytes(content)
+    assert what in refuses(tmp_path)
+
+
+@pytest.mark.requirement("L7")
+async def test_a_database_that_was_emptied_beside_its_blobs_is_not_taken_for_a_new_one(
+    tmp_path: Path,
+) -> None:
     store = SqliteStore.open(tmp_path)
     await store.blobs.put(b"content")
     await store.aclose()
+    (tmp_path / MARKER).unlink()
     (tmp_path / DATABASE).write_bytes(b"")
-    with pytest.raises(StorageCorrupt):
-        SqliteStore.open(tmp_path)
+    assert "was emptied" in refuses(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"x", b"\0" * 100, b"\0" * 4096])
+def test_a_byte_of_garbage_is_no_empty_database(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / DATABASE).write_bytes(content)
+    assert "is not a database" in refuses(tmp_path)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_what_is_no_file_is_no_database(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / DATABASE)
+    assert "is not a database" in refuses(tmp_path)
+
+
+async def test_a_home_that_lost_its_mark_gets_it_again(tmp_path: Path) -> None:
+    await SqliteStore.open(tmp_path).aclose()
+    (tmp_path / MARKER).unlink()
+    await SqliteStore.open(tmp_path).aclose()
+    (tmp_path / DATABASE).unlink()
+    assert "is missing" in refuses(tmp_path)
 
 
 # What is beside the database in a home that cannot be written: nothing, after everybody closed it; its log and
@@ -189,19 +257,26 @@ LEFT = {
 @pytest.fixture(params=LEFT)
 async def read_only(request: pytest.FixtureRequest, tmp_path: Path, small_disk: Path) -> Path:
     """A read-only home with one record and one blob."""
-    store = SqliteStore.open(tmp_path / "home")
-    await (await drive(store)).commit(MessageReceived("one"))
-    await store.blobs.put(b"content")
-    if f"{DATABASE}-wal" not in LEFT[request.param]:
-        await store.aclose()
-    for name in LEFT[request.param]:
-        (small_disk / name).touch()
-        with suppress(FileNotFoundError):
-            shutil.copyfile(tmp_path / "home" / name, small_disk / name)
-    shutil.copytree(tmp_path / "home" / BLOBS, small_disk / BLOBS)
-    await store.aclose()
+    await leave(tmp_path / "home", small_disk, LEFT[request.param])
     make_read_only(small_disk)
     return small_disk
+
+
+async def leave(made: Path, home: Path, names: tuple[str, ...]) -> str:
+    """Put those files of a home with one record and one blob into another folder; returns the session."""
+    store = SqliteStore.open(made)
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    await store.blobs.put(b"content")
+    if f"{DATABASE}-wal" not in names:
+        await store.aclose()
+    for name in (*names, MARKER):
+        (home / name).touch()
+        with suppress(FileNotFoundError):
+            shutil.copyfile(made / name, home / name)
+    shutil.copytree(made / BLOBS, home / BLOBS)
+    await store.aclose()
+    return driving.session
 
 
 @pytest.mark.requirement("L7")
@@ -286,6 +361,41 @@ async def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(small_disk: 
     await again.aclose()
 
 
+@pytest.mark.requirement("L7", "H1")
+@pytest.mark.parametrize("left", LEFT)
+async def test_a_home_on_a_full_disk_can_be_read_where_it_lies(
+    tmp_path: Path, small_disk: Path, left: str
+) -> None:
+    session = await leave(tmp_path / "home", small_disk, LEFT[left])
+    fill(small_disk / "ballast")
+    before = contents(small_disk)
+    store = SqliteStore.open_to_read(small_disk)
+    answers = await asyncio.gather(*(store.read(session) for _ in range(4)))
+    assert [texts(records) for records in answers] == [["one"]] * 4
+    assert [row.session for row in await store.sessions()] == [session]
+    assert await store.verify() == Verified()
+    with pytest.raises(StorageError):
+        await drive(store, 2)
+    await store.aclose()
+    assert verify_home(small_disk) == Verified()
+    after = contents(small_disk)
+    assert after.keys() == before.keys()
+    assert after[small_disk / DATABASE] == before[small_disk / DATABASE]
+
+
+@pytest.mark.requirement("L7")
+async def test_a_home_in_use_can_be_read_when_its_disk_is_full(small_disk: Path) -> None:
+    store = SqliteStore.open(small_disk)
+    driving = await drive(store)
+    acknowledged = await write_until_it_is_full(driving)
+    fill(small_disk / "ballast")
+    looking = SqliteStore.open_to_read(small_disk)
+    assert len(await looking.read(driving.session)) == acknowledged
+    assert await looking.verify() == Verified()
+    await looking.aclose()
+    await store.aclose()
+
+
 @pytest.mark.requirement("L7")
 async def test_writing_goes_on_when_there_is_space_again(small_disk: Path) -> None:
     store = SqliteStore.open(small_disk)
@@ -309,4 +419,39 @@ async def test_a_database_that_another_process_keeps_locked_is_told(store: Sqlit
     assert await store.last_seq(driving.session) == 0, "reading does not wait for who writes"
     other.close()
     await driving.commit(MessageReceived("one"))
+    assert texts(await store.read(driving.session)) == ["one"]
+
+
+def replace(path: Path) -> None:
+    """Put a copy in the place of the database, as an editor or a restored backup would."""
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
+
+
+@pytest.mark.requirement("L7", "H1")
+@pytest.mark.parametrize("spoil", [replace, Path.unlink], ids=["replaced", "taken away"])
+async def test_a_database_that_is_replaced_while_in_use_is_noticed(
+    store: SqliteStore, spoil: Callable[[Path], None]
+) -> None:
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    spoil(store.path)
+    with pytest.raises(StorageReplaced, match="was replaced"):
+        await driving.commit(MessageReceived("two"))
+    for question in (store.read(driving.session), store.inbox(driving.session), store.sessions()):
+        with pytest.raises(StorageReplaced):
+            await question
+    with pytest.raises(StorageReplaced):
+        await store.lease(driving.session, a_holder("b"), 1)
+
+
+async def test_a_home_that_is_moved_back_is_the_same_one(store: SqliteStore) -> None:
+    driving = await drive(store)
+    await driving.commit(MessageReceived("one"))
+    away = store.path.with_name("away")
+    store.path.rename(away)
+    with pytest.raises(StorageReplaced):
+        await store.sessions()
+    away.rename(store.path)
     assert texts(await store.read(driving.session)) == ["one"]

@@ -28,7 +28,7 @@ from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.errors import ConfigError, StorageError
 from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import DATABASE
+from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
 
 _OLDEST_PYTHON = (3, 11)
@@ -115,9 +115,9 @@ def check_database(home: Home) -> Iterator[Finding]:
     path = home.folder / DATABASE
     try:
         with storage_errors(path):
+            if was_used(home.folder):
+                asyncio.run(_ask(home))
             size = path.stat().st_size if path.exists() else None
-        if size is not None:
-            asyncio.run(_ask(home))
     except StorageError as error:
         yield Finding("database", "fault", error.message, error.hint)
     else:

@@ -17,7 +17,7 @@ from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.storage.home import was_used
 from holdfast.views.journal import Journal, readable_here
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -50,7 +50,7 @@ async def about_to_write(home: Home) -> AsyncIterator[Store]:
 
 def _has_been_used(home: Home) -> bool:
     with storage_errors(home.folder):
-        return any((home.folder / name).exists() for name in (DATABASE, BLOBS))
+        return was_used(home.folder)
 
 
 async def find_session(index: Index, name: str) -> str:

@@ -60,7 +60,7 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
                 _make_folder(folder)
             _write_file(path, content)
         # Also when it was there: whoever wrote it may have died between the name and this.
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def read_blob(root: Path, sha256: str) -> bytes:
@@ -95,10 +95,11 @@ def _write_file(path: Path, content: bytes) -> None:
 def _make_folder(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make what is named in the folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

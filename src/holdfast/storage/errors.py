@@ -21,6 +21,7 @@ from holdfast.errors import (
     StorageFull,
     StorageLocked,
     StorageReadOnly,
+    StorageReplaced,
     UsageError,
 )
 
@@ -65,7 +66,7 @@ def storage_error(error: Exception, where: Path) -> HoldfastError:
 def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
     match primary_code(error):
         case sqlite3.SQLITE_FULL:
-            return _full(where)
+            return full(where)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StorageLocked(
                 f"another process keeps {where} locked",
@@ -80,7 +81,7 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
-            return _full(where)
+            return full(where)
     if str(error).startswith(_LOST) or "decode to UTF-8" in str(error):
         return _corrupt(where, error)
     return StorageError(f"{where} cannot be used: {error}")
@@ -88,7 +89,7 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
 
 def _from_os(error: OSError, where: Path) -> StorageError:
     if error.errno in _FULL_ERRNOS:
-        return _full(where)
+        return full(where)
     if error.errno in _READ_ONLY_ERRNOS:
         return read_only(where)
     return StorageError(f"{error.filename or where} cannot be used: {error.strerror or error}")
@@ -104,6 +105,14 @@ def not_ours(where: Path) -> StorageCorrupt:
     return StorageCorrupt(
         f"{where} is not a database of Holdfast; it was left as it is",
         hint="Move it away, or name another home with --home.",
+    )
+
+
+def replaced(where: Path) -> StorageReplaced:
+    """The refusal to go on with a file that nobody else sees any more."""
+    return StorageReplaced(
+        f"{where} was replaced or taken away while it was in use; nothing more is written to it",
+        hint="`holdfast fsck` tells whether what lies there now is whole.",
     )
 
 
@@ -124,7 +133,8 @@ def _is_full(where: Path) -> bool:
         return False
 
 
-def _full(where: Path) -> StorageFull:
+def full(where: Path) -> StorageFull:
+    """The refusal to write where there is no room."""
     return StorageFull(
         f"no space left to write {where}; everything acknowledged so far is safe",
         hint="Free some space, then go on with `holdfast resume`.",

@@ -17,7 +17,7 @@ from holdfast.protocol.rows import ApprovalRow, Damage, Erased, SessionRow, Veri
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import examine, row_damage, use_damages
 from holdfast.storage.errors import primary_code, storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, check_version, connect_to_read
+from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
 from holdfast.storage.migrations import MIGRATIONS
 from holdfast.storage.reads import lineage, link_at, stored
 
@@ -39,12 +39,16 @@ def verify_home(home: Path) -> Verified:
         StorageError: there is no database, or it cannot be read.
     """
     path = home / DATABASE
-    if not path.exists():
-        raise StorageError(f"there is no database at {path}")
+    with storage_errors(path):
+        check_file(home)
+        if not path.exists():
+            raise StorageError(f"there is no database at {path}")
     with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
         try:
             version = check_version(connection, path)
-            return _verify(connection, home / BLOBS, version) if version else Verified()
+            if not version:
+                raise StorageError(f"{path} holds nothing yet")
+            return _verify(connection, home / BLOBS, version)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise

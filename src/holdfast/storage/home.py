@@ -1,8 +1,8 @@
 """Opening a home: folders and files with their rights, the database at the right version, or a clear refusal.
 
-A home that cannot be written is still read, as it lies there. What is in the database is the business of `reads`
-and `writes`. No file of the database is ever opened but by SQLite: closing it would drop the locks of every other
-connection of this process.
+A home that cannot be written, or whose disk is full, is still read, as it lies there. What is in the database is
+the business of `reads` and `writes`. No file of the database is ever opened but by SQLite: closing it would drop the
+locks of every other connection of this process.
 """
 
 from __future__ import annotations
@@ -10,17 +10,29 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from holdfast.errors import StorageCorrupt, StorageNewer, StorageReadOnly
+from holdfast.errors import StorageCorrupt, StorageFull, StorageNewer, StorageReadOnly
 from holdfast.storage import migrations
-from holdfast.storage.errors import not_ours, read_only, storage_errors
+from holdfast.storage.blobs import sync_folder
+from holdfast.storage.errors import full, not_ours, read_only, storage_errors
 
 DATABASE = "holdfast.db"
 BLOBS = "blobs"
+MARKER = "holdfast.home"
+"""Lies beside a database from its first day on: a home without one is not taken for new where this is."""
 
+_MARK = (
+    b"The database beside this file holds sessions. Whoever finds it missing or empty does not begin anew.\n"
+)
+_LEAST_BYTES = 512
+"""Of a database: the smallest page. SQLite would take a single byte for an empty one, and write over it."""
+_INDEX_BYTES = 32 << 10
+"""Of the index of a log that is in use: the least that SQLite makes."""
 _WAL_LIMIT_BYTES = 8 << 20
 
 
@@ -37,11 +49,13 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
     path = home / DATABASE
     with storage_errors(path):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _own_file(path, home / BLOBS)
+        check_file(home)
+        _own_file(path)
         with _closed_on_failure(connect(path, busy_s)) as connection:
             _check_and_migrate(connection, path)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+            _mark(home)
         return connection
 
 
@@ -50,11 +64,14 @@ def open_to_read(home: Path, busy_s: float) -> sqlite3.Connection:
 
     Its schema stays as old as it is then, which is enough for every question but that of a driver.
     """
+    path = home / DATABASE
     try:
+        if home.exists() and not _has_room(home):
+            raise full(path)
         return open_database(home, busy_s)
-    except StorageReadOnly as refusal:
-        path = home / DATABASE
+    except (StorageReadOnly, StorageFull) as refusal:
         with storage_errors(path):
+            check_file(home)
             with _closed_on_failure(connect_to_read(path, busy_s)) as connection:
                 if not check_version(connection, path):
                     raise refusal
@@ -69,7 +86,8 @@ def connect_to_read(path: Path, busy_s: float) -> sqlite3.Connection:
     """
     real = path.resolve()
     log, index = (real.with_name(real.name + ending) for ending in ("-wal", "-shm"))
-    if os.access(real.parent, os.W_OK) or (log.exists() and index.exists()):
+    is_in_use = log.exists() and index.exists() and index.stat().st_size >= _INDEX_BYTES
+    if is_in_use or (os.access(real.parent, os.W_OK) and _has_room(real.parent)):
         return connect(path, busy_s, "mode=ro")
     if not (log.exists() and log.stat().st_size):
         return connect(path, busy_s, "mode=ro&immutable=1")
@@ -101,12 +119,70 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Conne
         raise
 
 
-def _own_file(path: Path, blobs: Path) -> None:
+class Place(NamedTuple):
+    """Which file a database is, whatever its name."""
+
+    device: int
+    inode: int
+
+
+def place_of(path: Path) -> Place | None:
+    """The file that has the name now; None when there is none."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return Place(facts.st_dev, facts.st_ino)
+
+
+def was_used(home: Path) -> bool:
+    """Whether the folder ever had a database of sessions, or has one now."""
+    return any((home / name).exists() for name in (DATABASE, MARKER, BLOBS))
+
+
+def check_file(home: Path) -> None:
+    """Refuse what SQLite would make a new database of, although it is none, or was more.
+
+    Raises:
+        StorageCorrupt: says what lies there.
+    """
+    path = home / DATABASE
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        facts = None
+    if facts is not None and (not stat.S_ISREG(facts.st_mode) or 0 < facts.st_size < _LEAST_BYTES):
+        raise not_ours(path)
+    if (facts is None or not facts.st_size) and any((home / name).exists() for name in (MARKER, BLOBS)):
+        raise StorageCorrupt(
+            f"{path} {'is missing' if facts is None else 'was emptied'}, and this home had sessions;"
+            " nothing was changed",
+            hint="Bring it back from a copy. To begin anew, name another home with --home.",
+        )
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether the index of a log could be made there."""
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize >= 2 * _INDEX_BYTES
+
+
+def _mark(home: Path) -> None:
+    """From now on nobody takes the home for new."""
+    path = home / MARKER
+    if path.exists():
+        return
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(_MARK)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(home)
+
+
+def _own_file(path: Path) -> None:
     """Make the file as SQLite would, but for its owner alone: SQLite gives its companions the same rights."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    if path.stat().st_size == 0 and blobs.exists():
-        raise StorageCorrupt(f"{path} was emptied: there are blobs beside it, so it held sessions")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise read_only(path)
     if path.stat().st_mode & 0o077:

@@ -33,8 +33,8 @@ from holdfast.protocol.rows import (
 from holdfast.storage import fsck, reads, writes
 from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
-from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read
+from holdfast.storage.errors import replaced, storage_errors
+from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read, place_of
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.reads import Term
 from holdfast.storage.writer import Writer
@@ -58,6 +58,7 @@ class SqliteStore:
     ) -> None:
         self.path = home / DATABASE
         self._clock = clock
+        self._place = place_of(self.path)
         self._busy_s = busy_s
         self._writer = Writer(connection, self.path, busy_s, capacity)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
@@ -177,6 +178,8 @@ class SqliteStore:
 
     def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
         with storage_errors(self.path):
+            if place_of(self.path) != self._place:
+                raise replaced(self.path)
             try:
                 connection = self._idle.pop()
             except IndexError:

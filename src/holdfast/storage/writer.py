@@ -17,7 +17,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import StorageError
-from holdfast.storage.errors import FAULTS, primary_code, storage_error
+from holdfast.storage.errors import FAULTS, primary_code, replaced, storage_error
+from holdfast.storage.home import place_of
 
 _TRIES = 10
 """So often a group asks for the database that another process keeps locked."""
@@ -45,6 +46,7 @@ class Writer:
         connection.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000 / _TRIES)}")
         self._connection = connection
         self._path = path
+        self._place = place_of(path)
         self._capacity = capacity
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         """None is the end: nothing comes after it."""
@@ -144,6 +146,10 @@ class Writer:
             self._begin()
             answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
+            if (
+                place_of(self._path) != self._place
+            ):  # what was written is in a file that nobody finds any more
+                raise replaced(self._path)
             return answers
         except Exception as error:  # the thread's edge: who asked is told, and the next group is carried out
             try:
