@@ -19,7 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
-from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files
+from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files, Resource
 from tests.core.stories import (
     SESSION,
     SETTINGS,
@@ -82,7 +82,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
     for event in (
         e.SessionOpened("other", "cli:demo", "cli:ann"),
         e.SessionForked("branch", SESSION, 1),
-        e.Attached(9, "host:1", ("grep",)),
+        e.Attached(9, "host:1"),
         e.MessageReceived("words", "cli:ann"),
         e.RunStarted(9, SETTINGS, is_continuation=True),
         e.SettingsChanged(settings(turns=1)),
@@ -102,7 +102,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
         e.ModelCallCut("m1", "half", **_USED),
         e.ModelCallAbandoned("m1"),
-        e.ToolCallAdmitted("t1.c1", "shell"),
+        e.ToolCallAdmitted("t1.c1", "shell", (), (Resource("read", "/w/a"),)),
+        e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
         e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,))),
         e.ToolCallFinished("t1.c1", CallResult("ok", "x")),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any, TypeVar
 
 from msgspec.structs import asdict
@@ -26,8 +27,18 @@ from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Re
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
-from holdfast.protocol.tools import Allowed, Asked, CallResult, FileChange, Files, Refused
-from tests.core.stories import READS, SESSION, START_MS, request, settings
+from holdfast.protocol.tools import (
+    EVERYTHING,
+    Allowed,
+    Asked,
+    CallResult,
+    FileChange,
+    Files,
+    Refused,
+    Resource,
+    in_conflict,
+)
+from tests.core.stories import SESSION, START_MS, request, settings
 
 T = TypeVar("T")
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
@@ -39,6 +50,11 @@ SETTINGS = (
     settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2),
 )
 NAMES = ("read_file", "grep", "write_file", "shell")
+TOUCHED_FILES = tuple(
+    (Resource(access, path),) for access in ("read", "write") for path in ("/w/a", "/w/b", "/w")
+)
+TOUCHED = ((Resource("read"),), *TOUCHED_FILES, EVERYTHING, ())
+"""What calls touch: anything, files, nothing."""
 USAGE = Usage(100, 10)
 FAILURES = ("provider_transient", "rate_limited", "provider_fatal", "context_overflow", "cancelled")
 
@@ -118,7 +134,7 @@ class Simulation:
         self.epoch += 1
         self.is_driven = True
         self._started = set()
-        self._settle(Attach(self.epoch, "host:1", READS))
+        self._settle(Attach(self.epoch, "host:1"))
 
     def _leave(self) -> None:
         """The driver is gone: it died, or had nothing left to do."""
@@ -217,8 +233,11 @@ class Simulation:
                 return Prepared(step.key, Probed(happened))
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
         change = Files((FileChange("a", "", "b"),))
-        allowed = Allowed(arguments=call.arguments, on_interrupt=on_interrupt, expects=change)
-        asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")))
+        resources = self.pick(TOUCHED)
+        allowed = Allowed(
+            arguments=call.arguments, on_interrupt=on_interrupt, expects=change, resources=resources
+        )
+        asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]
         return Prepared(step.key, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
@@ -298,6 +317,11 @@ class Simulation:
     def _check(self) -> None:
         """What must be true after every commit."""
         state = self.state
+        running = [call.resources for call, _ in started_calls(state)]
+        for one, other in combinations(running, 2):
+            assert one is not None
+            assert other is not None
+            assert not in_conflict(one, other), "calls that touch the same do not run side by side"
         for action in wanted(state):
             if isinstance(action, CallModel | RunTool):
                 attempt = action.call if isinstance(action, CallModel) else action.attempt

@@ -17,7 +17,7 @@ from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import Limits, ModelFacts, Settings
 from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import ModelFailure
-from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Decision
+from holdfast.protocol.tools import EVERYTHING, Admission, Allowed, Asked, CallResult, Decision, Resource
 
 PASSED = (Decision("policy", "allow"),)
 SESSION = "01JYA0000000000000000000SE"
@@ -26,6 +26,7 @@ START_MS = 1_750_000_000_000
 FACTS = ModelFacts("openai", "m", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
 SETTINGS = Settings(FACTS, "w")
 READS = ("read_file", "grep")
+"""Tools whose calls read something, and nobody knows what; all others may touch anything."""
 GIVEN = e.Trigger("command", "given")
 T = TypeVar("T")
 
@@ -34,6 +35,11 @@ def settings(**changes: Any) -> Settings:
     """The settings of a run; what `Limits` knows goes there."""
     limits = {name: changes.pop(name) for name in list(changes) if name in Limits.__struct_fields__}
     return replace(SETTINGS, limits=Limits(**limits), **changes)
+
+
+def touched(name: str) -> tuple[Resource, ...]:
+    """What the gates find out about a call of that tool."""
+    return (Resource("read"),) if name in READS else EVERYTHING
 
 
 def call(name: str = "shell", arguments: str = "{}") -> ToolCall:
@@ -106,10 +112,10 @@ class Story:
 
     # --- causes ---------------------------------------------------------------------------------
 
-    def attach(self, reads: tuple[str, ...] = READS) -> list[e.Event]:
+    def attach(self) -> list[e.Event]:
         """The next driver takes over, whatever became of the last one."""
         self.epoch += 1
-        return self.when(Attach(self.epoch, "host:1", reads))
+        return self.when(Attach(self.epoch, "host:1"))
 
     def command(self, body: CommandBody, who: Principal = ANN) -> list[e.Event]:
         return self.when(Commanded(Command("c", SESSION, who, body), self.epoch))
@@ -143,13 +149,15 @@ class Story:
 
     def admitted(self, call_id: str, **changes: Any) -> list[e.Event]:
         """The gates let the call pass."""
-        arguments = self.call(call_id).arguments
-        return self.judged(call_id, Allowed(**{"decisions": PASSED, "arguments": arguments} | changes))
+        call = self.call(call_id)
+        found = {"decisions": PASSED, "arguments": call.arguments, "resources": touched(call.name)}
+        return self.judged(call_id, Allowed(**found | changes))
 
     def asked_for(self, call_id: str, **changes: Any) -> list[e.Event]:
         """The gates want a person to decide about the call."""
-        arguments = self.call(call_id).arguments
-        return self.judged(call_id, Asked(**{"arguments": arguments} | changes))
+        call = self.call(call_id)
+        found = {"arguments": call.arguments, "resources": touched(call.name)}
+        return self.judged(call_id, Asked(**found | changes))
 
     def judged(self, call_id: str, admission: Admission) -> list[e.Event]:
         """This is what the gates say about the call."""

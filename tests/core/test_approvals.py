@@ -239,4 +239,5 @@ def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None
     assert [action.key for action in wanted(story.state) if isinstance(action, Admit)] == ["t1.c2#0"]
     story.admitted("t1.c2")
     story.finished("t1.c2")
+    assert kinds(story.admitted("t1.c3")) == ["ToolCallQueued"]
     assert phase(story.state) == "waiting"

@@ -13,7 +13,7 @@ from holdfast.protocol.commands import Command, Pause, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
-from holdfast.protocol.tools import CallResult, FileChange, Files, Refused
+from holdfast.protocol.tools import EVERYTHING, CallResult, FileChange, Files, Refused, Resource
 from tests.core.stories import (
     SESSION,
     Story,
@@ -48,15 +48,95 @@ def test_calls_get_our_ids_whatever_the_provider_named_them() -> None:
 @pytest.mark.requirement("L1")
 def test_reads_run_side_by_side() -> None:
     story = proposing(call("read_file"), call("grep"), call("read_file"))
-    assert admissions(story) == ["t1.c1#0", "t1.c2#0", "t1.c3#0"]
     for call_id in ("t1.c1", "t1.c2", "t1.c3"):
+        assert admissions(story) == [f"{call_id}#0"], "the gates see one after the other"
         story.admitted(call_id)
     assert running(story) == ["t1.c1#1", "t1.c2#1", "t1.c3#1"]
 
 
+A, B, BOTH = ((Resource("write", path),) for path in ("/w/a", "/w/b", "/w"))
+READ_A, READ_BOTH = ((Resource("read", path),) for path in ("/w/a", "/w"))
+READ = (Resource("read"),)
+
+
 @pytest.mark.requirement("L1")
-def test_writes_take_effect_in_the_order_in_which_the_model_wrote_them() -> None:
-    story = proposing(call("write_file"), call("write_file"), call("read_file"))
+@pytest.mark.parametrize(
+    ("first", "second", "are_together"),
+    [
+        (READ, READ, True),
+        (READ_BOTH, READ_A, True),
+        (A, B, True),
+        (A, READ_A, False),
+        (READ_A, A, False),
+        (A, A, False),
+        (A, BOTH, False),
+        (BOTH, READ_A, False),
+        (A, READ, False),
+        (READ, A, False),
+        (EVERYTHING, READ_A, False),
+        (READ_A, EVERYTHING, False),
+        (EVERYTHING, EVERYTHING, False),
+        (A, (*B, *READ_A), False),
+        ((Resource("write", "/w/A"),), READ_A, False),
+        ((Resource("write", "/w/ab"),), READ_A, True),
+        ((), EVERYTHING, True),
+    ],
+)
+def test_two_calls_run_side_by_side_unless_one_writes_what_the_other_touches(
+    first: tuple[Resource, ...], second: tuple[Resource, ...], are_together: bool
+) -> None:
+    story = proposing(call("one"), call("two"))
+    story.admitted("t1.c1", resources=first)
+    events = story.admitted("t1.c2", resources=second)
+    assert running(story) == (["t1.c1#1", "t1.c2#1"] if are_together else ["t1.c1#1"])
+    if not are_together:
+        is_seen = first != EVERYTHING
+        assert events == ([e.ToolCallQueued("t1.c2", "two", second)] if is_seen else [])
+        assert admissions(story) == []
+        story.finished("t1.c1")
+        assert admissions(story) == ["t1.c2#0"], "the gates see it again"
+        assert kinds(story.admitted("t1.c2", resources=second)) == ["ToolCallAdmitted", "ToolCallStarted"]
+
+
+@pytest.mark.requirement("L1")
+def test_a_call_waits_for_all_before_it_that_touch_the_same_also_for_those_that_wait() -> None:
+    story = proposing(call("one"), call("two"), call("three"), call("four"))
+    story.admitted("t1.c1", resources=A)
+    assert kinds(story.admitted("t1.c2", resources=(*A, *B))) == ["ToolCallQueued"]
+    assert kinds(story.admitted("t1.c3", resources=(Resource("read", "/w/b"),))) == ["ToolCallQueued"]
+    assert kinds(story.admitted("t1.c4", resources=(Resource("read", "/w/c"),)))[-1] == "ToolCallStarted"
+    story.finished("t1.c1")
+    assert admissions(story) == ["t1.c2#0"]
+    story.admitted("t1.c2", resources=B)
+    assert admissions(story) == [], "what it touches by now counts, and the third touches it too"
+    story.finished("t1.c2")
+    assert admissions(story) == ["t1.c3#0"]
+
+
+@pytest.mark.requirement("L1")
+def test_a_call_that_touches_something_else_by_now_waits_again() -> None:
+    story = proposing(call("one"), call("two"), call("three"))
+    story.admitted("t1.c1", resources=A)
+    story.admitted("t1.c2", resources=B)
+    assert kinds(story.admitted("t1.c3", resources=A)) == ["ToolCallQueued"]
+    story.finished("t1.c1")
+    assert kinds(story.admitted("t1.c3", resources=B)) == ["ToolCallQueued"]
+    story.finished("t1.c2")
+    assert kinds(story.admitted("t1.c3", resources=B))[-1] == "ToolCallStarted"
+
+
+@pytest.mark.requirement("L1", "H5")
+def test_a_question_about_a_call_that_must_wait_is_not_asked_yet() -> None:
+    story = proposing(call("one"), call("two"))
+    story.admitted("t1.c1", resources=A)
+    assert kinds(story.asked_for("t1.c2", resources=A)) == ["ToolCallQueued"]
+    story.finished("t1.c1")
+    assert kinds(story.asked_for("t1.c2", resources=A)) == ["ApprovalRequested"]
+
+
+@pytest.mark.requirement("L1")
+def test_writes_of_anything_take_effect_in_the_order_in_which_the_model_wrote_them() -> None:
+    story = proposing(call("shell"), call("shell"), call("read_file"))
     assert admissions(story) == ["t1.c1#0"]
     story.admitted("t1.c1")
     assert admissions(story) == []
@@ -65,14 +145,13 @@ def test_writes_take_effect_in_the_order_in_which_the_model_wrote_them() -> None
 
 
 @pytest.mark.requirement("L1")
-def test_a_write_waits_for_the_reads_before_it() -> None:
-    story = proposing(call("read_file"), call("grep"), call("write_file"))
-    story.admitted("t1.c1")
-    story.admitted("t1.c2")
-    story.finished("t1.c2")
-    assert admissions(story) == []
-    story.finished("t1.c1")
-    assert admissions(story) == ["t1.c3#0"]
+def test_after_a_crash_the_calls_that_ran_side_by_side_do_so_again() -> None:
+    story = proposing(call("one"), call("two"), call("three"))
+    story.admitted("t1.c1", resources=A, on_interrupt="rerun")
+    story.admitted("t1.c2", resources=B, on_interrupt="rerun")
+    story.admitted("t1.c3", resources=A, on_interrupt="rerun")
+    story.attach()
+    assert admissions(story) == ["t1.c1#1", "t1.c2#1"]
 
 
 def test_results_in_any_order_complete_the_turn() -> None:

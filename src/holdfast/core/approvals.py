@@ -58,6 +58,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             question=asked.question,
             options=asked.options,
             decisions=asked.decisions,
+            resources=asked.resources,
             seal=asked.seal,
         )
     )

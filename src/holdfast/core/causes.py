@@ -15,7 +15,6 @@ class Attach(msgspec.Struct, frozen=True):
 
     epoch: int
     holder: str = ""
-    reads: tuple[str, ...] = ()
 
 
 class Commanded(msgspec.Struct, frozen=True):

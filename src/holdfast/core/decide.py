@@ -73,7 +73,7 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 
 def _attach(draft: Draft, cause: Attach) -> None:
     """Take over: what an older epoch had in flight is nobody's now."""
-    draft.add(e.Attached(cause.epoch, cause.holder, cause.reads))
+    draft.add(e.Attached(cause.epoch, cause.holder))
     model_call = draft.state.models.open
     if model_call is not None and model_call.epoch != cause.epoch:
         draft.add(e.ModelCallAbandoned(model_call.key))

@@ -120,7 +120,7 @@ def _attached(state: State, event: e.Attached) -> State:
         for call in state.turn.calls
     )
     turn = replace(state.turn, calls=calls)
-    return replace(state, epoch=event.epoch, turn=turn, reads=frozenset(event.reads))
+    return replace(state, epoch=event.epoch, turn=turn)
 
 
 def _cut_off(stage: Stage, epoch: int) -> ToolAttempt | None:
@@ -367,8 +367,10 @@ def _charged(state: State, usage: Usage, cost: int) -> State:
 
 def _of_tool(state: State, event: e.ToolEvent) -> State:
     match event:
-        case e.ToolCallAdmitted():
-            return state
+        case e.ToolCallAdmitted(call_id=call_id, resources=resources):
+            return _with_call(state, call_id, resources=resources)
+        case e.ToolCallQueued(call_id=call_id, resources=resources):
+            return _with_call(state, call_id, resources=resources)
         case e.ToolCallStarted():
             return _started(state, event)
         case e.ToolCallFinished():
@@ -408,7 +410,7 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:
     stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question))
-    asked = _with_call(state, event.call_id, stage=stage, permission=None)
+    asked = _with_call(state, event.call_id, stage=stage, permission=None, resources=event.resources)
     return replace(asked, approvals=state.approvals + 1)
 
 

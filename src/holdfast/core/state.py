@@ -6,6 +6,7 @@ Nothing here decides; `phase` names the situation that the rest follows from.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.messages import Usage
-from holdfast.protocol.tools import Effect, Expectation, OnInterrupt
+from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, in_conflict
 
 Phase = Literal[
     "idle", "preparing", "calling", "backing_off", "admitting", "acting", "waiting", "paused", "stopping"
@@ -208,6 +209,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The attempt before this stage, whose driver is gone: it may be looked at or run again."""
     permission: Permission | None = None
     """What a person allowed; it holds for every attempt of the call."""
+    resources: tuple[Resource, ...] | None = None
+    """What it touches, as the gates found out last; None: no gate has seen it."""
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -239,7 +242,6 @@ class State(msgspec.Struct, frozen=True, gc=False):
     at_ms: int = 0
     epoch: int = 0
     """Of the last driver: what older epochs started is not running any more."""
-    reads: frozenset[str] = frozenset()
     settings: Settings | None = None
     run: Run | None = None
     """The open run, else the last one, else None."""
@@ -281,20 +283,27 @@ def phase(state: State) -> Phase:
 def admissible(state: State) -> Iterator[Call]:
     """The calls that may be put before the gates now.
 
-    Calls take effect in the order in which the model wrote them; only reads run side by side.
+    Calls take effect in the order in which the model wrote them; those that do not touch the same run side by side.
+    What a call touches is known once the gates have seen it, so that they see one after the other.
     """
-    are_reads = True
-    is_first = True
+    before: list[Resource] = []
     for call in state.turn.calls:
         if isinstance(call.stage, Done):
             continue
-        is_read = call.name in state.reads
-        if isinstance(call.stage, Proposed) and (is_first or (are_reads and is_read)):
+        if isinstance(call.stage, Proposed) and not in_conflict(call.resources or (), before):
             yield call
-        are_reads = are_reads and is_read
-        is_first = False
-        if not are_reads:
+        if call.resources is None or EVERYTHING[0] in call.resources:
             return
+        before += call.resources
+
+
+def touched_before(state: State, call: Call) -> list[Resource]:
+    """What the calls before it touch that are not done."""
+    before = takewhile(lambda each: each.call_id != call.call_id, state.turn.calls)
+    open_ = [each for each in before if not isinstance(each.stage, Done)]
+    return [
+        resource for each in open_ for resource in (EVERYTHING if each.resources is None else each.resources)
+    ]
 
 
 def open_call(state: State, key: str) -> ModelCall | None:

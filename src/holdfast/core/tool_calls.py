@@ -7,11 +7,20 @@ import msgspec
 from holdfast.core import approvals
 from holdfast.core.closing import abandoned, lost, not_run
 from holdfast.core.draft import Draft
-from holdfast.core.state import Call, Proposed, action_key, admissible, attempts, open_run, started_calls
+from holdfast.core.state import (
+    Call,
+    Proposed,
+    action_key,
+    admissible,
+    attempts,
+    open_run,
+    started_calls,
+    touched_before,
+)
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
+from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused, in_conflict
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
@@ -32,6 +41,10 @@ def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
             draft.add(not_run(call, failure, decisions))
+        case Allowed(resources=resources) | Asked(resources=resources) if in_conflict(
+            resources, touched_before(draft.state, call)
+        ):
+            draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
         case Asked() as asked:
             approvals.ask(draft, call, asked)
         case Allowed() as allowed:
@@ -45,7 +58,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
         return
     if call.permission is not None and call.interrupted is None:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
-    draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions))
+    draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
     left_s = settings.limits.wall_s - run.driven_ms / 1000
     draft.add(
         e.ToolCallStarted(

@@ -16,7 +16,7 @@ from holdfast.policy.commands import catastrophe, secret_named
 from holdfast.policy.paths import is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.protocol.limits import Autonomy
-from holdfast.protocol.tools import Decision, Effect
+from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -66,6 +66,13 @@ def judge(facts: Facts) -> tuple[Decision, ...]:
 def strictest(decisions: Sequence[Decision]) -> Decision:
     """The decision that counts: deny over ask over allow, the first of equals."""
     return max(decisions, key=lambda decision: _STRICTNESS[decision.verdict])
+
+
+def touched(facts: Facts) -> tuple[Resource, ...]:
+    """What the call touches: the paths that it names, or anything where nobody can tell."""
+    if facts.effect not in ("read", "write") or facts.commands:
+        return EVERYTHING
+    return tuple(Resource(facts.effect, path.resolved) for path in facts.paths) or (Resource(facts.effect),)
 
 
 def is_offered(tool: str, allow_tools: Sequence[str], deny_tools: Sequence[str]) -> bool:

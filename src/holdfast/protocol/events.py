@@ -14,7 +14,15 @@ import msgspec
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Finish, Part, Usage
-from holdfast.protocol.tools import CallResult, Decision, Effect, Expectation, OnInterrupt
+from holdfast.protocol.tools import (
+    EVERYTHING,
+    CallResult,
+    Decision,
+    Effect,
+    Expectation,
+    OnInterrupt,
+    Resource,
+)
 
 Piece = tuple[str | int, ...]
 """An encoded message: literal texts, and for each integer the JSON-escaped text of the record of that seq."""
@@ -50,8 +58,6 @@ class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     epoch: int
     holder: str = ""
-    reads: tuple[str, ...] = ()
-    """Names of the tools that only read, as of this driver: their calls may run side by side."""
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -257,6 +263,16 @@ class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     call_id: str
     name: str
     decisions: tuple[Decision, ...] = ()
+    resources: tuple[Resource, ...] = EVERYTHING
+    """What it touches: calls that touch the same wait for it."""
+
+
+class ToolCallQueued(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The call waits for calls before it that touch the same. Then it goes before the gates again."""
+
+    call_id: str
+    name: str
+    resources: tuple[Resource, ...] = EVERYTHING
 
 
 class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -327,6 +343,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     question: str = ""
     options: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    resources: tuple[Resource, ...] = EVERYTHING
     seal: str = ""
     """With arguments that are a masked copy: stands for the original in `sha256`, and tells nothing about it."""
 
@@ -367,7 +384,14 @@ ModelEvent = (
     | ModelCallCut
     | ModelCallAbandoned
 )
-ToolEvent = ToolCallAdmitted | ToolCallRefused | ToolCallStarted | ToolCallFinished | ToolCallAbandoned
+ToolEvent = (
+    ToolCallAdmitted
+    | ToolCallQueued
+    | ToolCallRefused
+    | ToolCallStarted
+    | ToolCallFinished
+    | ToolCallAbandoned
+)
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
 Event = SessionEvent | RunEvent | ModelEvent | ToolEvent | ApprovalEvent
 

@@ -333,11 +333,6 @@ class Proposal(msgspec.Struct, frozen=True):
 class Tools(Protocol):
     """The tools of a runtime behind their gates: what the engine knows of them."""
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The names of the tools that only read."""
-        ...
-
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing. Runs choose by `Settings.allow_tools`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -75,6 +76,34 @@ Expectation = Files | IdempotencyKey | ChildSession
 """What will be there when a call has happened. Its tool planned it, and looks for it after a crash."""
 
 
+class Resource(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that a call touches."""
+
+    access: Literal["read", "write"]
+    path: str = ""
+    """A file, or a folder with all that lies in it: absolute, every link followed. Empty: it may be anything."""
+
+
+EVERYTHING = (Resource("write"),)
+"""What a call touches of which no more is known."""
+
+
+def in_conflict(some: Iterable[Resource], others: Iterable[Resource]) -> bool:
+    """Whether two calls that touch these must not run side by side: one writes what the other touches."""
+    others = tuple(others)
+    return any(_overlap(one, other) for one in some for other in others)
+
+
+def _overlap(one: Resource, other: Resource) -> bool:
+    if one.access == other.access == "read":
+        return False
+    if not (one.path and other.path):
+        return True
+    # As a file system would compare them that does not care for letter case.
+    first, second = f"{one.path}/".casefold(), f"{other.path}/".casefold()
+    return first.startswith(second) or second.startswith(first)
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one gate said about a call."""
 
@@ -125,6 +154,8 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cwd: str = ""
     binary: str = ""
     """Of a command: the resolved program."""
+    resources: tuple[Resource, ...] = EVERYTHING
+    """What it touches, as the gates found it out."""
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -140,6 +171,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     question: str = ""
     """What a person is asked, and the options offered; empty where a permission is asked for."""
     options: tuple[str, ...] = ()
+    resources: tuple[Resource, ...] = EVERYTHING
 
 
 class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.core.state import Call, Done, State
 from holdfast.protocol.events import Record, ToolCallAbandoned, ToolCallFinished, ToolCallRefused
-from holdfast.protocol.tools import Admission, Allowed, Asked, OnInterrupt, Refused
+from holdfast.protocol.tools import Admission, Allowed, Asked, OnInterrupt, Refused, Resource
 from holdfast.redact import Redactor
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.masking import Masked, masked_copy
@@ -67,7 +67,12 @@ class Originals:
         arguments = admission.arguments
         seal = hmac.new(self._key, arguments.encode(), hashlib.sha256).hexdigest()
         safe = in_every_text(original.redact, replace(admission, arguments=""))
-        safe = replace(safe, arguments=masked_copy(arguments, original.redact).text, seal=seal)
+        safe = replace(
+            safe,
+            arguments=masked_copy(arguments, original.redact).text,
+            seal=seal,
+            resources=tuple(map(_told, admission.resources, safe.resources)),
+        )
         if isinstance(safe, Asked):
             return safe
         if (session, call.call_id) in self._held:  # else it ended meanwhile
@@ -99,6 +104,11 @@ class Originals:
         original = self._held.pop(key, None)
         if original is not None:
             self._chars -= len(original.arguments)
+
+
+def _told(found: Resource, safe: Resource) -> Resource:
+    """A masked path could be any: two of them cannot be told apart."""
+    return found if safe == found else Resource(found.access)
 
 
 def _unprobed(allowed: Allowed) -> OnInterrupt:

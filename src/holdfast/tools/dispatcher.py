@@ -13,12 +13,22 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import Fenced
-from holdfast.policy.rules import judge, strictest
+from holdfast.policy.rules import judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
-from holdfast.protocol.tools import Admission, Allowed, Asked, Decision, Expectation, Refused, ToolSpec
+from holdfast.protocol.tools import (
+    EVERYTHING,
+    Admission,
+    Allowed,
+    Asked,
+    Decision,
+    Expectation,
+    Refused,
+    Resource,
+    ToolSpec,
+)
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
 from holdfast.tools.limits import limited, over
@@ -43,6 +53,7 @@ class Case(msgspec.Struct, frozen=True):
     canonical: str = ""
     decisions: tuple[Decision, ...] = ()
     verdict: Literal["allow", "ask"] = "allow"
+    resources: tuple[Resource, ...] = EVERYTHING
 
 
 Gate = Callable[[Case], Case | Refused]
@@ -69,11 +80,6 @@ class Dispatcher:
         self._schemas = SchemaGate()
         # Hooks, taint, rate and budget will stand between policy and approval, in this order.
         self._gates: tuple[Gate, ...] = (self._schema, self._secrets, self._policy, self._approval)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The names of the tools that only read."""
-        return tuple(spec.name for spec in self._registry.specs() if spec.effect == "read")
 
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing."""
@@ -177,12 +183,15 @@ class Dispatcher:
 
     def _policy(self, case: Case) -> Case | Refused:
         """What the rules say; deny over ask over allow."""
-        decisions = judge(facts_of(case.spec, case.values, case.proposal.settings, self._own))
+        facts = facts_of(case.spec, case.values, case.proposal.settings, self._own)
+        decisions = judge(facts)
         decision = strictest(decisions)
         if decision.verdict == "deny":
             failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
             return Refused(failure, decisions)
-        return msgspec.structs.replace(case, decisions=decisions, verdict=decision.verdict)
+        return msgspec.structs.replace(
+            case, decisions=decisions, verdict=decision.verdict, resources=touched(facts)
+        )
 
     def _approval(self, case: Case) -> Case | Refused:
         """A person's yes counts where the rules ask; a question to a person is always asked."""
@@ -215,6 +224,7 @@ async def _admission(case: Case) -> Admission:
             binary=binary,
             question=values["question"] if is_question else "",
             options=tuple(values.get("options", ())) if is_question else (),
+            resources=case.resources,
         )
     expects = await _plan(case)
     # Without a plan there is nothing that a look at the world could be compared with.
@@ -229,6 +239,7 @@ async def _admission(case: Case) -> Admission:
         source=spec.source,
         cwd=cwd,
         binary=binary,
+        resources=case.resources,
     )
 
 

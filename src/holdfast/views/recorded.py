@@ -41,7 +41,7 @@ def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Eve
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
-            return Attach(attached.epoch, attached.holder, attached.reads) if attached is not None else None
+            return Attach(attached.epoch, attached.holder) if attached is not None else None
         case "timer":
             return Due(trigger.name)
         case "outcome":
@@ -153,7 +153,10 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
                 binary=asked.binary,
                 question=asked.question,
                 options=asked.options,
+                resources=asked.resources,
             )
+        case e.ToolCallQueued(resources=resources):
+            return Allowed(arguments=step.call.arguments, resources=resources)
         case e.ToolCallRefused() as refused:
             return _refused(refused)
         case e.ToolCallFinished():
@@ -173,6 +176,7 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
         on_interrupt=started.on_interrupt,
         timeout_s=started.timeout_s,
         expects=started.expects,
+        resources=admitted.resources,
     )
 
 
@@ -180,4 +184,4 @@ def _refused(told: e.ToolCallRefused) -> Refused | Asked:
     """What the gates said: with `nobody_for` they wanted a person to decide, and nobody was there."""
     if not told.nobody_for:
         return Refused(told.failure, told.decisions)
-    return Asked(told.decisions, question="?" if told.nobody_for == "question" else "")
+    return Asked(told.decisions, question="?" if told.nobody_for == "question" else "", resources=())
