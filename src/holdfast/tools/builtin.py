@@ -10,6 +10,7 @@ from holdfast.sandbox.process import Processes
 from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
+from holdfast.tools.gates import gates_of
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
@@ -28,7 +29,8 @@ def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], s
         UsageError: two tools share a name, or a name is none that every provider takes.
     """
     processes, places = Processes(), own_places(own)
-    return Dispatcher(Registry([*built_in(processes, places), *extra_tools]), processes, secret_in, places)
+    registry = Registry([*built_in(processes, places), *extra_tools])
+    return Dispatcher(registry, processes, gates_of(secret_in, places))
 
 
 def built_in(processes: Processes, own: OwnPlaces) -> tuple[Tool, ...]:

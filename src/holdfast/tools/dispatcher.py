@@ -7,34 +7,28 @@ person belong to the runtime and the core.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import msgspec
 
 from holdfast.errors import Fenced
-from holdfast.policy.rules import judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
 from holdfast.protocol.tools import (
-    EVERYTHING,
     Admission,
     Allowed,
     Asked,
-    Decision,
     Expectation,
     Refused,
-    Resource,
     ToolSpec,
 )
 from holdfast.sandbox.process import Processes
-from holdfast.tools.facts import commands_of, facts_of, texts, timeout_of
+from holdfast.tools.facts import commands_of, timeout_of
+from holdfast.tools.gates import Case, Gate, refused
 from holdfast.tools.limits import limited, over
-from holdfast.tools.own import OwnPlaces
 from holdfast.tools.registry import Registry
-from holdfast.tools.schema import BadSchema, SchemaGate
 from holdfast.tools.shell import program_of
 
 GRACE_S = 2.0
@@ -43,43 +37,19 @@ _MESSAGE_CHARS = 600
 _DETAIL_CHARS = 4_000
 
 
-class Case(msgspec.Struct, frozen=True):
-    """A proposed call on its way through the gates, with what they have found so far."""
-
-    proposal: Proposal
-    tool: Tool
-    spec: ToolSpec
-    values: dict[str, Any] = {}
-    canonical: str = ""
-    decisions: tuple[Decision, ...] = ()
-    verdict: Literal["allow", "ask"] = "allow"
-    resources: tuple[Resource, ...] = EVERYTHING
-
-
-Gate = Callable[[Case], Case | Refused]
-"""Lets a case pass, or answers with the admission that refuses it."""
-
-
 class Dispatcher:
     """The tools of one runtime: `ports.Tools`.
 
     Args:
         registry: What there is.
         processes: The process trees of the tools; closed with this.
-        secret_in: The name of a known secret whose value a text holds; empty when it holds none.
-        own: What is Holdfast's own.
+        gates: What every call passes, in order.
     """
 
-    def __init__(
-        self, registry: Registry, processes: Processes, secret_in: Callable[[str], str], own: OwnPlaces
-    ) -> None:
+    def __init__(self, registry: Registry, processes: Processes, gates: tuple[Gate, ...]) -> None:
         self._registry = registry
         self._processes = processes
-        self._secret_in = secret_in
-        self._own = own
-        self._schemas = SchemaGate()
-        # Hooks, taint, rate and budget will stand between policy and approval, in this order.
-        self._gates: tuple[Gate, ...] = (self._schema, self._secrets, self._policy, self._approval)
+        self._gates = gates
 
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing."""
@@ -91,30 +61,31 @@ class Dispatcher:
         return self._registry.specs(settings.allow_tools, settings.deny_tools)
 
     def is_quick(self, name: str) -> bool:
-        """Whether judging a call of that tool waits for nothing: only a tool's plan does."""
+        """Whether judging a call of that tool waits for nothing: no slow gate, no plan."""
         spec = self._registry.spec(name)
-        return spec is None or spec.on_interrupt != "probe"
+        has_plan = spec is not None and spec.on_interrupt == "probe"
+        return not has_plan and all(gate.pace == "quick" for gate in self._gates)
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call; nothing has happened yet."""
         name = proposal.call.name
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
-            return _refused("schema", self._unknown(name, proposal.settings))
-        case = Case(proposal, tool, spec)
+            return refused("schema", self._unknown(name, proposal.settings))
+        case = Case(proposal, spec)
         try:
             for gate in self._gates:
-                passed = gate(case)
-                if isinstance(passed, Refused):
-                    return passed
-                case = passed
-            return await _admission(case)
+                verdict = await gate.judge(case)
+                if isinstance(verdict, Refused):
+                    return verdict
+                case = verdict
+            return await _admission(case, tool)
         # What a gate stumbles over is not run, and must not end the session either: it would be put before the
         # gates again by every resume.
         except Exception as error:
             message = f"{spec.name} was refused: the call could not be judged ({type(error).__name__})."
             detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
-            return _refused("gates", Failure("policy_denied", message, detail))
+            return refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
         """Run an admitted call with its canonical arguments; exceptions come out as results, but for `Fenced`."""
@@ -154,54 +125,6 @@ class Dispatcher:
         """End what still runs."""
         await self._processes.aclose()
 
-    # --- gates ----------------------------------------------------------------------------------
-
-    def _schema(self, case: Case) -> Case | Refused:
-        """The arguments are what the tool takes; from here on only their canonical form counts."""
-        try:
-            checked = self._schemas.check(case.spec, case.proposal.call.arguments)
-        except BadSchema as error:
-            message = f"{case.spec.name} cannot be called: its schema is broken ({error})."
-            return _refused("schema", Failure("tool_validation", message))
-        if isinstance(checked, Failure):
-            return _refused("schema", checked)
-        return msgspec.structs.replace(case, values=checked.values, canonical=checked.canonical)
-
-    def _secrets(self, case: Case) -> Case | Refused:
-        """No call carries the value of a known secret: arguments are stored, shown and sent."""
-        found = [case.canonical]
-        if "\\" in case.canonical:  # an escaped quote or newline would hide it
-            found += texts(case.values)
-        name = next(filter(None, map(self._secret_in, found)), "")
-        if not name:
-            return case
-        message = (
-            f"{case.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
-            f"out and refer to the secret by its name: {name}."
-        )
-        return _refused("policy", Failure("policy_denied", message), "secret-value")
-
-    def _policy(self, case: Case) -> Case | Refused:
-        """What the rules say; deny over ask over allow."""
-        facts = facts_of(case.spec, case.values, case.proposal.settings, self._own)
-        decisions = judge(facts)
-        decision = strictest(decisions)
-        if decision.verdict == "deny":
-            failure = Failure("policy_denied", f"Refused by policy: {decision.reason}")
-            return Refused(failure, decisions)
-        return msgspec.structs.replace(
-            case, decisions=decisions, verdict=decision.verdict, resources=touched(facts)
-        )
-
-    def _approval(self, case: Case) -> Case | Refused:
-        """A person's yes counts where the rules ask; a question to a person is always asked."""
-        if case.spec.effect == "ask":
-            return msgspec.structs.replace(case, verdict="ask")
-        if case.verdict == "allow" or not case.proposal.is_approved:
-            return case
-        decisions = (*case.decisions, Decision(by="approval", verdict="allow"))
-        return msgspec.structs.replace(case, verdict="allow", decisions=decisions)
-
     def _unknown(self, name: str, settings: Settings) -> Failure:
         offered = [spec.name for spec in self.specs(settings)]
         near = self._registry.nearest(name, offered)
@@ -209,13 +132,13 @@ class Dispatcher:
         return Failure("unknown_tool", f"There is no tool called {_clipped(name, 80)!r}. {hint}")
 
 
-async def _admission(case: Case) -> Admission:
+async def _admission(case: Case, tool: Tool) -> Admission:
     spec, values, workspace = case.spec, case.values, case.proposal.settings.workspace
     command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
     cwd = workspace if spec.effect == "exec" else ""
     binary = program_of(command, workspace) if command else ""
-    if case.verdict == "ask":
-        is_question = spec.effect == "ask"
+    is_question = spec.effect == "ask"
+    if is_question or case.is_open:
         return Asked(
             decisions=case.decisions,
             arguments=case.canonical,
@@ -226,7 +149,7 @@ async def _admission(case: Case) -> Admission:
             options=tuple(values.get("options", ())) if is_question else (),
             resources=case.resources,
         )
-    expects = await _plan(case)
+    expects = await _plan(case, tool)
     # Without a plan there is nothing that a look at the world could be compared with.
     cannot_probe = spec.on_interrupt == "probe" and expects is None
     return Allowed(
@@ -243,11 +166,11 @@ async def _admission(case: Case) -> Admission:
     )
 
 
-async def _plan(case: Case) -> Expectation | None:
+async def _plan(case: Case, tool: Tool) -> Expectation | None:
     if case.spec.on_interrupt != "probe":
         return None
     try:
-        return await case.tool.plan(case.values, _looking(case.proposal, case.spec))
+        return await tool.plan(case.values, _looking(case.proposal, case.spec))
     # A plan that fails is no plan; the call itself will say what is wrong.
     except Exception:
         return None
@@ -270,10 +193,6 @@ def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
 
 def _no_effect() -> int:
     raise Fenced("Whoever plans or looks has no effects.")
-
-
-def _refused(by: str, failure: Failure, rule: str = "") -> Refused:
-    return Refused(failure, (Decision(by=by, verdict="deny", rule=rule),))
 
 
 def _clipped(text: str, chars: int) -> str:

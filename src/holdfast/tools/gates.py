@@ -1,0 +1,118 @@
+"""The gates: what a proposed call passes before anything happens, one after the other.
+
+A gate lets a case pass, with what it found written into it, or refuses it. None of them records anything, asks a
+person or has an effect: that is the core's and the tools' business. The rules over facts are `policy`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.policy.rules import judge, strictest, touched
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.ports import Proposal
+from holdfast.protocol.tools import EVERYTHING, Decision, Refused, Resource, ToolSpec
+from holdfast.tools.facts import facts_of, texts
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.schema import BadSchema, SchemaGate
+
+APPROVAL = "approval"
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What a gate judges: what is asked, and what the gates before it have found."""
+
+    proposal: Proposal
+    spec: ToolSpec
+    values: dict[str, Any] = {}
+    """The arguments, once they have passed the schema."""
+    canonical: str = ""
+    """The same as JSON: what is run, shown and approved."""
+    resources: tuple[Resource, ...] = EVERYTHING
+    """What the call would touch, as the gates report it."""
+    decisions: tuple[Decision, ...] = ()
+    """What they said, in order."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person still has to be asked: a gate wants it, and no approval answers it."""
+        wants = any(decision.verdict == "ask" for decision in self.decisions)
+        return wants and not any(decision.by == APPROVAL for decision in self.decisions)
+
+
+Verdict = Case | Refused
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """One gate."""
+
+    name: str
+    judge: Callable[[Case], Awaitable[Verdict]]
+    pace: Literal["quick", "slow"]
+    """`quick`: it looks at no more than names on the disk and is done at once, so that it stands inside a commit.
+    `slow`: it may wait for somebody, so that the judging has a limit of its own and can be stopped."""
+
+
+def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...]:
+    """All gates, in their order. What is refused at one is not shown to the next."""
+    return (
+        Gate("schema", partial(_schema, SchemaGate()), "quick"),
+        Gate("secrets", partial(_secrets, secret_in), "quick"),
+        Gate("policy", partial(_policy, own), "quick"),
+        # Hooks, taint, rate and budget will stand here, in this order.
+        Gate(APPROVAL, _approval, "quick"),
+    )
+
+
+async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
+    """The arguments are what the tool takes; from here on only their canonical form counts."""
+    try:
+        checked = schemas.check(case.spec, case.proposal.call.arguments)
+    except BadSchema as error:
+        message = f"{case.spec.name} cannot be called: its schema is broken ({error})."
+        return refused("schema", Failure("tool_validation", message))
+    if isinstance(checked, Failure):
+        return refused("schema", checked)
+    return msgspec.structs.replace(case, values=checked.values, canonical=checked.canonical)
+
+
+async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
+    """No call carries the value of a known secret: arguments are stored, shown and sent."""
+    found = [case.canonical]
+    if "\\" in case.canonical:  # an escaped quote or newline would hide it
+        found += texts(case.values)
+    name = next(filter(None, map(secret_in, found)), "")
+    if not name:
+        return case
+    message = (
+        f"{case.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
+        f"out and refer to the secret by its name: {name}."
+    )
+    return refused("policy", Failure("policy_denied", message), "secret-value")
+
+
+async def _policy(own: OwnPlaces, case: Case) -> Verdict:
+    """What the rules say; deny over ask over allow."""
+    facts = facts_of(case.spec, case.values, case.proposal.settings, own)
+    decisions = (*case.decisions, *judge(facts))
+    decision = strictest(decisions)
+    if decision.verdict == "deny":
+        return Refused(Failure("policy_denied", f"Refused by policy: {decision.reason}"), decisions)
+    return msgspec.structs.replace(case, decisions=decisions, resources=touched(facts))
+
+
+async def _approval(case: Case) -> Verdict:
+    """A person's yes answers whoever wants them to be asked."""
+    if not (case.is_open and case.proposal.is_approved):
+        return case
+    decisions = (*case.decisions, Decision(by=APPROVAL, verdict="allow"))
+    return msgspec.structs.replace(case, decisions=decisions)
+
+
+def refused(by: str, failure: Failure, rule: str = "") -> Refused:
+    """The answer of a gate that lets nothing pass."""
+    return Refused(failure, (Decision(by=by, verdict="deny", rule=rule),))
