@@ -65,6 +65,8 @@ def test_open_approvals_are_listed_as_pinned(holdfast: Holdfast, home: Filled) -
             "arguments": {"command": "rm -rf build"},
             "asked_at": "2025-06-15T15:06:40.000Z",
             "deadline": "2033-05-18T03:33:20.000Z",
+            "source": None,
+            "workspace": None,
             "cwd": None,
             "binary": None,
         }

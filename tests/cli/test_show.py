@@ -134,7 +134,7 @@ def test_money_is_told_for_each_turn(show: Any) -> None:
         (3, 1, "0.0014", "0.0458"),
     ]
     assert rows[-1]["forecast_turns"] == 458 * 3 // 42
-    assert "in all $0.0042 of $0.0500; 3,150 of 5,000,000 tokens" in show("--cost").out
+    assert "total $0.0042 of $0.0500; 3,150 of 5,000,000 tokens" in show("--cost").out
 
 
 @pytest.mark.requirement("B7")
@@ -338,7 +338,7 @@ def test_what_a_crash_left_open_is_shown_as_held(holdfast: Holdfast, tmp_path: P
     row = holdfast("show", "last", "--cost", "--json", "--home", str(tmp_path / "h")).rows[-1]
     assert (row["spent_usd"], row["held_usd"], row["left_usd"]) == ("0.00", "0.009", "0.0382")
     plain = holdfast("show", "last", "--cost", "--home", str(tmp_path / "h")).out
-    assert "$0.0090 held for calls that nobody saw end" in plain
+    assert "$0.0090 reserved for calls with an unknown outcome" in plain
     assert "enough for about" in plain
 
 

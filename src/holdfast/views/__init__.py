@@ -1,5 +1,5 @@
-"""Readings of records: what a session was, what it cost, how it is told, and whether it would be decided again.
+"""Pure readings of records: what happened in a session, what it cost, and whether it replays the same.
 
-Pure: every reading takes records (or a state, a row) and gives data or lines. Who reads them from a store, and
-where they are shown, belongs to the rooms above.
+Every function takes records, a state or a row, and returns data or lines. Reading a store and showing the result
+are the business of the rooms above.
 """

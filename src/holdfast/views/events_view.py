@@ -1,4 +1,4 @@
-"""The journal itself, record by record: complete for scripts, one line each for people."""
+"""The journal, record by record: complete for scripts, one line each for people."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from holdfast.views.lines import Line, Span, iso, local, one_line
 def event_row(
     stored: StoredRecord, record: Record | None, run: int, body: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """A record as plain data; what a newer version wrote is shown as it lies there, the body
-    of an erased one is null.
+    """Return a record as plain data. A record of a newer version keeps its stored body; an erased one has none.
 
     Args:
-        record: The same, decoded; None where this version cannot.
-        run: The run that it belongs to.
-        body: Its event as `plain` has it.
+        record: The decoded record; None if this version cannot decode it.
+        run: The number of its run.
+        body: The event as `views.plain` returns it.
     """
     return {
         "seq": stored.seq,
@@ -42,7 +41,7 @@ def _unread(stored: StoredRecord) -> Any:
 
 
 def event_lines(journal: Journal, width: int) -> Iterator[Line]:
-    """One line for each record: seq, time, type, and the beginning of its body."""
+    """Return one line per record: seq, time, type and the beginning of the body."""
     digits = len(str(len(journal.stored)))
     for record in journal.records:
         name = type(record.event).__name__

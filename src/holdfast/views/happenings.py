@@ -1,6 +1,6 @@
-"""What happens in a session, told to people record by record: lines, for a terminal or a pipe.
+"""The progress of a session: lines for each record while it happens.
 
-Where and how they are shown is `live`'s business; what a finished session shows is `transcript`'s.
+`transcript` shows a session afterwards. Where the lines are written is the business of the caller.
 """
 
 from __future__ import annotations
@@ -12,45 +12,39 @@ import msgspec
 from holdfast.core.state import Call, State
 from holdfast.protocol.events import (
     ApprovalRequested,
-    ApprovalResolved,
-    ModelCallAbandoned,
-    ModelCallCut,
-    ModelCallFailed,
-    ModelCallUnready,
-    NoteAdded,
     Record,
     Responded,
-    RunLanding,
-    RunPaused,
-    RunResumed,
-    SettingsChanged,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRefused,
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import Line, Span, counted, moment, one_line, took
+from holdfast.views.lines import Line, Span, counted, one_line, took
+from holdfast.views.notices import notice
 
 _MARKS = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
     "cancelled": Span("■", "yellow"), "unknown": Span("?", "yellow"), "refused": Span("⊘", "red"),
 }  # fmt: skip
 _TELLING = ("command", "path", "pattern", "question", "url", "query")
-"""The arguments that say most about a call, the first that is there counts."""
+"""The arguments that say most about a call. The first one that a call has is shown."""
 
 
 class Happenings:
-    """Tells records in their order; remembers which calls were asked for, since later records only name them."""
+    """Turns records into lines, in order. It remembers calls, because later records only name them."""
 
     def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
-        """`state`: how the session stands before the first record to tell, with the calls that are open then;
-        `is_asked_here`: the person who watches is asked, so that asking need not be told."""
+        """Create a reader of the records after `state`.
+
+        Args:
+            is_asked_here: The person who watches is asked for approvals, so requests need no line.
+        """
         self._is_asked_here = is_asked_here
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Iterator[Line]:
-        """The lines of one record; most have none."""
+        """Return the lines of a record. Most records have none."""
         match record.event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
@@ -64,12 +58,12 @@ class Happenings:
             case ApprovalRequested() if self._is_asked_here:
                 return
             case _:
-                notice = _notice(record)
-                if notice:
-                    yield ["  ", Span("! ", "yellow"), Span(one_line(notice, max(width * 3, 240)), "yellow")]
+                said = notice(record)
+                if said:
+                    yield ["  ", Span("! ", "yellow"), Span(one_line(said, max(width * 3, 240)), "yellow")]
 
     def about(self, call_id: str, width: int) -> str:
-        """The call in a few words: its name and the argument that says most."""
+        """Return the call in a few words: its name and the argument that says most."""
         call = self._calls.get(call_id)
         return one_line(f"{call.name} {_told(call.arguments)}", width) if call else call_id
 
@@ -98,44 +92,8 @@ def _told(arguments: str) -> str:
     return arguments if given else ""
 
 
-def _notice(record: Record) -> str:
-    """What the runtime or a person did that a watcher should know of; empty for the rest."""
-    match record.event:
-        case NoteAdded(text=text) | RunLanding(message=text):
-            return text
-        case SettingsChanged(settings=settings):
-            return f"from here on: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
-        case (
-            ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
-            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
-        ):
-            again = f" It is tried again at {moment(retry_at_ms, record.at_ms)}." if retry_at_ms else ""
-            return f"{failure.code}: {failure.message}{again}"
-        case ModelCallAbandoned():
-            return "a model call was in flight when its process ended; what it may have cost is held"
-        case ModelCallCut():
-            return "the response was stopped"
-        case ApprovalRequested(approval_id=approval_id, name=name, question=question, reason=reason):
-            asked = f"asks: {question}" if question else f"needs a decision: {reason}"
-            return f"{name} {asked} ({approval_id})"
-        case ApprovalResolved(decision=decision, by=by, note=note):
-            return _resolved(decision, by, note)
-        case RunPaused(by=by):
-            return f"paused by {by}"
-        case RunResumed(by=by) if by != "timer":
-            return f"resumed by {by}"
-    return ""
-
-
-def _resolved(decision: str, by: str, note: str) -> str:
-    if decision == "expired":
-        return "the approval expired: nobody decided in time"
-    words = {"approve": "approved", "deny": "denied", "answer": "answered"}
-    return f"{words.get(decision, decision)} by {by}" + (f": {note}" if note else "")
-
-
 def spent(state: State) -> str:
-    """Where the run stands, in a few words: turns and cost."""
+    """Return the turns and the cost of the run."""
     if state.run is None:
         return ""
     totals = state.run.totals

@@ -1,4 +1,4 @@
-"""A session's journal as it was read, with what of it this version can read."""
+"""The journal of a session as it was read from a store."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from holdfast.protocol.rows import SessionRow
 
 
 class Journal(NamedTuple):
-    """A session as it was read."""
+    """A session with its records."""
 
     row: SessionRow
     stored: Sequence[StoredRecord]
-    """All records, also those that this version cannot read."""
+    """All records, including those that this version cannot decode."""
     records: Sequence[Record]
-    """The readable ones."""
+    """The records that this version can decode."""
 
     @property
     def erased(self) -> int:
-        """How many records have no body any more."""
+        """Count the records whose body was erased."""
         return sum(stored.is_erased for stored in self.stored)
 
     @property
     def newer(self) -> int:
-        """How many records a newer version wrote."""
+        """Count the records that a newer version wrote."""
         return len(self.stored) - len(self.records) - self.erased
 
 
 def readable_here(stored: StoredRecord) -> Record | None:
-    """The record; None when a newer version wrote it, or it was erased.
+    """Decode a record. Return None if it was erased or a newer version wrote it.
 
     Raises:
-        StorageCorrupt: it cannot be read for any other reason.
+        StorageCorrupt: The record is damaged.
     """
     try:
         return decode(stored)
     except UnreadableEvent as error:
         if error.why != "damaged":
             return None
-        hint = "`holdfast fsck` tells what is wrong."
+        hint = "`holdfast fsck` lists all damage."
         raise StorageCorrupt(f"record {stored.seq} of {stored.session}: {error}", hint=hint) from None

@@ -1,7 +1,7 @@
-"""Lines for people: styled spans, aligned tables, text that is safe to show, times and amounts in few words.
+"""Lines for people: styled spans, aligned tables, safe text, short forms of times and amounts.
 
-Everything that was stored passes `neutral` before it is shown: a tool's output must not move the cursor, change
-a title or hide what follows it. Where lines are written to belongs to who shows them.
+Stored text must pass through `neutral` before it is shown: a tool's output must not move the cursor, change the
+title or hide what follows it. Writing the lines is the business of the caller.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import msgspec
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-"""Control characters but tab and newline, what changes the direction of a text, and what cannot be seen."""
+"""Control characters except tab and newline, characters that change the text direction, invisible characters."""
 _INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
-"""The head of a line, as `  model     `: what does not fit goes on below the text after it."""
+"""The label of a line, like `  model     `. Wrapped text is indented to the column after it."""
 COMMAND = "command"
-"""The style of a command that works when it is copied: it is shown on one line, as this program was called."""
+"""The style of a command to copy. It is never wrapped, and shown as the user would have to type it."""
 FRAME = "│ "
-"""Stands before text that is shown exactly as it is."""
+"""Precedes text that must be shown exactly."""
 _LAST_CELLS = 16
-"""A table rather loses a column than more of its last one."""
+"""A table drops a column before it clips its last column below this width."""
 
 
 class Span(NamedTuple):
-    """A piece of a line, in a style that terminals show: `bold`, `dim`, `red`, `green` ..., or `COMMAND`."""
+    """A piece of a line with its style: `bold`, `dim`, `red`, `green` ..., or `COMMAND`."""
 
     text: str
     style: str = ""
@@ -39,7 +39,7 @@ Line = Sequence[Span | str]
 
 
 def neutral(text: str) -> str:
-    """The text with everything that a terminal would act on written out: `\\x1b[2J`."""
+    """Escape everything in the text that a terminal would act on: `\\x1b[2J`."""
     return _UNSAFE.sub(_written_out, text.replace("\r\n", "\n"))
 
 
@@ -49,18 +49,18 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def safe_json(value: object) -> str:
-    """The value as JSON on one line; what a terminal would act on is escaped in it."""
+    """Return the value as JSON on one line, with everything escaped that a terminal would act on."""
     text = msgspec.json.encode(value).decode()
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str, width: int) -> str:
-    """The text on one line of at most that many cells, safe to show; an ellipsis stands for the rest."""
+    """Return the text on one line of at most `width` cells, safe to show, with an ellipsis if it was cut."""
     return clipped(" ".join(neutral(text[: width * 8]).split()), width)
 
 
 def clipped(text: str, width: int) -> str:
-    """The beginning of a line that fits into so many cells, with an ellipsis when it is not all."""
+    """Cut a line to at most `width` cells, with an ellipsis if it was longer."""
     if cells(text) <= width:
         return text
     kept, used = [], 1
@@ -73,7 +73,7 @@ def clipped(text: str, width: int) -> str:
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal the text takes."""
+    """Count the terminal cells that the text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -82,15 +82,15 @@ def cells(text: str) -> int:
 
 
 def padded(text: str, width: int, *, is_right: bool = False) -> str:
-    """The text filled up with blanks to so many cells."""
+    """Pad the text with blanks to `width` cells."""
     blanks = " " * max(width - cells(text), 0)
     return blanks + text if is_right else text + blanks
 
 
 def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
-    """The line in pieces of at most so many cells, broken between words.
+    """Wrap a line between words into pieces of at most `width` cells.
 
-    A command is never broken. What does not fit on a line of its own, and framed text, is left to the terminal.
+    Commands and framed text are never wrapped, and neither is a word that would not fit on a line of its own.
     """
     spans = [each if isinstance(each, Span) else Span(each) for each in line]
     text = "".join(span.text for span in spans)
@@ -121,12 +121,12 @@ def table(
     right: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> list[Line]:
-    """Rows of cells as aligned lines.
+    """Align rows of cells in columns.
 
     Args:
-        width: How many cells a line may take; 0: any number.
-        right: The columns whose cells end flush.
-        drop: The columns that a narrow terminal does without, the first of them first.
+        width: The most cells that a line may take; 0 for no limit.
+        right: The columns to align right.
+        drop: The columns to leave out if the table is too wide, least important first.
     """
     spans = [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
     widths = {at: max(cells(row[at].text) for row in spans) for at in range(len(spans[0]))} if spans else {}
@@ -152,31 +152,31 @@ def table(
 
 
 def _least(widths: dict[int, int]) -> int:
-    """How many cells columns take with a last one that is clipped."""
+    """Return the least width of the table: the last column may be clipped."""
     *others, last = widths.values()
     return sum(others) + 2 * len(others) + min(last, _LAST_CELLS)
 
 
 def iso(at_ms: int) -> str:
-    """A moment for scripts: ISO 8601 in UTC with milliseconds."""
+    """Return a time for scripts: ISO 8601 in UTC with milliseconds."""
     moment = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """A moment for people, in the time zone of this machine."""
+    """Return a time for people, in the time zone of this machine."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime(form)
 
 
 def moment(at_ms: int, now_ms: int) -> str:
-    """A moment near now: the time of day, and the date where it is another day."""
+    """Return the time of day, with the date if it is not the same day as `now_ms`."""
     time = local(at_ms, "%H:%M:%S")
     day = local(at_ms, "%Y-%m-%d")
     return time if day == local(now_ms, "%Y-%m-%d") else f"{day} {time}"
 
 
 def took(duration_ms: int) -> str:
-    """A length of time for people: `0.4s`, `12s`, `3m 05s`, `2h 10m`."""
+    """Return a duration for people: `0.4s`, `12s`, `3m 05s`, `2h 10m`."""
     seconds = duration_ms / 1000
     if seconds < 10:
         return f"{seconds:.1f}s"
@@ -188,12 +188,12 @@ def took(duration_ms: int) -> str:
 
 
 def counted(count: int, name: str) -> str:
-    """So many of a thing: `1 turn`, `12 turns`."""
+    """Return a count with its noun: `1 turn`, `12 turns`."""
     return f"{count:,} {name}" + ("" if count == 1 else "s")
 
 
 def short(count: int) -> str:
-    """A large number for people: `950`, `12.3k`, `4.1M`."""
+    """Return a short form of a large number: `950`, `12.3k`, `4.1M`."""
     if count < 1_000:
         return str(count)
     return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

@@ -1,4 +1,4 @@
-"""The lists of a home: its sessions, and what waits for a person. Made from the rows that the store derives."""
+"""Lists of sessions and of open approvals, made from the rows that the store derives from journals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_CHARS = 4_000
 
 
 def session_row(row: SessionRow) -> dict[str, Any]:
-    """A line of the list, for scripts."""
+    """Return a session for scripts."""
     return {
         "session": row.session,
         "key": row.key or None,
@@ -45,7 +45,7 @@ def session_row(row: SessionRow) -> dict[str, Any]:
 
 
 def session_lines(rows: list[SessionRow], width: int) -> list[Line]:
-    """One line for each session."""
+    """Return one line per session."""
     names = ("session", "key", "status", "last", "turns", "cost", "title")
     cells: list[list[Span | str]] = [[Span(name, "bold") for name in names]]
     for row in rows:
@@ -60,7 +60,7 @@ def session_lines(rows: list[SessionRow], width: int) -> list[Line]:
 
 
 def approval_row(row: ApprovalRow) -> dict[str, Any]:
-    """An open approval, for scripts."""
+    """Return an open approval for scripts."""
     return {
         "id": row.id,
         "session": row.session,
@@ -83,7 +83,7 @@ def _arguments(canonical: str) -> Any:
 
 
 def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
-    """Every open approval with its call, and how to decide."""
+    """Return each open approval with its call and the commands that decide it."""
     for row in rows:
         until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
         yield [Span(row.id, "bold"), Span(f"  asked {local(row.asked_ms)}{until}", "dim")]
@@ -101,15 +101,14 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
 
 
 def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
-    """The commands that decide."""
+    """Return the commands that decide the approval, with a word for each."""
     if row.question:
         return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("refuse", f"holdfast deny {row.id}")]
     return [("allow", f"holdfast approve {row.id}"), ("refuse", f'holdfast deny {row.id} --note "WHY"')]
 
 
 def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
-    """What a person decides about: the call, where it runs, the program that its first word means, and whose tool it
-    is. An approval binds to all of it."""
+    """Return everything that the approval covers: the call, its folder, its program and its tool."""
     shown, _ = clipped_call(row.arguments)
     yield from framed(shown)
     tool = f"{row.tool} ({row.source})" if row.source else ""
@@ -119,12 +118,12 @@ def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
 
 
 def clipped_call(arguments: str) -> tuple[str, int]:
-    """The arguments of a call for people, and how many characters are left out in the middle."""
+    """Return the arguments of a call for people, cut in the middle, and how many characters are hidden."""
     return clipped_text(readable_call(arguments))
 
 
 def clipped_text(text: str) -> tuple[str, int]:
-    """A text for a person to decide on, and how many characters are left out in the middle."""
+    """Cut a long text in the middle. Return it and how many characters are hidden."""
     lines = text.split("\n")
     if len(text) <= SHOWN_CHARS and len(lines) <= SHOWN_LINES:
         return text, 0
@@ -135,7 +134,7 @@ def clipped_text(text: str) -> tuple[str, int]:
 
 
 def readable_call(arguments: str) -> str:
-    """Canonical JSON arguments as `name: value`, text with its real line breaks; safe to show."""
+    """Return JSON arguments as `name: value` lines that are safe to show. Line breaks in values are kept."""
     try:
         given = decode_untrusted(arguments or "{}")
     except msgspec.DecodeError:
@@ -150,6 +149,6 @@ def readable_call(arguments: str) -> str:
 
 
 def framed(text: str) -> Iterator[Line]:
-    """The text with a bar before each line."""
+    """Return the lines of a text, each after a bar."""
     for line in text.split("\n"):
         yield [Span(f"  {FRAME}", "yellow"), line]

@@ -1,6 +1,6 @@
-"""Events as plain data for scripts: the same shape while they happen and when they are read later.
+"""Events as plain data for scripts, in the same shape while they happen and when they are read later.
 
-What stands beside an event on its line (seq, time, trace id) is the business of who prints it.
+The caller adds the seq, time and trace id.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from holdfast.protocol.events import Event, Fresh, ModelCallStarted, Request, To
 
 
 def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[str, Any]:
-    """The event with text that is kept elsewhere filled in: the fresh messages of a request stand whole, a
-    tool's clipped result has the whole output beside it as `full_text`.
+    """Return an event with the text that is stored elsewhere: whole new messages of a request, and the whole output
+    of a tool as `full_text`.
 
     Args:
-        texts: What a request quotes, by seq (see `quotes`).
-        output: The whole output of a tool (see `output_of`); None where it is damaged.
+        texts: The texts that a request quotes, by seq (see `quotes`).
+        output: The whole output of the tool (see `output_of`); None if it is damaged.
 
     Raises:
-        StorageCorrupt: a request quotes what is not there.
+        StorageCorrupt: A quoted record is missing.
     """
     data = to_builtins(event)
     match event:
@@ -36,7 +36,7 @@ def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[st
 
 
 def quotes(event: Event) -> list[int]:
-    """The records that a request quotes, by seq; empty for every other event."""
+    """Return the seqs of the records that a request quotes; empty for other events."""
     if not isinstance(event, ModelCallStarted):
         return []
     fresh = [each for each in event.request.rest if isinstance(each, Fresh)]
@@ -44,5 +44,5 @@ def quotes(event: Event) -> list[int]:
 
 
 def output_of(event: Event) -> str:
-    """The blob with the whole output of a tool; empty where the event holds all of it."""
+    """Return the blob with the whole output of a tool; empty if the event holds all of it."""
     return event.result.blob if isinstance(event, ToolCallFinished) else ""

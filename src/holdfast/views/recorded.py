@@ -1,5 +1,8 @@
-"""What once came to the core, read back from what it recorded: the cause of a batch, the findings of its prepare
-steps. Whether today's code decides the same about them is `replay`'s question."""
+"""Reads causes back from records: the command, outcome, timer or finding that led to them.
+
+Each record names the kind and key of its cause; the rest is in the facts that followed. `replay` decides the causes
+again.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ E = TypeVar("E")
 
 
 def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Event]) -> Cause | None:
-    """The cause of a recorded batch; None when the batch does not tell.
+    """Return the cause of a batch, or None if its events do not fit the trigger.
 
     Args:
-        trigger: What the records name as their cause: no finding.
-        batch: The events, without a `SessionOpened` before them.
+        trigger: The cause that the records name; any kind but a finding.
+        batch: The events, without a leading `SessionOpened`.
     """
     match trigger.kind:
         case "attach":
@@ -73,11 +76,11 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
 
 
 def _command(batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
-    """Who asked for what, from the facts that it brought. What a visitor's command found stopping ended first."""
+    """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     started, changed = _first(batch, e.RunStarted), _first(batch, e.SettingsChanged)
     settings = started.settings if started else changed.settings if changed else None
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
-    if message is not None:  # where a question was open, of somebody who may not answer it
+    if message is not None:  # if a question was open, the sender could not answer it
         return Principal(message.sender, scopes=("speak",)), Send(message.text, settings)
     for event in batch:
         match event:
@@ -97,7 +100,7 @@ def _command(batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
 
 
 def _anybody(name: str) -> Principal:
-    """Somebody of that name, who may ask for everything: what they may not is refused before it is decided."""
+    """Return a principal with all scopes: commands out of scope are refused before the core sees them."""
     return Principal(name, scopes=SCOPES)
 
 
@@ -111,10 +114,10 @@ def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
 def finding(
     step: PrepareRequest | Admit, state: State, batch: Sequence[e.Event], *, is_costed_anew: bool
 ) -> Prepared | None:
-    """What a prepare step found, from the events that its finding brought; None when they do not tell.
+    """Return what a prepare step found, or None if its events do not fit the step.
 
-    A request's price is worked out again from its recorded size: a budget that cannot afford it answers
-    so. With `is_costed_anew` an affordable one gets today's numbers too, else it keeps the recorded ones.
+    The price of a request is computed again from its recorded size, so a smaller budget refuses it. With
+    `is_costed_anew` an affordable request also gets today's numbers, otherwise it keeps the recorded ones.
     """
     if isinstance(step, PrepareRequest):
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
@@ -181,7 +184,7 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
 
 
 def _refused(told: e.ToolCallRefused) -> Refused | Asked:
-    """What the gates said: with `nobody_for` they wanted a person to decide, and nobody was there."""
+    """Return what the gates said: `nobody_for` means that they asked, and that nobody was there to decide."""
     if not told.nobody_for:
         return Refused(told.failure, told.decisions)
     return Asked(told.decisions, question="?" if told.nobody_for == "question" else "", resources=())

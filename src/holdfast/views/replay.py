@@ -1,10 +1,9 @@
-"""Replaying a recorded session: does today's code, or do other settings, decide what was decided then?
+"""Replay: would today's code, or other settings, decide the same as was recorded?
 
-The journal is folded record by record; what caused each batch is read back from it (`recorded`), put before
-`decide` again, and the events that come out are compared with the recorded ones. No provider, tool, gate or file
-is asked, and nothing is written. So it does not show whether the gates would say the same today, whether a
-request would be written with the same bytes (`show --request` proves the recorded ones), or what a model or a
-tool would answer now.
+Replay folds the journal, reads the cause of each batch back from it (`recorded`), decides the cause again and
+compares the events. It calls no provider, tool or gate, and writes nothing. So it cannot show what a gate, a model
+or a tool would say today, or whether a request would have the same bytes (`show --request` proves the recorded
+bytes).
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ _OF_REQUESTS = (e.ModelCallStarted, e.ModelCallUnaffordable, e.ModelCallUnready)
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where today's decision leaves the recorded one."""
+    """The first event of a batch that would be decided differently."""
 
     seq: int
-    """Of the recorded event; one past the batch when it ends too early."""
+    """Of the recorded event, or one past the batch if an event is missing."""
     what: str
-    """As a sentence."""
+    """The difference as a sentence."""
     recorded: e.Event | None = None
     decided: e.Event | None = None
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What a replay came to."""
+    """The result of a replay."""
 
     records: int
     decisions: int
-    """How many causes were decided again."""
+    """The number of causes that were decided again."""
     differences: tuple[Difference, ...] = ()
 
 
@@ -52,16 +51,16 @@ class _Batch(msgspec.Struct, frozen=True):
 
     records: tuple[e.Record, ...]
     following: e.Record | None
-    """The next one of the journal."""
+    """The next record of the journal."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether a branch begins inside it: the rest belongs to the parent."""
+        """Whether a branch begins inside the batch. The parent has the rest of it."""
         return self.following is not None and isinstance(self.following.event, e.SessionForked)
 
     @property
     def next_in_commit(self) -> e.Event | None:
-        """What came next in the same commit."""
+        """The next event of the same commit."""
         last, following = self.records[-1], self.following
         is_same = following is not None and (following.epoch, following.at_ms) == (last.epoch, last.at_ms)
         return following.event if following is not None and is_same else None
@@ -75,12 +74,12 @@ def replay(session: str, key: str, records: Sequence[e.Record], change: Change |
     """Decide a recorded session again.
 
     Args:
-        session: The id under which its first records were written.
+        session: The id of the session.
         key: Its CHANNEL:CHAT, if any.
         records: The whole journal, in order.
-        change: Other settings in place of the recorded ones. Then only the first difference is told, since
-            what follows it would have been another story; and a request that is still affordable counts as the
-            same, also when it would have been allowed fewer tokens of output.
+        change: Returns other settings for the recorded ones. The replay then ends at the first difference,
+            because everything after it would have been different too. A request that is still affordable counts
+            as the same, even with a smaller output cap.
     """
     state = State(session=session, key=key)
     if change is not None:
@@ -109,8 +108,11 @@ def _changed(record: e.Record, change: Change) -> e.Record:
 
 
 def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
-    """The causes again: records of one epoch, cause and time. What was found about a request begins a batch of its
-    own, since the same step may be taken again at once: what an ordinary call cannot afford, a last pass may."""
+    """Group records by epoch, cause and time.
+
+    Each finding about a request begins a new batch: the same step may be repeated at once, because a last pass may
+    be affordable where an ordinary call is not.
+    """
     groups: list[list[e.Record]] = []
     for record in records:
         last = groups[-1][-1] if groups else None
@@ -131,9 +133,9 @@ def _mark(record: e.Record) -> tuple[int, e.Trigger, int]:
 
 
 def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | None:
-    """The first event of the batch that is decided otherwise; None when all are the same."""
+    """Return the first event of the batch that is decided differently, or None."""
     first, events = batch.records[0], batch.events
-    if isinstance(events[0], e.SessionOpened):  # written by the driver beside its first cause
+    if isinstance(events[0], e.SessionOpened):  # the driver writes it with its first cause
         state = evolve(state, first)
         events = events[1:]
         first = batch.records[1] if events else first
@@ -144,17 +146,17 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         what = f"{_name(events[0])} would not have been decided here."
         return None if batch.is_cut else Difference(first.seq, what, events[0])
     if is_changed and _is_too_late(state, cause, first):
-        return Difference(first.seq, "The time limit would have been reached before this.", first.event)
+        return Difference(first.seq, "The time limit would have been reached before this event.", first.event)
     decided = decide(state, cause, first.at_ms)
     if is_changed:
         decided = [_as_long(now, then) for now, then in zip_longest(decided, events[: len(decided)])]
-    if batch.is_cut:  # the branch took over only the beginning
+    if batch.is_cut:  # the branch has only the beginning of the batch
         decided = decided[: len(events)]
     return _first_difference(first.seq, events, decided, batch.next_in_commit)
 
 
 def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_costed_anew: bool) -> Cause | None:
-    """What came to the core then; None for a finding that nothing wants here, or that would be another one."""
+    """Return the recorded cause. None: a finding that is not wanted here, or that would be another one."""
     if first.cause.kind != "finding":
         return cause_of(state, first.cause, first.epoch, events)
     steps = [action for action in wanted(state) if isinstance(action, Prepare)]
@@ -163,14 +165,14 @@ def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_coste
 
 
 def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
-    """Whether the time limit, as it is set now, would have been reached before this outcome arrived."""
+    """Return whether the changed time limit would have been reached before this outcome."""
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
     is_driven = isinstance(cause, Outcome) and first.epoch == state.epoch
     return is_driven and any(wait.key == "wall" and wait.at_ms < first.at_ms for wait in waits)
 
 
 def _as_long(now: e.Event, then: e.Event | None) -> e.Event:
-    """A call that may run as long as it might then: whether it would have been cut short, its end tells."""
+    """Give a call its recorded timeout: `_is_too_late` judges the end of the call instead."""
     if isinstance(now, e.ToolCallStarted) and isinstance(then, e.ToolCallStarted):
         return msgspec.structs.replace(now, timeout_s=then.timeout_s)
     return now

@@ -1,7 +1,4 @@
-"""What a run came to, in one frozen value: what `run --json` prints and the library returns.
-
-How it is shown or written belongs to the command line and the library.
-"""
+"""The result of a run, as the library returns it and `run --json` prints it."""
 
 from __future__ import annotations
 
@@ -27,49 +24,48 @@ _OPEN: dict[str, ResultStatus] = {"waiting": "waiting", "paused": "waiting", "pa
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a run came to, the open or the last one of a session. Counts and cost are of this run, over every process
-    that drove it."""
+    """The result of the open or last run of a session. Counts and cost include every process that drove the run."""
 
     session_id: str
     status: ResultStatus
     reason: str
     """One word: `answer`, `cost`, `turns`, `approval`, `rate_limited` ..."""
     message: str
-    """Why it ended, as a sentence; empty when it was simply done."""
+    """Why the run ended, as a sentence; empty if it is done."""
     text: str
-    """The last words of the model; empty when it said none."""
+    """The last words of the model; empty if there are none."""
     turns: int
     model_calls: int
     tool_calls: int
-    """Calls that were started."""
+    """The number of calls that were started."""
     usage: Usage
     cost_microusd: int | None
-    """None: a model without a known price took part."""
+    """None if a model without a known price took part."""
     trace_id: str
     due_ms: int
-    """When a parked run wants to go on; else 0."""
+    """When a parked run can continue; otherwise 0."""
     can_go_on: bool
-    """Whether `resume` would go on with it: it was not simply done."""
+    """Whether `resume` can continue the run: it is not done."""
 
     @property
     def cost_usd(self) -> str | None:
-        """Dollars as decimal text, `"0.001234"`; None: the model's price is not known."""
+        """Dollars as decimal text, `"0.001234"`; None if the price of the model is unknown."""
         return None if self.cost_microusd is None else usd(self.cost_microusd)
 
 
 def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ()) -> Result:
-    """What the newest run came to, or how it stands.
+    """Return the result of the newest run.
 
     Args:
-        answer: The event of the run's `answer_seq`, if it has one.
-        recent: The last records of a parked session: the failure that parked it stands among them.
+        answer: The event at the run's `answer_seq`, if any.
+        recent: The last records of a parked session, with the failure that parked it.
 
     Raises:
-        UsageError: the session has no run yet.
+        UsageError: The session has no run yet.
     """
     run = state.run
     if run is None:
-        raise UsageError(f"Nothing ran in session {state.session} yet.", hint="Give it a task.")
+        raise UsageError(f"Session {state.session} has no run yet.", hint="Give it a task.")
     used = run.totals
     reason, message = _why(state, run, recent)
     return Result(
@@ -90,26 +86,26 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
 
 
 def _status(state: State, run: Run) -> ResultStatus:
-    """An open run that does not rest counts as interrupted: whoever asks has left it."""
+    """Return the status. An open run that does not wait counts as interrupted, because its driver left it."""
     if run.status:
         return run.status  # type: ignore[return-value]  # the fold of a RunStopped
     return _OPEN.get(status(state), "interrupted")
 
 
 def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
-    """One word and a sentence."""
+    """Return the reason as a word and as a sentence."""
     if run.status:
         return run.reason, run.message
     match status(state):
         case "waiting" if open_question(state) is not None:
-            return "question", "It waits for a person's answer."
+            return "question", "The agent waits for your answer."
         case "waiting":
-            return "approval", "It waits for a person's decision."
+            return "approval", "A call waits for your approval."
         case "paused":
-            return "paused", "Somebody paused it."
+            return "paused", "The session is paused."
         case "parked":
             return _last_failure(recent)
-    return "open", "The run is open, and it was left before it came to rest."
+    return "open", "The run is open, and no process drives it."
 
 
 def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
@@ -120,7 +116,7 @@ def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
 
 
 def _words(answer: Event | None) -> str:
-    """The last words of the model; empty when it said none."""
+    """The last words of the model; empty if there are none."""
     match answer:
         case Responded(parts=parts):
             return text_of(parts)
@@ -130,7 +126,7 @@ def _words(answer: Event | None) -> str:
 
 
 def result_row(report: Result) -> dict[str, Any]:
-    """The object of `run --json`."""
+    """Return the object that `run --json` prints."""
     return {
         "session": report.session_id,
         "status": report.status,
@@ -147,5 +143,5 @@ def result_row(report: Result) -> dict[str, Any]:
 
 
 def next_command(report: Result) -> str:
-    """What goes on from here."""
+    """Return the command that continues the session."""
     return f"holdfast resume {report.session_id}"

@@ -1,6 +1,6 @@
-"""What happened in a session, put together from its records: runs, attempts of model calls, tool calls.
+"""The story of a session, built from its records: runs, attempts of model calls, tool calls.
 
-Pure, and for people who look: the engine's own state is `core`'s. How it is shown belongs to the views.
+It serves people who look at a session. The engine has a state of its own (`core.state`).
 """
 
 from __future__ import annotations
@@ -30,36 +30,37 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Usage, calls_of
+from holdfast.views.notices import decided
 
 Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
 AttemptStatus = Literal["answered", "failed", "cut", "abandoned", "open"]
 CallStatus = Literal[
     "ok", "error", "timeout", "cancelled", "unknown", "refused", "abandoned", "waiting", "running", "asked"
 ]
-"""`asked`: the model asked for it, and no gate has answered yet."""
+"""`asked`: the model made the call, and no gate has judged it yet."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One try of a model call."""
+    """One attempt of a model call."""
 
     number: int
-    """From 1 over the whole session: what `show --request N` takes."""
+    """Counts from 1 over the whole session, as in `show --request N`."""
     run: int
     seq: int
     at_ms: int
     started: ModelCallStarted
     outcome: Outcome | None = None
     ended_ms: int = 0
-    """0: it has not ended. Of an abandoned one: the last sign of life of the process that made it."""
+    """0 if it has not ended. For an abandoned attempt: the last record of the process that made it."""
 
     @property
     def duration_ms(self) -> int | None:
-        """How long it took; None where nobody saw it end."""
+        """The duration; None if its end was not recorded."""
         return None if self.status in ("open", "abandoned") else max(self.ended_ms - self.at_ms, 0)
 
     @property
     def status(self) -> AttemptStatus:
-        """What became of it."""
+        """The outcome as a word."""
         match self.outcome:
             case Responded():
                 return "answered"
@@ -73,7 +74,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> Usage:
-        """The tokens that it is known to have used."""
+        """The tokens that it used, as far as they are known."""
         match self.outcome:
             case Responded(usage=usage) | ModelCallFailed(usage=usage) | ModelCallCut(usage=usage):
                 return usage
@@ -81,7 +82,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def spent_microusd(self) -> int:
-        """What it cost, as far as that is settled."""
+        """The settled cost."""
         match self.outcome:
             case Responded(cost_microusd=cost) | ModelCallFailed(cost_microusd=cost):
                 return cost
@@ -91,12 +92,12 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def held_microusd(self) -> int:
-        """What stays reserved for it, since nobody knows what it cost."""
+        """The cost that stays reserved because the outcome is unknown."""
         return self.started.request.reserved_microusd if self.status in ("abandoned", "open") else 0
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One tool call, over all its attempts."""
+    """One tool call with all its attempts."""
 
     call_id: str
     run: int
@@ -104,58 +105,58 @@ class Call(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     at_ms: int
-    """When it started; until then, when it was asked for."""
+    """When it started, or was made if it has not started."""
     ended_ms: int = 0
-    """0: it has not ended. Of an abandoned one: the last sign of life of the process that ran it."""
+    """0 if it has not ended. For an abandoned call: the last record of the process that ran it."""
     status: CallStatus = "asked"
     attempts: int = 0
-    """How often it was started; 0: never."""
+    """The number of times that it was started."""
     text: str = ""
-    """What the model was told."""
+    """The result that the model received."""
     duration_ms: int | None = None
-    """None: it did not run, or nobody saw it end."""
+    """None if it did not run, or its end was not recorded."""
     decision: str = ""
-    """What a person said, and who."""
+    """The decision of a person, with their name."""
     repeat: int = 1
-    """2 and more: that often in consecutive turns, the same call with the same result."""
+    """How many consecutive turns had this call with this result."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """From input to rest."""
+    """One run: from input to rest."""
 
     number: int
     at_ms: int
     settings: Settings
     task: str
-    """The words that opened it; empty for one that goes on with what the last one left."""
+    """The message that opened the run; empty if it continues the last run."""
     ended_ms: int = 0
     stopped: RunStopped | None = None
 
 
 class Story(msgspec.Struct, frozen=True):
-    """All of a session that happened so far."""
+    """Everything that happened in a session so far."""
 
     runs: tuple[Run, ...]
     attempts: tuple[Attempt, ...]
     calls: tuple[Call, ...]
     last_ms: int
-    """When the newest record was written."""
+    """The time of the newest record."""
 
 
 def story(records: Sequence[Record]) -> Story:
-    """The story that the records of one session tell, in order."""
+    """Build the story from all records of a session, in order."""
     numbered = list(zip(runs_of(records), records, strict=True))
     last_ms = records[-1].at_ms if records else 0
     return Story(_runs(numbered), _attempts(numbered), _calls(numbered), last_ms)
 
 
 def starts(calls: Iterable[Call]) -> int:
-    """How often the calls were started: what `tool_calls` counts wherever it is told."""
+    """Count how often the calls were started, as `tool_calls` does everywhere."""
     return sum(call.attempts for call in calls)
 
 
 def runs_of(records: Sequence[Record]) -> list[int]:
-    """The run that each record belongs to: what comes between two runs belongs to the next one, if any."""
+    """Return the run number of each record. A record between two runs belongs to the next run, if there is one."""
     numbers: list[int] = []
     run, waiting = 0, 0
     for record in records:
@@ -252,7 +253,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")
             case ApprovalResolved(approval_id=approval_id, decision=decision, by=by):
-                change(asked.get(approval_id, ""), decision=f"{decision} by {by}" if by else decision)
+                change(asked.get(approval_id, ""), decision=decided(decision, by))
     return _with_repeats(calls.values())
 
 

@@ -1,4 +1,4 @@
-"""Views of a story as tables: every attempt of a model call, every tool call, the money of each turn."""
+"""A story as tables: attempts of model calls, tool calls, cost per turn."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ STYLES = {
     "cancelled": "yellow",
     "refused": "magenta",
 }
-"""How a status is coloured; the others are red."""
+"""The colour of each status; others are red."""
 _RESULT_LINES = 4
 
 
 def status_span(status: str) -> Span:
-    """A status in its colour."""
+    """Return a status in its colour."""
     return Span(status, STYLES.get(status, "red"))
 
 
 def money(microusd: int | None) -> str:
-    """An amount for people, to a hundredth of a cent; `unknown` where there is no price."""
+    """Return an amount for people, to a hundredth of a cent; `unknown` for None."""
     return "unknown" if microusd is None else f"${microusd / 1_000_000:.4f}"
 
 
 def length_of(timed: Attempt | Call) -> str:
-    """How long it took, for people; empty where nobody knows."""
+    """Return the duration for people; empty if it is unknown."""
     return "" if timed.duration_ms is None else took(timed.duration_ms)
 
 
 def counted_calls(calls: Iterable[Call]) -> str:
-    """So many tool calls were started, and so many refused: `3 tool calls (1 refused)`."""
+    """Return how many calls were started and refused: `3 tool calls (1 refused)`."""
     told = list(calls)
     refused = sum(call.status == "refused" for call in told)
     return counted(starts(told), "tool call") + (f" ({refused} refused)" if refused else "")
 
 
 def counted_turns(attempts: Iterable[Attempt]) -> str:
-    """So many turns: the answered ones, as everywhere, and without a last pass."""
+    """Return how many turns there were. Only answered attempts count, and the last pass does not."""
     answered = (one for one in attempts if one.status == "answered" and not one.started.is_final)
     return counted(sum(1 for _ in answered), "turn")
 
@@ -60,9 +60,9 @@ def counted_turns(attempts: Iterable[Attempt]) -> str:
 
 
 def request_lines(story: Story, width: int) -> list[Line]:
-    """One line for each attempt."""
+    """Return one line per attempt."""
     if not story.attempts:
-        return [["No model was called yet."]]
+        return [["No model call yet."]]
     head = [Span(name, "bold") for name in ("#", "turn", "try", "at", "took", "bytes", "in", "out", "cost")]
     rows: list[list[Span | str]] = [[*head, Span("outcome", "bold")]]
     for attempt in story.attempts:
@@ -77,7 +77,7 @@ def request_lines(story: Story, width: int) -> list[Line]:
 
 
 def request_rows(story: Story) -> Iterator[dict[str, Any]]:
-    """Every attempt as plain data."""
+    """Return every attempt as plain data."""
     for attempt in story.attempts:
         started = attempt.started
         cost = cost_of(story, attempt)
@@ -101,32 +101,32 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 def usage_row(attempt: Attempt) -> dict[str, int]:
-    """All five counts of tokens."""
+    """Return all five token counts."""
     return {name: getattr(attempt.usage, name) for name in attempt.usage.__struct_fields__}
 
 
 def outcome_of(attempt: Attempt) -> str:
-    """What became of an attempt, in a few words."""
+    """Return the outcome of an attempt in a few words."""
     match attempt.outcome:
         case Responded(finish=finish):
             return f"answered ({finish})"
         case ModelCallFailed(failure=failure, retry_at_ms=retry_ms):
-            again = f"; tried again after {took(max(retry_ms - attempt.ended_ms, 0))}" if retry_ms else ""
+            again = f"; retried after {took(max(retry_ms - attempt.ended_ms, 0))}" if retry_ms else ""
             return f"{failure.code}: {failure.message}{again}"
         case ModelCallCut():
-            return "cut while it arrived"
+            return "cut off while it arrived"
         case None:
-            return "in flight, or its process is gone"
-    return "abandoned: its process ended; what it cost is held"
+            return "open: in progress, or its process ended"
+    return "abandoned: its process ended, its cost stays reserved"
 
 
 def cost_of(story: Story, attempt: Attempt) -> int | None:
-    """What an attempt cost; None when its model has no known price."""
+    """Return the cost of an attempt; None if the price of the model is unknown."""
     return attempt.spent_microusd if has_price(story, attempt.run) else None
 
 
 def has_price(story: Story, run: int) -> bool:
-    """Whether what the run's model costs is known."""
+    """Return whether the price of the run's model is known."""
     return all(known.settings.facts.price != "unknown" for known in story.runs if known.number == run)
 
 
@@ -134,9 +134,9 @@ def has_price(story: Story, run: int) -> bool:
 
 
 def call_lines(story: Story, width: int) -> Iterator[Line]:
-    """Every call: what was asked for, how long it took, and how its result begins."""
+    """Return every call with its arguments, duration and the beginning of its result."""
     if not story.calls:
-        yield ["No tool was called yet."]
+        yield ["No tool call yet."]
     for call in story.calls:
         yield [
             Span(f"{call.call_id}  ", "dim"), Span(call.name, "bold"), "  ", status_span(call.status),
@@ -147,7 +147,7 @@ def call_lines(story: Story, width: int) -> Iterator[Line]:
 
 
 def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
-    """The first lines of a result, and how many more there are."""
+    """Return the first lines of a result, and the number of hidden lines."""
     lines = neutral(text).rstrip().split("\n") if text.strip() else []
     for line in lines[:_RESULT_LINES]:
         yield [Span(f"{indent}{FRAME}{one_line_of_code(line, width - len(indent) - 2)}", "dim")]
@@ -156,7 +156,7 @@ def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
 
 
 def one_line_of_code(line: str, width: int) -> str:
-    """A line with its indentation kept, cut to so many cells."""
+    """Cut a line to `width` cells and keep its indentation."""
     blanks = len(line) - len(line.lstrip())
     return " " * blanks + one_line(line, max(width - blanks, 8))
 
@@ -164,13 +164,13 @@ def one_line_of_code(line: str, width: int) -> str:
 def _note(call: Call) -> str:
     notes = [length_of(call)] if call.duration_ms is not None else []
     notes += [f"{call.attempts} attempts"] if call.attempts > 1 else []
-    notes += [f"the same for the {call.repeat}. time"] if call.repeat > 1 else []
+    notes += [f"repeat {call.repeat}"] if call.repeat > 1 else []
     notes += [neutral(call.decision)] if call.decision else []
     return "".join(f"  {note}" for note in notes)
 
 
 def call_rows(story: Story) -> Iterator[dict[str, Any]]:
-    """Every call as plain data."""
+    """Return every call as plain data."""
     for call in story.calls:
         row = msgspec.to_builtins(call) | {
             "at": iso(call.at_ms),
@@ -183,7 +183,7 @@ def call_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 class Spent(NamedTuple):
-    """The money and tokens of one turn, and what was left after it."""
+    """The cost and tokens of one turn, and what was left after it."""
 
     run: Run
     turn: int
@@ -196,7 +196,7 @@ class Spent(NamedTuple):
 
 
 def spending(story: Story) -> list[Spent]:
-    """What each turn of each run spent."""
+    """Return what each turn of each run spent."""
     rows: list[Spent] = []
     for run in story.runs:
         spent = held = tokens = 0
@@ -213,7 +213,7 @@ def spending(story: Story) -> list[Spent]:
 
 
 def cost_lines(story: Story, width: int) -> list[Line]:
-    """A table of turns for each run, and how far the rest will reach at that pace."""
+    """Return a table of turns for each run, with a forecast for an open run."""
     rows = spending(story)
     lines: list[Line] = []
     for run, group in groupby(rows, key=lambda row: row.run):
@@ -234,7 +234,7 @@ def cost_lines(story: Story, width: int) -> list[Line]:
             *_totals(run, spent, is_priced),
             [""],
         ]
-    return lines[:-1] or [["Nothing was spent yet."]]
+    return lines[:-1] or [["No cost yet."]]
 
 
 def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]:
@@ -243,29 +243,29 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
     tokens = sum(row.tokens for row in spent)
     if not is_priced:
         yield [
-            Span("cost unknown: ", "yellow"),
-            f"no price for {run.settings.facts.name}; tokens are limited",
+            Span("Cost unknown: ", "yellow"),
+            f"there is no price for {run.settings.facts.name}. The token limit holds.",
         ]
-        yield [f"in all {tokens:,} of {limits.tokens:,} tokens"]
+        yield [f"total {tokens:,} of {limits.tokens:,} tokens"]
         return
-    held_note = f", {money(held)} held for calls that nobody saw end" if held else ""
+    held_note = f", {money(held)} reserved for calls with an unknown outcome" if held else ""
     paid = f"{money(total)} of {money(limits.cost_microusd)}{held_note}"
-    yield [f"in all {paid}; {tokens:,} of {limits.tokens:,} tokens"]
+    yield [f"total {paid}; {tokens:,} of {limits.tokens:,} tokens"]
     forecast = forecast_turns(run, spent)
     if forecast is not None and run.stopped is None:
         mean = money(total // len(spent))
         reach = f"enough for about {forecast} more turns" if forecast else "not enough for one more turn"
-        yield [Span(f"at {mean} a turn what is left is {reach}; the limit is {limits.turns} turns", "cyan")]
+        yield [Span(f"At {mean} per turn, the rest is {reach}. The limit is {limits.turns} turns.", "cyan")]
 
 
 def forecast_turns(run: Run, spent: Sequence[Spent]) -> int | None:
-    """How many more turns the rest of the money reaches for at the mean so far; None when turns are free."""
+    """Return how many more turns the rest of the money allows at the mean cost; None if turns are free."""
     total = sum(row.spent_microusd for row in spent)
     return spent[-1].left_microusd * len(spent) // total if total else None
 
 
 def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
-    """The money of each turn as plain data; null where there is no price."""
+    """Return the cost of each turn as plain data; null if there is no price."""
     by_run: dict[int, list[Spent]] = {}
     for row in spending(story):
         so_far = by_run.setdefault(row.run.number, [])

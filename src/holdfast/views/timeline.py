@@ -1,7 +1,7 @@
-"""The picture of a session's loop: turns, model and tool calls as bars over time, with repeats and cost.
+"""The timeline of a session: turns, model calls and tool calls as bars, with repeats and cost.
 
-Time in which nothing ran (a wait for a person, a process that was gone) is drawn short, so that an approval
-after a night does not squeeze the work into one cell.
+Idle time (a wait for a person, a process that was gone) is drawn short, so that an approval after a night does not
+squeeze the work into one cell.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _NAME_CELLS = 14
 _TURN_CELLS = 8
 _TOOK_CELLS = 8
 _BAR_CELLS = 10
-"""A bar has at least so many; notes are told where there is room for them beside it."""
+"""The least width of the bars. Notes are shown only if there is room beside them."""
 _IDLE_SHARE = 0.04
-"""A gap is drawn as at most this share of the time in which something ran."""
+"""A gap is drawn no longer than this share of the busy time."""
 _TOLD_GAP_MS = 60_000
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class Bar(NamedTuple):
-    """One line of the picture."""
+    """One line of the timeline."""
 
     turn: int
     name: str
@@ -44,21 +44,21 @@ class Bar(NamedTuple):
     end_ms: int
     status: str
     length: str
-    """How long it took; empty where nobody knows."""
+    """The duration; empty if it is unknown."""
     note: str
     is_model: bool = False
 
 
 def timeline_lines(story: Story, width: int) -> Iterator[Line]:
-    """The picture, one part for each run."""
+    """Return the timeline of each run."""
     if not story.runs:
-        yield ["Nothing ran yet."]
+        yield ["No run yet."]
     for run in story.runs:
         bars = _bars(story, run)
         yield from _title(story, run, bars)
         shown = _newest_turns(bars)
         if len(shown) < len(bars):
-            yield [Span(f"  ... turns before {shown[0].turn} are left out; --json has them all", "dim")]
+            yield [Span(f"  ... earlier turns than {shown[0].turn} are hidden; --json shows them", "dim")]
         yield from _picture(shown, width)
         if run.stopped is not None:
             why = f": {one_line(run.stopped.message or run.stopped.reason, width - 20)}"
@@ -89,7 +89,7 @@ def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
 
 
 def _bars(story: Story, run: Run) -> list[Bar]:
-    """Everything that took time in a run, ordered by turn and then by its beginning."""
+    """Return everything that took time in a run, ordered by turn and start."""
     bars: list[Bar] = []
     for attempt in (a for a in story.attempts if a.run == run.number):
         usage, started = attempt.usage, attempt.started
@@ -130,7 +130,7 @@ def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
         for index, bar in enumerate(group):
             if bar.start_ms - ended_ms > _TOLD_GAP_MS:
                 idle = took(bar.start_ms - ended_ms)
-                yield [Span(f"{'':<{_TURN_CELLS}}· · · nothing ran for {idle} · · ·", "dim")]
+                yield [Span(f"{'':<{_TURN_CELLS}}· · · idle for {idle} · · ·", "dim")]
             ended_ms = max(ended_ms, bar.end_ms)
             label = padded(f"turn {turn}" if index == 0 else "", _TURN_CELLS)
             name = padded(clipped(one_line(bar.name, 40), _NAME_CELLS), _NAME_CELLS)
@@ -146,7 +146,7 @@ def _picture(bars: Sequence[Bar], width: int) -> Iterator[Line]:
 
 
 def _axis(bars: Sequence[Bar]) -> Callable[[int], float]:
-    """Where a moment lies in the picture, from 0 to 1, with gaps cut short."""
+    """Return a function from a time to its place, from 0 to 1, with gaps shortened."""
     busy: list[tuple[int, int]] = []
     for start, end in sorted((bar.start_ms, max(bar.end_ms, bar.start_ms + 1)) for bar in bars):
         if busy and start <= busy[-1][1]:
@@ -169,7 +169,7 @@ def _axis(bars: Sequence[Bar]) -> Callable[[int], float]:
 
 
 def _drawn(start: float, end: float, width: int) -> str:
-    """A bar between two places, its end to an eighth of a cell, never shorter than a sliver."""
+    """Draw a bar between two places, to an eighth of a cell, and never empty."""
     first = min(int(start), width - 1)
     eighths = max(round((end - first) * 8), 1)
     full, rest = divmod(min(eighths, (width - first) * 8), 8)
@@ -178,7 +178,7 @@ def _drawn(start: float, end: float, width: int) -> str:
 
 
 def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
-    """Every turn as plain data, with what ran in it."""
+    """Return every turn as plain data with its calls."""
     calls_of_turn: dict[tuple[int, int], list[Call]] = {}
     for call in story.calls:
         calls_of_turn.setdefault((call.run, call.turn), []).append(call)

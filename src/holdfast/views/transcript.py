@@ -1,4 +1,4 @@
-"""The default view of a session: where it stands and what to do next, then what was said and done."""
+"""The default view of a session: its status, the next command, and everything that was said and done."""
 
 from __future__ import annotations
 
@@ -7,20 +7,12 @@ from typing import Any
 
 from holdfast.config.values import spoken
 from holdfast.protocol.events import (
-    ApprovalRequested,
-    ApprovalResolved,
-    Event,
     MessageReceived,
-    ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
     ModelCallUnready,
-    NoteAdded,
     Record,
     Responded,
-    RunLanding,
-    RunPaused,
-    RunResumed,
     RunStarted,
     RunStopped,
     SessionForked,
@@ -31,6 +23,7 @@ from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
 from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.views.notices import notice
 from holdfast.views.story import Call, Run, Story, runs_of, story
 from holdfast.views.tables import (
     STYLES,
@@ -52,11 +45,11 @@ _STATUS_STYLES = {
 }
 _INDENT = "    "
 _NOTICE_CELLS = 240
-"""A notice is cut after so many, or after three lines of a wide terminal."""
+"""The most cells of a notice, if three lines of the terminal are not more."""
 
 
 def next_command(row: SessionRow) -> str:
-    """What a person would do next with the session."""
+    """Return the command that continues the session."""
     match row.status:
         case "waiting":
             return "holdfast approvals"
@@ -68,12 +61,12 @@ def next_command(row: SessionRow) -> str:
 
 
 def status_of(row: SessionRow) -> Span:
-    """The session's status in its colour."""
+    """Return the status of the session in its colour."""
     return Span(row.status, _STATUS_STYLES.get(row.status, "red"))
 
 
 def overview(journal: Journal) -> dict[str, Any]:
-    """Where a session stands, for scripts."""
+    """Return the status of a session for scripts."""
     row, told = journal.row, story(journal.records)
     answers = [text_of(r.event.parts) for r in journal.records if isinstance(r.event, Responded)]
     return {
@@ -102,7 +95,7 @@ def overview(journal: Journal) -> dict[str, Any]:
 
 
 def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
-    """Where the session stands, and then its whole conversation."""
+    """Return the status of the session and its whole conversation."""
     told = story(journal.records)
     yield from _head(journal, told)
     calls = {call.call_id: call for call in told.calls}
@@ -142,7 +135,7 @@ def _limits(run: Run) -> str:
 
 
 def _spent(row: SessionRow, told: Story) -> str:
-    # From the journal, not from the row: the row is derived, and may be what is damaged.
+    # Counted from the journal: the row is derived from it and may be damaged.
     usages = [attempt.usage for attempt in told.attempts]
     is_priced = all(has_price(told, run.number) for run in told.runs)
     cost = sum(attempt.spent_microusd for attempt in told.attempts) if is_priced else None
@@ -175,14 +168,12 @@ def _record_lines(record: Record, calls: dict[str, Call], width: int) -> Iterato
             yield from _said(response, calls, width)
         case ModelCallCut(text=text):
             yield [""]
-            yield [Span("agent", "bold green"), Span(f"  {at}  cut while it arrived", "yellow")]
+            yield [Span("agent", "bold green"), Span(f"  {at}  cut off", "yellow")]
             yield from _words(text)
-        case event:
-            notice = _notice(event)
-            if notice:
-                yield [
-                    Span(f"{_INDENT}· {at}  {one_line(notice[0], max(width * 3, _NOTICE_CELLS))}", notice[1])
-                ]
+        case _:
+            said, style = _notice(record)
+            if said:
+                yield [Span(f"{_INDENT}· {at}  {one_line(said, max(width * 3, _NOTICE_CELLS))}", style)]
 
 
 def _said(response: Responded, calls: dict[str, Call], width: int) -> Iterator[Line]:
@@ -211,35 +202,19 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
     yield from result_lines(call.text, width, f"{_INDENT}  ")
 
 
-def _notice(event: Event) -> tuple[str, str] | None:
-    """What the runtime did that a reader should know of, and its style; None for the rest."""
-    match event:
+def _notice(record: Record) -> tuple[str, str]:
+    """Return what the runtime or a person did, with its style; empty if there is nothing to say."""
+    match record.event:
         case RunStarted(is_continuation=True):
-            return "goes on with what the last run left", "dim"
+            return "continues what the last run left", "dim"
         case RunStopped(status=status, reason=reason, message=message):
-            return f"{status}: {message or reason}", STYLES.get(
-                status, "green" if status == "done" else "red"
-            )
-        case RunLanding(message=message) | NoteAdded(text=message):
-            return message, "yellow"
-        case ModelCallFailed(failure=failure) | ModelCallUnready(failure=failure):
-            return f"{failure.code}: {failure.message}", "red"
-        case ModelCallAbandoned():
-            return "a model call was in flight when its process ended; what it cost is held", "yellow"
-        case ApprovalRequested(question=question) as asked if question:
-            return f"asked a person ({asked.approval_id}): {question}", "yellow"
-        case ApprovalRequested(approval_id=approval_id, reason=reason, workspace=workspace, binary=binary):
-            begins = f", begins with {binary}" if binary else ""
-            return f"asked a person ({approval_id}): {reason} In {workspace}{begins}.", "yellow"
-        case ApprovalResolved(decision=decision, by=by, note=note):
-            return f"{decision} by {by}" + (f": {note}" if note else ""), "yellow"
-        case RunPaused(by=by):
-            return f"paused by {by}", "yellow"
-        case RunResumed(by=by):
-            return f"resumed by {by}", "yellow"
-        case SessionForked(parent=parent, at_seq=at_seq):
-            return f"branched off {parent} after record {at_seq}", "dim"
-    return None
+            style = STYLES.get(status, "green" if status == "done" else "red")
+            return f"{status}: {message or reason}", style
+        case ModelCallFailed() | ModelCallUnready():
+            return notice(record), "red"
+        case SessionForked():
+            return notice(record), "dim"
+    return notice(record), "yellow"
 
 
 def _words(text: str) -> Iterator[Line]:

@@ -1,0 +1,66 @@
+"""Sentences about what the runtime and people did in a session: limits, failures, approvals, pauses."""
+
+from __future__ import annotations
+
+from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    ModelCallAbandoned,
+    ModelCallCut,
+    ModelCallFailed,
+    ModelCallUnready,
+    NoteAdded,
+    Record,
+    RunLanding,
+    RunPaused,
+    RunResumed,
+    SessionForked,
+    SettingsChanged,
+)
+from holdfast.views.lines import moment
+
+_DECIDED = {
+    "approve": "approved by {by}",
+    "deny": "denied by {by}",
+    "answer": "answered by {by}",
+    "expired": "the approval expired: nobody decided in time",
+    "withdrawn": "the approval was withdrawn: the run ended",
+}
+
+
+def notice(record: Record) -> str:
+    """Return the sentence about a record; empty for words, calls and everything that needs none."""
+    match record.event:
+        case NoteAdded(text=text) | RunLanding(message=text):
+            return text
+        case SettingsChanged(settings=settings):
+            return f"settings changed: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
+        case (
+            ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
+            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
+        ):
+            again = f" The next attempt is at {moment(retry_at_ms, record.at_ms)}." if retry_at_ms else ""
+            return f"{failure.code}: {failure.message}{again}"
+        case ModelCallAbandoned():
+            return "a model call was open when its process ended; its cost stays reserved"
+        case ModelCallCut():
+            return "the response was cut off"
+        case ApprovalRequested(question=question) as asked if question:
+            return f"{asked.name} asks: {question} ({asked.approval_id})"
+        case ApprovalRequested() as asked:
+            program = f", begins with {asked.binary}" if asked.binary else ""
+            return f"{asked.name} needs approval: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"
+        case ApprovalResolved(decision=decision, by=by, note=note):
+            return decided(decision, by) + (f": {note}" if note else "")
+        case RunPaused(by=by):
+            return f"paused by {by}"
+        case RunResumed(by=by) if by != "timer":
+            return f"resumed by {by}"
+        case SessionForked(parent=parent, at_seq=at_seq):
+            return f"branched off {parent} after record {at_seq}"
+    return ""
+
+
+def decided(decision: str, by: str) -> str:
+    """Return how an approval ended, and who decided it: `approved by cli:ann`."""
+    return _DECIDED[decision].format(by=by)
