@@ -89,6 +89,12 @@ def test_malformed_arguments_are_masked_as_text() -> None:
     assert copy.values == (KNOWN,)
 
 
+@pytest.mark.requirement("A4", "C3")
+def test_what_is_found_in_one_place_is_masked_in_all() -> None:
+    text = json.dumps({"command": "echo hunter2x; password='hunter2x' ./go", "note": "hunter2x it is"})
+    assert "hunter2x" not in masked_copy(text, redact).text
+
+
 VALUES = st.recursive(
     st.one_of(
         st.none(),

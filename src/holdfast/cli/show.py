@@ -18,6 +18,7 @@ from holdfast.protocol.ports import Journals
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
 from holdfast.views.journal import Journal
+from holdfast.views.lines import MASKED
 from holdfast.views.story import runs_of, story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
 from holdfast.views.timeline import timeline_lines, timeline_rows
@@ -122,6 +123,10 @@ async def _show_request(store: Journals, journal: Journal, number: int) -> None:
             count += 1
             if sent.number == number:
                 body = body_of(sent, await store.blobs.get(sent.started.request.base))
+                if any(call.is_masked for call in story(journal.records).calls):
+                    tell(
+                        f"Calls in it may be a {MASKED}: what looks like a secret was hidden from the model too."
+                    )
                 sys.stdout.buffer.write(body)
                 sys.stdout.buffer.flush()
                 return

@@ -69,6 +69,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             effect=allowed.effect,
             on_interrupt=allowed.on_interrupt,
             timeout_s=round(max(min(allowed.timeout_s, left_s), 0.001), 3),
+            is_masked=bool(allowed.seal),
             arguments="" if _means_the_same(call.arguments, allowed.arguments) else allowed.arguments,
             expects=allowed.expects,
         )

@@ -22,6 +22,11 @@ TRUST = (
     "Messages that begin with [holdfast] are from the runtime: they state limits and facts, and are to be heeded."
 )
 
+MASKS = (
+    "[redacted:KIND] stands for a secret that is hidden from you, also in the record of your own calls, which ran as "
+    "you wrote them. Never write such a mark back as if it were the value. Refer to a secret by its name."
+)
+
 _AUTONOMY = {
     "read-only": "You may read, and change nothing.",
     "supervised": "You may read and write inside the workspace. Commands and the network need a person's approval.",
@@ -37,6 +42,7 @@ def system_prompt(settings: Settings) -> str:
         _AUTONOMY[settings.autonomy],
         HONESTY,
         TRUST,
+        MASKS,
         settings.instructions.strip(),
     ]
     return "\n\n".join(section for section in sections if section)

@@ -297,8 +297,10 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     on_interrupt: OnInterrupt
     timeout_s: float
     arguments: str = ""
-    """Canonical JSON; empty when it is what the model wrote. Of a call whose arguments are masked, a masked copy."""
+    """Canonical JSON; empty when it is what the model wrote."""
     expects: Expectation | None = None
+    is_masked: bool = False
+    """The arguments are a masked copy: what ran is what the model wrote."""
 
 
 class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -26,7 +26,7 @@ KNOWN = "known"
 """The kind of a stretch that is the value of a known secret; every other only looks like one."""
 LIKELY = "secret"
 
-_ALSO_MIN_CHARS = 4
+_TELLING_MIN_CHARS = 5
 
 _PASSES_MAX = 8
 """Masking one secret may bare the beginning of the next, where two stand without anything between."""
@@ -59,8 +59,8 @@ class Redactor:
 
     def also(self, values: Iterable[str]) -> Redactor:
         """A redactor that masks these values too, wherever they stand: what only looked like a secret in one
-        text is masked in all that comes of it."""
-        written = {form for value in values for form in _written(value) if len(form) >= _ALSO_MIN_CHARS}
+        place is masked in all others, unless it is likely to be a word."""
+        written = {form for value in values if _is_telling(value) for form in _written(value)}
         other = Redactor()
         other._needles = _sorted([*self._needles, *(_Needle(form, LIKELY, "") for form in written)])
         return other
@@ -135,6 +135,13 @@ def _begun_at_end(text: str, needle: str) -> Iterator[Span]:
 
 def _sorted(needles: Iterable[_Needle]) -> tuple[_Needle, ...]:
     return tuple(sorted(needles, key=lambda needle: len(needle.text), reverse=True))
+
+
+def _is_telling(value: str) -> bool:
+    """Whether the value, seen elsewhere, is surely the same: `admin` may just be the word."""
+    return len(value) >= KNOWN_SECRET_MIN_CHARS or (
+        len(value) >= _TELLING_MIN_CHARS and not value.isalpha() and not value.isdigit()
+    )
 
 
 def _written(value: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.redact import Redactor, Span
+from holdfast.redact.deep import in_every_text
 
 _UNREADABLE = '{"arguments":"[redacted:secret]"}'
 
@@ -35,7 +36,9 @@ def masked_copy(arguments: str, redact: Redactor) -> Masked:
         return Masked(redact(arguments), _stretches(arguments, spans))
     masking = _Masking(redact)
     masked = masking.masked(value)
-    copy = encode_json(masked).decode() if masking.values else arguments
+    copy = arguments
+    if masking.values:  # what was found in one place is no less secret in another
+        copy = encode_json(in_every_text(redact.also(masking.values), masked)).decode()
     # What looks like a secret only across the borders of values; escapes look like the oddest things.
     spans = [] if "\\" in copy else redact.find(copy)
     if spans:

@@ -8,10 +8,18 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol.codec import StoredRecord, encode_json
-from holdfast.protocol.events import VERSIONS, Record
+from holdfast.protocol.events import (
+    VERSIONS,
+    ApprovalRequested,
+    Event,
+    Record,
+    Responded,
+    ToolCallStarted,
+)
 from holdfast.protocol.ids import trace_id
+from holdfast.protocol.messages import calls_of
 from holdfast.views.journal import Journal
-from holdfast.views.lines import Line, Span, iso, local, one_line
+from holdfast.views.lines import MASKED, Line, Span, iso, local, one_line
 
 
 def event_row(
@@ -40,11 +48,24 @@ def _unread(stored: StoredRecord) -> Any:
     return None if stored.is_erased else msgspec.json.decode(stored.body)
 
 
+def _is_masked(event: Event) -> bool:
+    match event:
+        case Responded(parts=parts):
+            return any(call.is_masked for call in calls_of(parts))
+        case ToolCallStarted(is_masked=is_masked):
+            return is_masked
+        case ApprovalRequested(seal=seal):
+            return bool(seal)
+        case _:
+            return False
+
+
 def event_lines(journal: Journal, width: int) -> Iterator[Line]:
     """Return one line per record: seq, time, type and the beginning of the body."""
     digits = len(str(len(journal.stored)))
     for record in journal.records:
         name = type(record.event).__name__
         head = f"{record.seq:>{digits}}  {local(record.at_ms, '%H:%M:%S')}  {name:<18}  "
-        body = encode_json(record.event).decode()
+        body = f"({MASKED}) " if _is_masked(record.event) else ""
+        body += encode_json(record.event).decode()
         yield [Span(head, "bold"), Span(one_line(body, max(width - len(head), 1)), "dim")]

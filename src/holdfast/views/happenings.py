@@ -20,7 +20,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import Line, Span, counted, one_line, took
+from holdfast.views.lines import MASKED, Line, Span, counted, one_line, took
 from holdfast.views.notices import notice
 
 _MARKS = {
@@ -73,6 +73,8 @@ class Happenings:
         room = max(width - len(name) - len(length) - 10, 20)
         told = one_line(_told(call.arguments) if call else "", room // 2 if why else room)
         line: list[Span | str] = ["  ", _MARKS[status], " ", Span(name, "bold"), f" {told}" if told else ""]
+        if call is not None and call.is_masked:
+            line.append(Span(f"  ({MASKED})", "dim"))
         if length:
             line.append(Span(f"  {length}", "dim"))
         if why:

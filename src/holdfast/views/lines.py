@@ -38,6 +38,10 @@ class Span(NamedTuple):
 Line = Sequence[Span | str]
 
 
+MASKED = "masked copy"
+"""Said beside arguments in which what looks like a secret is hidden; the call runs as the model wrote it."""
+
+
 def neutral(text: str) -> str:
     """Escape everything in the text that a terminal would act on: `\\x1b[2J`."""
     return _UNSAFE.sub(_written_out, text.replace("\r\n", "\n"))

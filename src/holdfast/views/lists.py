@@ -10,12 +10,15 @@ import msgspec
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import ApprovalRow, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import COMMAND, FRAME, Line, Span, iso, local, neutral, one_line, table
+from holdfast.views.lines import COMMAND, FRAME, MASKED, Line, Span, iso, local, neutral, one_line, table
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
 SHOWN_LINES = 40
 SHOWN_CHARS = 4_000
+_HIDDEN = (
+    "what looks like a secret is hidden. What the model wrote runs, in the process that asked or not at all."
+)
 
 
 # --- sessions -----------------------------------------------------------------------------------
@@ -72,6 +75,7 @@ def approval_row(row: ApprovalRow) -> dict[str, Any]:
         "workspace": row.workspace or None,
         "cwd": row.cwd or None,
         "binary": row.binary or None,
+        "is_masked": row.is_masked,
     }
 
 
@@ -111,6 +115,8 @@ def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
     """Return everything that the approval covers: the call, its folder, its program and its tool."""
     shown, _ = clipped_call(row.arguments)
     yield from framed(shown)
+    if row.is_masked:
+        yield [Span(f"  {MASKED}: {_HIDDEN}", "yellow")]
     tool = f"{row.tool} ({row.source})" if row.source else ""
     for name, value in (("in", row.cwd or row.workspace), ("begins with", row.binary), ("tool", tool)):
         if value:

@@ -175,6 +175,7 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
     return Allowed(
         admitted.decisions,
         arguments=started.arguments or step.call.arguments,
+        seal="not recorded" if started.is_masked else "",
         effect=started.effect,
         on_interrupt=started.on_interrupt,
         timeout_s=started.timeout_s,

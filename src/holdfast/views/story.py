@@ -117,6 +117,8 @@ class Call(msgspec.Struct, frozen=True):
     """None if it did not run, or its end was not recorded."""
     decision: str = ""
     """The decision of a person, with their name."""
+    is_masked: bool = False
+    """`arguments` is a masked copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
     repeat: int = 1
     """How many consecutive turns had this call with this result."""
 
@@ -231,7 +233,9 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 pass
             case Responded(parts=parts):
                 for part in calls_of(parts):
-                    calls[part.call_id] = Call(part.call_id, run, turn, part.name, part.arguments, at_ms)
+                    calls[part.call_id] = Call(
+                        part.call_id, run, turn, part.name, part.arguments, at_ms, is_masked=part.is_masked
+                    )
             case ToolCallStarted() as started:
                 known = calls.get(started.call_id)
                 arguments = started.arguments or (known.arguments if known else "")

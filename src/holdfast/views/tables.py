@@ -10,7 +10,20 @@ import msgspec
 
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
-from holdfast.views.lines import FRAME, Line, Span, counted, iso, local, neutral, one_line, short, table, took
+from holdfast.views.lines import (
+    FRAME,
+    MASKED,
+    Line,
+    Span,
+    counted,
+    iso,
+    local,
+    neutral,
+    one_line,
+    short,
+    table,
+    took,
+)
 from holdfast.views.story import Attempt, Call, Run, Story, starts
 
 STYLES = {
@@ -166,6 +179,7 @@ def _note(call: Call) -> str:
     notes += [f"{call.attempts} attempts"] if call.attempts > 1 else []
     notes += [f"repeat {call.repeat}"] if call.repeat > 1 else []
     notes += [neutral(call.decision)] if call.decision else []
+    notes += [MASKED] if call.is_masked else []
     return "".join(f"  {note}" for note in notes)
 
 

@@ -11,7 +11,19 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from holdfast.protocol.limits import usd
-from holdfast.views.lines import Line, Span, clipped, counted, iso, local, one_line, padded, short, took
+from holdfast.views.lines import (
+    MASKED,
+    Line,
+    Span,
+    clipped,
+    counted,
+    iso,
+    local,
+    one_line,
+    padded,
+    short,
+    took,
+)
 from holdfast.views.story import Call, Run, Story
 from holdfast.views.tables import (
     STYLES,
@@ -107,7 +119,8 @@ def _bars(story: Story, run: Run) -> list[Bar]:
     for call in (c for c in story.calls if c.run == run.number):
         repeat = f"↻ {call.repeat}" if call.repeat > 1 else ""
         told = "" if call.status == "ok" else call.status
-        note = " · ".join(part for part in (repeat, told, one_line(call.arguments, 60)) if part)
+        masked = MASKED if call.is_masked else ""
+        note = " · ".join(part for part in (masked, repeat, told, one_line(call.arguments, 60)) if part)
         end_ms = call.ended_ms or story.last_ms
         bars.append(Bar(call.turn, call.name, call.at_ms, end_ms, call.status, length_of(call), note))
     return sorted(bars, key=lambda bar: (bar.turn, not bar.is_model, bar.start_ms))
@@ -201,6 +214,7 @@ def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
                     {
                         "call_id": call.call_id, "name": call.name, "status": call.status,
                         "duration_ms": call.duration_ms, "repeat": call.repeat,
+                        "is_masked": call.is_masked,
                     }
                     for call in calls
                 ],

@@ -22,7 +22,7 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
 from holdfast.views.journal import Journal
-from holdfast.views.lines import COMMAND, Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.views.lines import COMMAND, MASKED, Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.views.notices import notice
 from holdfast.views.story import Call, Run, Story, runs_of, story
 from holdfast.views.tables import (
@@ -82,6 +82,7 @@ def overview(journal: Journal) -> dict[str, Any]:
         "turns": row.turns,
         "model_calls": row.model_calls,
         "tool_calls": row.tool_calls,
+        "masked_calls": sum(call.is_masked for call in told.calls),
         "usage": {name: getattr(row.usage, name) for name in row.usage.__struct_fields__},
         "cost_usd": None if row.cost_microusd is None else usd(row.cost_microusd),
         "held_usd": usd(row.held_microusd),
@@ -192,6 +193,7 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
         Span(f"{_INDENT}→ ", "dim"),
         Span(one_line(asked.name, 40), "bold"),
         f" {one_line(asked.arguments, max(width - 40, 20))}",
+        Span(f"  ({MASKED})" if asked.is_masked else "", "dim"),
     ]
     if call is None:
         yield line

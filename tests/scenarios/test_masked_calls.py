@@ -1,0 +1,73 @@
+"""Calls whose arguments look as if they held a secret, with a crash before and after each commit: they run as the
+model wrote them, or not at all, and the model knows which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.events import Responded, ToolCallAbandoned, ToolCallFinished, ToolCallStarted
+from holdfast.protocol.messages import calls_of
+from holdfast.protocol.ports import Store
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.faults import Faults
+from holdfast.testing.invariants import check_session
+from holdfast.testing.scenarios import Played, Scenario, play_with_crash
+from holdfast.views.replay import replay
+from tests.scenarios.stage import Stage
+
+SECRET = "Tr0ub4dor" + "-and-3"
+CODE = f'password = "{SECRET}"\n'
+CALLS = [
+    {"name": "write_file", "arguments": {"path": "a.py", "content": CODE}},
+    {"name": "read_file", "arguments": {"path": "a.py"}},
+    {"name": "edit_file", "arguments": {"path": "a.py", "old": "\n", "new": f"\n# api_key={SECRET}9x\n"}},
+    {"name": "read_file", "arguments": {"path": f"password={SECRET}"}},
+    {"name": "write_file", "arguments": {"path": "b.txt", "content": f"password={SECRET}\n"}},
+]
+SCENARIO = Scenario("masked", [{"tool_calls": CALLS[:3]}, {"tool_calls": CALLS[3:]}, {"text": "Done."}])
+DONE_A = f"{CODE}# api_key={SECRET}9x\n"
+
+
+def played(stage: Stage, *faults: Faults) -> tuple[Played, dict[str, str]]:
+    """What came of it, and the files that are there."""
+
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> tuple[Played, dict[str, str]]:
+        came = await play_with_crash(SCENARIO, clock, store, workspace, *faults)
+        await check_session(store, came.session, came.records)
+        return came, {path.name: path.read_text() for path in workspace.iterdir()}
+
+    return stage.run(play)
+
+
+@pytest.mark.requirement("A4", "C3", "H5", "B4")
+def test_a_crash_anywhere_runs_no_call_from_its_masked_copy(volatile: Stage) -> None:
+    whole, files = played(volatile)
+    assert files == {"a.py": DONE_A, "b.txt": f"password={SECRET}\n"}
+    asked = {
+        c.call_id for r in whole.records if isinstance(r.event, Responded) for c in calls_of(r.event.parts)
+    }
+    masked = {
+        c.call_id
+        for r in whole.records
+        if isinstance(r.event, Responded)
+        for c in calls_of(r.event.parts)
+        if c.is_masked
+    }
+    assert len(asked - masked) == 1
+    lost = 0
+    for number in range(1, whole.commits + 1):
+        for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
+            came, files = played(volatile, faults)
+            given_up = {r.event.call_id for r in came.records if isinstance(r.event, ToolCallAbandoned)}
+            started = [r.event for r in came.records if isinstance(r.event, ToolCallStarted)]
+            done = {r.event.call_id for r in came.records if isinstance(r.event, ToolCallFinished)}
+            assert given_up <= masked
+            assert given_up | done == asked
+            assert {each.attempt for each in started if each.call_id in masked} <= {1}
+            assert files.get("a.py", "") in ("", CODE, DONE_A)
+            assert files.get("b.txt", "") in ("", f"password={SECRET}\n")
+            assert not replay(came.session, "test:scenario", came.records).differences
+            lost += bool(given_up)
+    assert lost > 4
