@@ -1,7 +1,7 @@
-"""`python -m benchmarks [--only turns,sessions,resume,streaming,imports] [--json FILE]`: tables beside a floor.
+"""`python -m benchmarks [--only turns,sessions,resume,streaming,idle,imports] [--json FILE]`: tables beside a floor.
 
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
-says little. What is measured stands in `cell`, `resume`, `streaming` and `imports`; the floor in `floor`.
+says little. What is measured stands in `cell`, `resume`, `streaming`, `idle` and `imports`; the floor in `floor`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ FLOOR = "floor-grouped"
 SYSTEMS = (FLOOR, "floor-direct", "holdfast")
 """The ratios are to the first one: what a loop costs that writes as Holdfast does, through a writer thread."""
 SESSION_TURNS, SESSION_LATENCY_MS = 10, 50
+IDLE_SESSIONS = 1_000
 
 Row = dict[str, float | str]
 
@@ -111,6 +112,13 @@ def streaming(plan: Plan) -> Iterator[Row]:
     return beside(cells(), "cpu_us_per_chunk", "floor")
 
 
+def idle(plan: Plan) -> Iterator[Row]:
+    """A thousand sessions in which nothing happens."""
+    for kind in ("driven", "driven-followed", "rest-followed"):
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"sessions": IDLE_SESSIONS, "kind": kind, **fresh("idle", kind, IDLE_SESSIONS, folder)}
+
+
 def starts(plan: Plan) -> Iterator[Row]:
     """A whole process that imports something, beside bare Python."""
     return beside(imports.measured(), "cpu_ms", imports.BARE)
@@ -121,6 +129,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "sessions": sessions,
     "resume": resume,
     "streaming": streaming,
+    "idle": idle,
     "imports": starts,
 }
 

@@ -14,7 +14,7 @@ from holdfast.protocol.limits import ModelFacts, Settings
 from holdfast.protocol.ports import Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
-from holdfast.runtime import driver
+from holdfast.runtime import lookout
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.parts import Parts
@@ -30,7 +30,7 @@ PATIENCE_S = 20.0
 async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
     tmp_path: Path, is_other: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "POLL_MS", 3_600_000)
+    monkeypatch.setattr(lookout, "LOOK_S", 3_600.0)
     is_at_work = asyncio.Event()
 
     @tool(effect="read", timeout_s=1_000.0)

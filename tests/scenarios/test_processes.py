@@ -41,11 +41,13 @@ async def prepare(home: Path, log: Path, workspace: Path) -> str:
         await parts.store.aclose()
 
 
-async def start(home: Path, session: str, log: Path) -> asyncio.subprocess.Process:
-    """A worker process on the session."""
+async def start(home: Path, session: str, log: Path, **environ: str) -> asyncio.subprocess.Process:
+    """A worker process on the session; `LEASE_MS`: how long its leases last."""
+    path = str(REPOSITORY / "tests" / "lease" / "customized")
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.scenarios.worker", str(home), session, str(log)),
         cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": path, **environ},
         stdout=asyncio.subprocess.PIPE,
     )
 
@@ -117,6 +119,23 @@ async def test_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
         ["end", "second"],
     ]
     assert sum(isinstance(r.event, e.Attached) for r in records) == 2
+
+
+@pytest.mark.requirement("H1", "L2-05")
+async def test_whoever_waits_for_a_process_that_is_killed_goes_on_without_waiting_for_its_lease(
+    tmp_path: Path,
+) -> None:
+    home, log = tmp_path / "home", tmp_path / "log"
+    session = await prepare(home, log, tmp_path)
+    victim = await start(home, session, log, LEASE_MS="3600000")
+    await until(lambda: len(told(log)) == 1)
+    waiting = asyncio.create_task(drive(home, session, log))
+    await until(lambda: (home / "run").is_dir() and len(list((home / "run").iterdir())) == 2)
+    victim.kill()
+    await victim.communicate()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await waiting == "done"
+    assert {record.epoch for record in await check(home, session)} == {1, 2}
 
 
 async def standing(home: Path, session: str) -> Lease | None:

@@ -20,6 +20,8 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Mark,
+    News,
     Posted,
     Recovered,
     SessionRow,
@@ -118,8 +120,9 @@ class Leases(Protocol):
         """How exactly that session stands now; None: there is none."""
         ...
 
-    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
-        """Begin anew the time of a lease that is still ours, lapsed or not; None when another epoch has begun."""
+    async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
+        """Begin anew the time of those leases that are still ours, lapsed or not; returns the others, of which
+        another epoch has begun, or which were given back."""
         ...
 
     async def release(self, lease: Lease) -> None:
@@ -157,6 +160,11 @@ class Inbox(Protocol):
 
 class Index(Protocol):
     """What there is in a home, as rows that derive from journals. Every method may raise a `StorageError`."""
+
+    async def news(self, since: Mark | None = None) -> News:
+        """In which sessions something was written or put into the inbox since the mark, by anybody. Without a mark
+        none: only the mark of now."""
+        ...
 
     async def session(self, session: str) -> SessionRow | None:
         """The row of exactly that session."""

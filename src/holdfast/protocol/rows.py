@@ -126,6 +126,28 @@ class Posted(msgspec.Struct, frozen=True):
     """The session's, as it stands."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """A moment in the history of a home."""
+
+    records: int
+    commands: int
+    waiting: int
+    """Commands that no commit has acknowledged."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """What came between two moments."""
+
+    mark: Mark
+    """The later one."""
+    written: tuple[str, ...] = ()
+    """The sessions with new records."""
+    asked: tuple[str, ...] = ()
+    """The sessions with new commands."""
+    is_settled: bool = False
+    """Whether commands were acknowledged; maybe without a record."""
+
+
 class Recovered(msgspec.Struct, frozen=True):
     """What a driver finds of a session, as one question answers it."""
 

@@ -31,16 +31,17 @@ from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver, end_orphans
-from holdfast.runtime.following import WATCH_S, follow
+from holdfast.runtime.following import follow
+from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
 from holdfast.runtime.journal import Journal, state_of
+from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.permission import check
 
 INBOX_CAPACITY = 100
 """Commands that may wait for one session; the next one is refused with a clear answer."""
-LOOK_S = 0.05
 
 AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"})
 
@@ -55,6 +56,8 @@ class SessionController:
         self._drivers: dict[str, Driver] = {}
         self._held: set[str] = set()
         """The sessions whose lease is taken, or being taken, by a task of this controller."""
+        self._heartbeat = Heartbeat(parts.store, parts.clock)
+        self._lookout = Lookout(parts.store, self._bus, self._drivers)
         self._doorbell = Doorbell(self._on_ring)
         self._holder = this_process()
 
@@ -66,6 +69,8 @@ class SessionController:
 
     async def __aexit__(self, *_: object) -> None:
         self._doorbell.close()
+        await self._lookout.aclose()
+        await self._heartbeat.aclose()
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -134,17 +139,21 @@ class SessionController:
         A visit states the command's facts and starts nothing: the session goes on when it is driven again.
         """
         command_id = await self.submit(session, principal, body)
-        while any(e.command_id == command_id for e in await self._parts.store.inbox(session)):
-            standing = await self._standing(session)
-            async with self._holding(standing) as hold:
-                if hold is not None:
-                    try:
-                        await self._visit(hold, standing.row.key)
-                    except Fenced:  # who took the session settles it
-                        await self._check_taken(hold)
-            if hold is None:
-                await asyncio.sleep(LOOK_S)
-        return command_id
+        with self._lookout.watching(is_hurried=True), self._bus.waiting(session) as change:
+            await self._lookout.ready()
+            while True:
+                change.clear()
+                if all(e.command_id != command_id for e in await self._parts.store.inbox(session)):
+                    return command_id
+                standing = await self._standing(session)
+                async with self._holding(standing) as hold:
+                    if hold is not None:
+                        try:
+                            await self._visit(hold, standing.row.key)
+                        except Fenced:  # who took the session settles it
+                            await self._check_taken(hold)
+                if hold is None:
+                    await self._changed(change, standing)
 
     # --- driving --------------------------------------------------------------------------------
 
@@ -155,16 +164,19 @@ class SessionController:
             NoSuchSession: there is no such session.
             StorageError: the store failed; what was acknowledged is safe.
         """
-        while True:
-            standing = await self._standing(session)
-            if self._is_at_rest(standing):
-                return await state_of(self._parts.store, session, standing.row.key)
-            async with self._holding(standing) as hold:
-                state = await self._drive(hold, standing.row.key) if hold is not None else None
-            if hold is None:
-                await asyncio.sleep(WATCH_S)
-            elif state is not None and (hold.is_over or not await self._parts.store.inbox(session)):
-                return state
+        with self._lookout.watching(), self._bus.waiting(session) as change:
+            await self._lookout.ready()
+            while True:
+                change.clear()
+                standing = await self._standing(session)
+                if self._is_at_rest(standing):
+                    return await state_of(self._parts.store, session, standing.row.key)
+                async with self._holding(standing) as hold:
+                    state = await self._drive(hold, standing.row.key) if hold is not None else None
+                if hold is None:
+                    await self._changed(change, standing)
+                elif state is not None and (hold.is_over or not await self._parts.store.inbox(session)):
+                    return state
 
     def _is_at_rest(self, standing: Standing) -> bool:
         """Whether nobody drives the session and it has nothing to do now."""
@@ -172,6 +184,15 @@ class SessionController:
         if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
             return False
         return not standing.waiting and is_free(standing.lease)
+
+    async def _changed(self, change: asyncio.Event, standing: Standing) -> None:
+        """Wait until something is committed, or the lease may be free without a word: it lapsed, or its holder is
+        gone."""
+        session, lease = standing.row.session, standing.lease
+        holder, left_ms = (lease.holder, lease.left_ms) if lease is not None else (self._holder, LEASE_MS)
+        with self._lookout.minding(session, holder), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_ms / 1000):
+                await change.wait()
 
     async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
@@ -183,6 +204,7 @@ class SessionController:
             return None if driver.is_rung else state
         except Fenced:
             await self._check_taken(hold)
+            self._bus.look(session)  # what the other one wrote meanwhile was taken for this driver's
             return None
         finally:
             del self._drivers[session]
@@ -217,7 +239,7 @@ class SessionController:
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)
             self._originals.note(session, batch)
-            self._bus.publish(session, batch)
+            self._bus.committed(session, batch)
 
     async def is_driven_elsewhere(self, session: str) -> bool:
         """Whether another process drives the session now."""
@@ -228,7 +250,7 @@ class SessionController:
 
     def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
         """Every record after the cursor, in order and without a gap, and what arrives meanwhile; endless."""
-        return follow(self._parts.store, self._bus, session, after_seq)
+        return follow(self._parts.store, self._bus, self._lookout, session, after_seq)
 
     async def state(self, session: str) -> State:
         """The session as it stands in the store.
@@ -251,12 +273,15 @@ class SessionController:
         hold: Hold | None = None
         try:
             hold = await self._acquire(standing)
-            yield hold
+            with self._heartbeat.keeping(hold) if hold is not None else contextlib.nullcontext():
+                yield hold
         finally:
             self._held.discard(session)
             if hold is not None and not hold.is_over:
                 with clearing_up("The lease"), contextlib.suppress(StorageError):  # then it lapses by itself
                     await self._parts.store.release(hold.lease)
+            if hold is not None:
+                self._bus.wake(session)
 
     async def _acquire(self, standing: Standing) -> Hold | None:
         """A new lease when the session was free, or left behind by an earlier task of this controller."""

@@ -31,7 +31,8 @@ from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.bus import Bus
-from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
+from holdfast.runtime.heartbeat import renew
+from holdfast.runtime.holder import Hold
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
@@ -44,8 +45,6 @@ PATIENCE_MS = 60_000
 """A timer that is further away than this is not waited for: the session is parked."""
 CLOSE_S = 5.0
 """How long the end of a driver waits for what it cancelled."""
-POLL_MS = 1_000
-"""How often the inbox is looked into without a ring."""
 
 
 _PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
@@ -108,8 +107,7 @@ class Driver:
             Fenced: another driver has the session; nothing more was written or started here.
             StorageError: what is acknowledged is safe, and no more can be written.
         """
-        keeper = asyncio.create_task(self._keep_lease())
-        keeper.add_done_callback(self._note_failure)
+        self._hold.on_lost = self._fail
         try:
             await self._attach(await self._journal.open(self._parts.store))
             while not self._hold.is_over:
@@ -119,7 +117,7 @@ class Driver:
                     break
             return self.state
         finally:
-            await self._close(keeper)
+            await self._close()
 
     # --- taking over ----------------------------------------------------------------------------
 
@@ -129,23 +127,6 @@ class Driver:
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}")
         await self._settle(attach, *self._commanded(waiting), opening=self._journal.opening())
-
-    async def _keep_lease(self) -> None:
-        """Look into the inbox now and then, and renew the lease in time, until it is lost."""
-        clock = self._parts.clock
-        while True:
-            await asyncio.sleep(POLL_MS / 1000)
-            self.ring()
-            if clock.uptime_ms() > self._hold.until_ms - LEASE_MS + RENEW_MS:
-                await self._renew()
-
-    async def _renew(self) -> None:
-        """Prolong the lease, also one that lapsed while this machine slept and that nobody took."""
-        until_ms = self._parts.clock.uptime_ms() + LEASE_MS
-        renewed = await self._parts.store.renew(self._hold.lease, LEASE_MS)
-        if renewed is None:
-            raise Fenced()
-        self._hold.lease, self._hold.until_ms = renewed, until_ms
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -266,7 +247,7 @@ class Driver:
         )
         self._hold.is_over = await self._parts.store.commit(commit)
         self._originals.note(self._session, batch)
-        self._bus.publish(self._session, batch)
+        self._bus.committed(self._session, batch)
 
     # --- what is in flight ----------------------------------------------------------------------
 
@@ -294,8 +275,8 @@ class Driver:
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
         if committed is not None:
-            if self._hold.is_lapsed:
-                await self._renew()
+            if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
+                raise Fenced()
             committed.set_result(None)
         self._arm([action for action in self._wanted if isinstance(action, Wait)])
 
@@ -311,8 +292,12 @@ class Driver:
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         """What ended a task of ours ends the driving."""
         if not task.cancelled() and (failure := task.exception()) is not None:
-            self._failure = failure
-            self.ring()
+            self._fail(failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        """End the driving as soon as may be."""
+        self._failure = failure
+        self.ring()
 
     def _arm(self, waits: list[Wait]) -> None:
         """One timer for the wait that is due first; most steps leave it as it is."""
@@ -331,7 +316,7 @@ class Driver:
         if wait in self._wanted:
             self._causes.put_nowait(Due(wait.key))
 
-    async def _close(self, keeper: asyncio.Task[None]) -> None:
+    async def _close(self) -> None:
         """Stop everything that this driver started; nothing of it is recorded any more.
 
         A tool that does not heed its cancellation cannot be ended from here; it is not waited for for ever.
@@ -339,9 +324,10 @@ class Driver:
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [keeper, *self._running.values(), *self._preparing.values()]
+        tasks = [*self._running.values(), *self._preparing.values()]
         _cancel(tasks)
-        await asyncio.wait(tasks, timeout=CLOSE_S)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
         self._originals.keep_open(self.state)
 
 

@@ -5,7 +5,6 @@ What is watched for, and how it is shown, is the watchers' business.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from holdfast.protocol.events import (
@@ -21,29 +20,29 @@ from holdfast.protocol.events import (
 from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.journal import readable
-
-WATCH_S = 0.2
-"""How often a session that another process drives is looked at."""
+from holdfast.runtime.lookout import Lookout
 
 
-async def follow(store: Journals, bus: Bus, session: str, after_seq: int) -> AsyncGenerator[Item, None]:
+async def follow(
+    store: Journals, bus: Bus, lookout: Lookout, session: str, after_seq: int
+) -> AsyncGenerator[Item, None]:
     """As `SessionController.follow`.
 
     Raises:
         StorageError: the journal cannot be read.
     """
-    queue = bus.subscribe(session)
     over: set[str] = set()
-    """The attempts whose end was read ahead of the crumbs that wait in the queue: nobody wants these then."""
-    try:
+    """The attempts whose end was read ahead of the crumbs that wait to be taken: nobody wants these then."""
+    with bus.subscribed(session) as told, lookout.watching():
+        await lookout.ready()
         cursor = after_seq
         async for record in _records(store, session, cursor):
             cursor = record.seq
             yield record
         while True:
-            if queue.empty():
+            if told.is_empty:
                 over.clear()
-            item = await _next(queue)
+            item = await told.next()
             if isinstance(item, Delta):
                 if item.key not in over:
                     yield item
@@ -55,19 +54,6 @@ async def follow(store: Journals, bus: Bus, session: str, after_seq: int) -> Asy
                     cursor = record.seq
                     over.add(_ended(record.event))
                     yield record
-    finally:
-        bus.unsubscribe(session, queue)
-
-
-async def _next(queue: asyncio.Queue[Item]) -> Item | None:
-    """The next thing told in this process; None when it is time to look whether another one wrote."""
-    if not queue.empty():  # a crumb for each of many words: none of them is worth a timer
-        return queue.get_nowait()
-    try:
-        async with asyncio.timeout(WATCH_S):
-            return await queue.get()
-    except TimeoutError:
-        return None
 
 
 async def _records(store: Journals, session: str, cursor: int) -> AsyncIterator[Record]:

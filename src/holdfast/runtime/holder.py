@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Hold:
     """By the clock's uptime, counted from before it was asked for: the store's own end is not earlier."""
     clock: Clock
     is_over: bool = False
+    on_lost: Callable[[Exception], None] = lambda _: None
+    """Is told by the heartbeat why the lease cannot be kept."""
 
     @property
     def is_lapsed(self) -> bool:

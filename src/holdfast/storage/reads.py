@@ -15,7 +15,17 @@ import msgspec
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
-from holdfast.protocol.rows import ApprovalRow, Holder, InboxEntry, Lease, Recovered, SessionRow, Standing
+from holdfast.protocol.rows import (
+    ApprovalRow,
+    Holder,
+    InboxEntry,
+    Lease,
+    Mark,
+    News,
+    Recovered,
+    SessionRow,
+    Standing,
+)
 from holdfast.storage.chain import checked
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -155,6 +165,31 @@ def last_seq(connection: sqlite3.Connection, session: str) -> int:
     """As `Store.last_seq`."""
     found = connection.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
     return int(found[0]) if found is not None else 0
+
+
+def news(connection: sqlite3.Connection, since: Mark | None) -> News:
+    """As `Store.news`."""
+    found = connection.execute(
+        "SELECT (SELECT max(position) FROM records), (SELECT max(arrival) FROM inbox),"
+        " (SELECT count(*) FROM inbox WHERE body IS NOT NULL)"
+    ).fetchone()
+    mark = Mark(found[0] or 0, found[1] or 0, found[2])
+    if since is None or since == mark:
+        return News(mark)
+    bounds = (since.records, mark.records), (since.commands, mark.commands)
+    return News(
+        mark,
+        _sessions_of(
+            connection, "SELECT session FROM records WHERE position > ? AND position <= ?", bounds[0]
+        ),
+        _sessions_of(connection, "SELECT session FROM inbox WHERE arrival > ? AND arrival <= ?", bounds[1]),
+        mark.waiting - since.waiting < mark.commands - since.commands,
+    )
+
+
+def _sessions_of(connection: sqlite3.Connection, numbers: str, bounds: tuple[int, int]) -> tuple[str, ...]:
+    rows = connection.execute(f"SELECT id FROM sessions WHERE number IN ({numbers})", bounds)
+    return tuple(row[0] for row in rows)
 
 
 def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:

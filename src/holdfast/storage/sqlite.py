@@ -24,6 +24,8 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Mark,
+    News,
     Posted,
     Recovered,
     SessionRow,
@@ -100,6 +102,9 @@ class SqliteStore:
             lambda connection: writes.post(connection, entry, capacity, self._clock.uptime_ms())
         )
 
+    async def news(self, since: Mark | None = None) -> News:
+        return await self._ask(lambda connection: reads.news(connection, since))
+
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         return await self._ask(lambda connection: reads.inbox(connection, session))
 
@@ -113,9 +118,9 @@ class SqliteStore:
             lambda connection: reads.standing(connection, session, self._clock.uptime_ms())
         )
 
-    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
+    async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         return await self._writer.do(
-            lambda connection: writes.renew(connection, lease, self._term(duration_ms))
+            lambda connection: writes.renew(connection, leases, self._term(duration_ms))
         )
 
     async def release(self, lease: Lease) -> None:

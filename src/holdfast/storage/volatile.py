@@ -29,6 +29,8 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Mark,
+    News,
     Posted,
     Recovered,
     SessionRow,
@@ -68,6 +70,9 @@ class _Journal:
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
     commands: set[str] = field(default_factory=set)
     """The ids of all that ever lay in the inbox, or were acknowledged."""
+    written: int = 0
+    asked: int = 0
+    """The count of all records, and of all commands, of the store when its last one came."""
     head_seq: int = 0
     position: int = 0
     """Of its last record, among those of all journals."""
@@ -98,6 +103,7 @@ class VolatileStore:
         """Of the last record of all."""
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
+        self._mark = Mark(0, 0, 0)
         self._approvals: dict[str, ApprovalRow] = {}
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
@@ -124,8 +130,22 @@ class VolatileStore:
         return Posted("accepted", self._lease(journal))
 
     def _put(self, journal: _Journal, entry: InboxEntry) -> None:
+        self._mark = Mark(self._mark.records, self._mark.commands + 1, self._mark.waiting + 1)
+        journal.asked = self._mark.commands
         journal.commands.add(entry.command_id)
         journal.inbox[entry.command_id] = entry
+
+    async def news(self, since: Mark | None = None) -> News:
+        mark = self._mark
+        if since is None or since == mark:
+            return News(mark)
+        journals = self._journals.items()
+        return News(
+            mark,
+            tuple(name for name, journal in journals if journal.written > since.records),
+            tuple(name for name, journal in journals if journal.asked > since.commands),
+            mark.waiting - since.waiting < mark.commands - since.commands,
+        )
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         journal = self._journals.get(session)
@@ -148,12 +168,15 @@ class VolatileStore:
             Standing(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
         )
 
-    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
-        journal = self._journals.get(lease.session)
-        if journal is None or not journal.is_held_in(lease.epoch):
-            return None
-        journal.until_ms = self._clock.uptime_ms() + duration_ms
-        return msgspec.structs.replace(lease, left_ms=duration_ms)
+    async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
+        lost: list[Lease] = []
+        for lease in leases:
+            journal = self._journals.get(lease.session)
+            if journal is None or not journal.is_held_in(lease.epoch):
+                lost.append(lease)
+            else:
+                journal.until_ms = self._clock.uptime_ms() + duration_ms
+        return lost
 
     async def release(self, lease: Lease) -> None:
         journal = self._journals.get(lease.session)
@@ -177,6 +200,11 @@ class VolatileStore:
         if commit.forked_from:
             journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
         journal.records += commit.records
+        settled = journal.inbox.keys() & set(commit.acknowledged)
+        self._mark = Mark(
+            self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(settled)
+        )
+        journal.written = self._mark.records if commit.records else journal.written
         journal.head_seq = commit.expected_seq + len(commit.records)
         journal.row = commit.row
         journal.blobs.update(commit.blobs)

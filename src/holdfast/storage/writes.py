@@ -7,9 +7,8 @@ anything half done, or is undone by its savepoint.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Literal
-
-import msgspec
 
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import encode_json
@@ -17,6 +16,8 @@ from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, Se
 from holdfast.storage.reads import Term, lease_of
 
 _LAST_POSITION = "(SELECT ifnull(max(position), 0) FROM records)"
+_OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND holder IS NOT NULL"
+"""Of a lease: it is still held in that epoch."""
 
 
 def claim(
@@ -85,14 +86,20 @@ def lease(
     return Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
 
 
-def renew(connection: sqlite3.Connection, lease: Lease, term: Term) -> Lease | None:
-    """As `Store.renew`."""
-    found = connection.execute(
-        "UPDATE leases SET from_ms = ?, until_ms = ? WHERE session = (SELECT number FROM sessions WHERE id = ?)"
-        " AND epoch = ? AND holder IS NOT NULL RETURNING 1",
-        (*term, lease.session, lease.epoch),
-    ).fetchall()
-    return msgspec.structs.replace(lease, left_ms=term.left_ms(term.from_ms)) if found else None
+def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -> list[Lease]:
+    """As `Store.renew`: one statement for each, and one more where not all are found."""
+    keys = [(lease.session, lease.epoch) for lease in leases]
+    found = connection.executemany(
+        f"UPDATE leases SET from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d} WHERE {_OURS}", keys
+    )
+    if found.rowcount == len(keys):
+        return []
+    question = f"SELECT 1 FROM leases WHERE {_OURS}"
+    return [
+        lease
+        for lease, key in zip(leases, keys, strict=True)
+        if connection.execute(question, key).fetchone() is None
+    ]
 
 
 def release(connection: sqlite3.Connection, lease: Lease) -> None:

@@ -46,6 +46,7 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    News,
     Posted,
     Recovered,
     SessionRow,
@@ -388,9 +389,8 @@ class StoreConformance:
     ) -> None:
         lease = (await drive(store)).lease
         clock.advance(2 * TERM_MS / 1000)
-        renewed = await store.renew(lease, 3 * TERM_MS)
-        assert renewed == msgspec.structs.replace(lease, left_ms=3 * TERM_MS)
-        assert await lease_of(store, lease.session) == renewed
+        assert not await store.renew([lease], 3 * TERM_MS)
+        assert await lease_of(store, lease.session) == msgspec.structs.replace(lease, left_ms=3 * TERM_MS)
 
     async def test_a_lease_that_was_taken_or_released_is_not_renewed(
         self, store: Store, clock: JumpingClock
@@ -398,11 +398,52 @@ class StoreConformance:
         old = (await drive(store)).lease
         clock.advance(TERM_MS / 1000)
         new = await store.lease(old.session, a_holder("b"), TERM_MS)
-        assert await store.renew(old, TERM_MS) is None
+        assert await store.renew([old], TERM_MS) == [old]
         await store.release(old)
         assert await lease_of(store, old.session) == new
         await store.release(new)
-        assert await store.renew(new, TERM_MS) is None
+        assert await store.renew([new], TERM_MS) == [new]
+
+    async def test_many_leases_are_renewed_at_once_but_for_those_that_were_lost(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
+        held = [(await drive(store, number)).lease for number in range(3)]
+        clock.advance(TERM_MS / 1000)
+        await store.lease(held[1].session, a_holder("b"), TERM_MS)
+        assert await store.renew(held, TERM_MS) == [held[1]]
+        for lease in (held[0], held[2]):
+            assert await lease_of(store, lease.session) == lease
+
+    # --- news ---
+
+    async def test_news_tell_which_sessions_were_written_and_asked_since_a_mark(self, store: Store) -> None:
+        old, new = await drive(store, 1), await drive(store, 2)
+        before = await store.news()
+        assert (before.written, before.asked) == ((), ())
+        assert await store.news(before.mark) == before
+        await store.post(an_entry(new.session, "c1"), 10)
+        await old.commit(MessageReceived("one"))
+        await old.commit(MessageReceived("two"))
+        after = await store.news(before.mark)
+        assert (after.written, after.asked) == ((old.session,), (new.session,))
+        assert await store.news(after.mark) == News(after.mark)
+
+    async def test_a_lease_that_is_renewed_is_no_news(self, store: Store) -> None:
+        driving = await drive(store)
+        before = await store.news()
+        await store.renew([driving.lease], TERM_MS)
+        assert await store.news(before.mark) == before
+
+    async def test_news_tell_that_a_command_was_settled_without_a_record(self, store: Store) -> None:
+        driving = await drive(store)
+        await store.post(an_entry(driving.session, "c1"), 10)
+        before = await store.news()
+        await store.commit(driving.make(acknowledged=("c1",)))
+        after = await store.news(before.mark)
+        assert after == News(after.mark, is_settled=True)
+        await store.post(an_entry(driving.session, "c2"), 10)
+        asked = await store.news(after.mark)
+        assert asked == News(asked.mark, asked=(driving.session,))
 
     async def test_a_released_lease_is_free_and_its_epoch_is_never_used_again(self, store: Store) -> None:
         old = (await drive(store)).lease

@@ -20,6 +20,8 @@ from holdfast.protocol.rows import (
     Holder,
     InboxEntry,
     Lease,
+    Mark,
+    News,
     Posted,
     Recovered,
     SessionRow,
@@ -87,6 +89,9 @@ class FaultyStore:
         self.check_space()
         return await self.pass_on(lambda: self._inner.post(entry, capacity))
 
+    async def news(self, since: Mark | None = None) -> News:
+        return await self.pass_on(lambda: self._inner.news(since))
+
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
         return await self.pass_on(lambda: self._inner.inbox(session))
 
@@ -97,9 +102,9 @@ class FaultyStore:
     async def standing(self, session: str) -> Standing | None:
         return await self.pass_on(lambda: self._inner.standing(session))
 
-    async def renew(self, lease: Lease, duration_ms: int) -> Lease | None:
+    async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.renew(lease, duration_ms))
+        return await self.pass_on(lambda: self._inner.renew(leases, duration_ms))
 
     async def release(self, lease: Lease) -> None:
         self.check_space()

@@ -1,7 +1,7 @@
-"""Loaded by a Python process that has this folder on its path: its leases are short, and it stops itself where it is
-told, once, as if somebody had sent it SIGSTOP at exactly that moment.
+"""Loaded by a Python process that has this folder on its path: its leases last as long as it is told, and it stops
+itself where it is told, once, as if somebody had sent it SIGSTOP at exactly that moment.
 
-    LEASE_MS=3000           so short
+    LEASE_MS=3000           so long they last
     SLEEPS_AT=commit:TYPE   a commit with a record of that type is on disk, and nothing has come of it yet
     SLEEPS_AT=written       the new content of a file is on disk beside the file, which it is about to replace
     SLEEPS_AT=connected     a connection to the model's server is there, and nothing was sent on it
@@ -28,8 +28,8 @@ def sleep() -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
-def short_leases() -> None:
-    """What others wait for is short; and nothing is left to load that would take long meanwhile."""
+def set_leases() -> None:
+    """What others wait for; and nothing is left to load that would take long meanwhile."""
     import aiohttp  # noqa: F401
 
     from holdfast.runtime import holder
@@ -100,6 +100,6 @@ _HOOKS = {
 }
 
 if "LEASE_MS" in os.environ:  # tools and keepers are started with a clean environment
-    short_leases()
+    set_leases()
     if _WHERE:
         _HOOKS[_WHERE]()
