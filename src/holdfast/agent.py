@@ -30,9 +30,9 @@ from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Sto
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import is_session_id, is_session_key
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Delta, Tool
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.settings import Settings
 from holdfast.runtime.bus import Item
 from holdfast.runtime.report import report
 from holdfast.tools.function import tool

@@ -20,8 +20,9 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home, admin_files, find_home, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
+from holdfast.protocol.settings import Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
@@ -170,9 +171,9 @@ class App:
                 hint="Name another one with -w DIR.",
             )
         facts, config = self.facts(name), self.config
-        settings = Settings(
-            facts=facts,
-            workspace=folder,
+        settings = settings_with(
+            facts,
+            folder,
             limits=config.limits,
             autonomy=config.autonomy,
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
@@ -299,7 +300,7 @@ def _notices(settings: Settings) -> Iterable[str]:
     Raises:
         UsageError: a cost limit was set, and what the model costs is not known.
     """
-    facts = settings.facts
+    facts = settings.model.facts
     if facts.price == "unknown":
         if settings.limits.is_cost_set:
             way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'

@@ -94,14 +94,18 @@ async def test_settings_are_those_of_the_configuration(tmp_path: Path) -> None:
         chosen = app.settings(tmp_path, deny_tools=("shell",))
         asked = app.settings(tmp_path, model="ollama:x", is_terminal=True).settings
     settings = chosen.settings
-    assert (settings.facts.name, settings.workspace) == ("openai:gpt-5.5", str(tmp_path))
+    assert (settings.model.facts.name, settings.tools.workspace) == ("openai:gpt-5.5", str(tmp_path))
     assert (settings.limits.turns, settings.limits.cost_microusd, settings.limits.is_cost_set) == (
         3,
         100_000,
         True,
     )
-    assert (settings.autonomy, settings.approve_by, settings.deny_tools) == ("read-only", "wait", ("shell",))
-    assert (asked.facts.name, asked.approve_by) == ("ollama:x", "prompt")
+    assert (settings.posture.autonomy, settings.posture.approve_by, settings.tools.deny_tools) == (
+        "read-only",
+        "wait",
+        ("shell",),
+    )
+    assert (asked.model.facts.name, asked.posture.approve_by) == ("ollama:x", "prompt")
 
 
 async def test_a_workspace_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -123,7 +127,10 @@ async def test_a_set_cost_limit_refuses_a_model_of_unknown_price(tmp_path: Path)
     priced = {unknown: {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0, "context_tokens": 8_000}}
     async with opened({"model": unknown, "limits": {"cost_usd": "1.00"}, "catalog": priced}) as app:
         chosen = app.settings(tmp_path)
-    assert (chosen.settings.facts.price, chosen.settings.facts.price_source) == ("known", "catalog")
+    assert (chosen.settings.model.facts.price, chosen.settings.model.facts.price_source) == (
+        "known",
+        "catalog",
+    )
 
 
 async def test_a_script_is_recorded_by_its_whole_path(

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast.protocol.codec import digest_of
+from holdfast.protocol.settings import ref_of
 from holdfast.storage.home import DATABASE
 from tests.cli.conftest import Filled, Holdfast
+from tests.views.journals import SETTINGS
 
 VIEWS = [(), ("--events",), ("--requests",), ("--tools",), ("--timeline",), ("--cost",)]
 
@@ -25,7 +27,7 @@ def erase(home: Filled, seqs: Iterable[int]) -> None:
 
 
 @pytest.mark.requirement("L8")
-@pytest.mark.parametrize("seqs", [*((seq,) for seq in range(1, 20)), range(1, 20)], ids=str)
+@pytest.mark.parametrize("seqs", [*((seq,) for seq in range(1, 21)), range(1, 21)], ids=str)
 def test_what_is_left_is_shown_in_every_view(holdfast: Holdfast, home: Filled, seqs: Iterable[int]) -> None:
     erase(home, seqs)
     for view in VIEWS:
@@ -42,20 +44,28 @@ def test_what_is_left_is_shown_in_every_view(holdfast: Holdfast, home: Filled, s
 def test_a_request_is_shown_where_nothing_of_it_was_erased_and_else_refused(
     holdfast: Holdfast, home: Filled
 ) -> None:
-    erase(home, [11])  # an output that the second turn's request carries
+    erase(home, [12])  # an output that the second turn's request carries
     flags = ("--home", str(home.folder), "--json")
     refused = holdfast("show", home.finished, "--request", "4", *flags)
     assert (refused.code, refused.rows[0]["error"]["code"]) == (2, "erased")
 
 
+def test_settings_whose_record_was_erased_are_still_named(holdfast: Holdfast, home: Filled) -> None:
+    erase(home, [4])
+    flags = ("--home", str(home.folder))
+    started = holdfast("show", home.finished, "--events", "--json", *flags).rows[4]["body"]
+    assert started["settings"]["limits"] == ref_of(SETTINGS).limits
+    assert "?:?" in holdfast("show", home.finished, *flags).out
+
+
 @pytest.mark.requirement("L7")
 def test_fsck_tells_an_erased_record_from_a_damaged_one(holdfast: Holdfast, home: Filled) -> None:
-    erase(home, [3, 4, 11])
+    erase(home, [3, 4, 12])
     flags = ("--home", str(home.folder))
     answer = holdfast("fsck", "--json", *flags)
     told = [(one["session"], one["first_seq"], one["last_seq"]) for one in answer.rows[0]["erased"]]
     assert (answer.code, answer.rows[0]["ok"], answer.rows[0]["damage"]) == (0, True, [])
-    assert told == [(home.finished, 3, 4), (home.finished, 11, 11)]
+    assert told == [(home.finished, 3, 4), (home.finished, 12, 12)]
     plain = holdfast("fsck", *flags)
     assert "records 3 to 4" in plain.out
     assert "every record, row and blob is whole" in plain.out

@@ -116,7 +116,7 @@ def test_a_flag_changes_it_from_there_on_and_is_recorded(cli: Cli) -> None:
     resumed = cli("resume", "last", "--autonomy", "read-only", "--max-turns", "3")
     assert resumed.code == 5
     (changed,) = [row for row in events(cli) if row["type"] == "SettingsChanged"]
-    assert changed["body"]["settings"]["autonomy"] == "read-only"
+    assert changed["body"]["settings"]["posture"]["autonomy"] == "read-only"
     assert changed["body"]["settings"]["limits"]["turns"] == 3
 
 

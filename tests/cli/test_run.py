@@ -377,8 +377,8 @@ def test_a_changed_model_and_workspace_are_recorded(cli: Cli, tmp_path: Path) ->
     model = cli.model(says("-"), says("New model."), name="other")
     assert cli("run", "two", "-s", "cli:demo", "-m", model, "-w", str(other)).out == "New model.\n"
     settings = _settings(cli, "cli:demo")
-    assert settings["facts"]["model"].endswith("other.jsonl")
-    assert settings["workspace"] == str(other)
+    assert settings["model"]["facts"]["model"].endswith("other.jsonl")
+    assert settings["tools"]["workspace"] == str(other)
 
 
 @pytest.mark.requirement("L12")

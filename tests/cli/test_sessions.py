@@ -38,9 +38,9 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "tokens": 3_150,
         "cost_usd": "0.0042",
         "created_at": "2025-06-15T15:06:40.000Z",
-        "updated_at": "2025-06-15T15:06:40.019Z",
+        "updated_at": "2025-06-15T15:06:40.020Z",
         "due_at": None,
-        "seq": 19,
+        "seq": 20,
     }
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.prompt import system_prompt
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import Limits, ModelFacts
+from holdfast.protocol.settings import changed, settings_with
 
-SETTINGS = Settings(ModelFacts("openai", "m"), "/w", instructions="  Be brief.\n")
+SETTINGS = settings_with(ModelFacts("openai", "m"), "/w", instructions="  Be brief.\n")
 
 
 @pytest.mark.requirement("C5")
 def test_the_prompt_changes_only_with_what_it_says() -> None:
     prompt = system_prompt(SETTINGS)
     assert prompt == system_prompt(
-        replace(SETTINGS, limits=Limits(turns=3), repeat_note=9, is_streaming=False)
+        changed(SETTINGS, limits=Limits(turns=3), repeat_note=9, is_streaming=False)
     )
     for change in ({"workspace": "/other"}, {"autonomy": "full"}, {"instructions": "Be long."}):
-        assert prompt != system_prompt(replace(SETTINGS, **change))
+        assert prompt != system_prompt(changed(SETTINGS, **change))
 
 
 @pytest.mark.requirement("C14")
@@ -31,4 +31,4 @@ def test_the_model_is_told_that_what_tools_return_is_data() -> None:
 
 def test_own_instructions_come_last_and_nothing_stands_for_none() -> None:
     assert system_prompt(SETTINGS).endswith("\n\nBe brief.")
-    assert not system_prompt(replace(SETTINGS, instructions=" \n")).endswith("\n")
+    assert not system_prompt(changed(SETTINGS, instructions=" \n")).endswith("\n")

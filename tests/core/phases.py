@@ -19,6 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
+from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files, Resource
 from tests.core.stories import (
     SESSION,
@@ -84,8 +85,9 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.SessionForked("branch", SESSION, 1),
         e.Attached(9, "host:1"),
         e.MessageReceived("words", "cli:ann"),
-        e.RunStarted(9, SETTINGS, is_continuation=True),
-        e.SettingsChanged(settings(turns=1)),
+        e.SettingsStored(groups_of(settings(turns=1))),
+        e.RunStarted(9, ref_of(SETTINGS), is_continuation=True),
+        e.SettingsChanged(ref_of(settings(turns=1))),
         e.RunPaused("cli:ann"),
         e.RunResumed("cli:ann"),
         e.RunLanding("turns", "The limit is reached."),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
@@ -14,9 +12,10 @@ from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.settings import Settings, changed, groups_of, ref_of, settings_with
 from holdfast.protocol.tools import EVERYTHING, Admission, Allowed, Asked, CallResult, Decision, Resource
 
 PASSED = (Decision("policy", "allow"),)
@@ -24,7 +23,7 @@ SESSION = "01JYA0000000000000000000SE"
 ANN = owner("ann", "cli")
 START_MS = 1_750_000_000_000
 FACTS = ModelFacts("openai", "m", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
-SETTINGS = Settings(FACTS, "w")
+SETTINGS = settings_with(FACTS, "w")
 READS = ("read_file", "grep")
 """Tools whose calls read something, and nobody knows what; all others may touch anything."""
 GIVEN = e.Trigger("command", "given")
@@ -33,8 +32,12 @@ T = TypeVar("T")
 
 def settings(**changes: Any) -> Settings:
     """The settings of a run; what `Limits` knows goes there."""
-    limits = {name: changes.pop(name) for name in list(changes) if name in Limits.__struct_fields__}
-    return replace(SETTINGS, limits=Limits(**limits), **changes)
+    return changed(SETTINGS, **changes)
+
+
+def started(run: int, of: Settings = SETTINGS) -> tuple[e.Event, e.Event]:
+    """A run opens, the first in its journal with these settings."""
+    return e.SettingsStored(groups_of(of)), e.RunStarted(run, ref_of(of))
 
 
 def touched(name: str) -> tuple[Resource, ...]:

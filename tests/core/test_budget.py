@@ -273,7 +273,7 @@ def test_the_cap_that_is_sent_is_the_least_of_setting_model_window_and_budget() 
         assert isinstance(granted, Grant)
         return granted.output_cap_tokens
 
-    assert opened().settings.max_output_tokens == cap()
+    assert opened().settings.model.max_output_tokens == cap()
     assert cap(max_output_tokens=500) == 500
     assert cap(context_tokens=4_096) < 4_096
     assert 256 <= cap(cost_microusd=20_000) < 5_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
 from holdfast.core.causes import Due, Outcome
@@ -9,8 +11,10 @@ from holdfast.core.state import Proposed, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.protocol import events as e
+from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Pause, Resolve, Send, Stop
 from holdfast.protocol.messages import ModelReply, Usage
+from holdfast.protocol.settings import groups_of, ref_of
 from tests.core.stories import (
     Story,
     a_turn,
@@ -32,7 +36,7 @@ from tests.core.stories import (
 def test_words_open_a_run_and_a_request_is_wanted() -> None:
     story = Story()
     story.attach()
-    assert kinds(story.send("  Mend\nit.  ")) == ["MessageReceived", "RunStarted"]
+    assert kinds(story.send("  Mend\nit.  ")) == ["MessageReceived", "SettingsStored", "RunStarted"]
     assert wanted(story.state) == [PrepareRequest("m1", is_final=False)]
     assert story.state.title == "Mend it."
 
@@ -58,8 +62,29 @@ def test_words_after_a_run_open_the_next_one_with_fresh_limits() -> None:
 def test_other_settings_that_come_with_words_are_recorded_once() -> None:
     story = calling()
     story.settings = settings(turns=3)
-    assert kinds(story.send("Quickly.")) == ["SettingsChanged", "MessageReceived"]
+    assert kinds(story.send("Quickly.")) == ["SettingsStored", "SettingsChanged", "MessageReceived"]
     assert kinds(story.send("Please.")) == ["MessageReceived"]
+    assert story.state.settings == story.settings
+
+
+def test_every_group_of_settings_is_stored_once_and_referred_to_by_its_hash() -> None:
+    story = Story()
+    stored = only(e.SettingsStored, story.send())
+    assert stored.groups == groups_of(story.settings)
+    assert list(stored.groups) == [sha256(encode_json(group)).hexdigest() for group in stored.groups.values()]
+    story.settings = other = settings(autonomy="full", turns=3)
+    stored = only(e.SettingsStored, story.send("Quickly."))
+    assert list(stored.groups.values()) == [other.limits, other.posture], "the other groups are the same"
+    story.settings = settings()
+    assert kinds(story.send("As before.")) == ["SettingsChanged", "MessageReceived"]
+    assert story.state.settings == settings()
+
+
+def test_settings_whose_record_was_erased_leave_those_in_force() -> None:
+    story = calling()
+    before = story.state.settings
+    story.given(e.SettingsChanged(ref_of(settings(turns=3))))
+    assert story.state.settings == before
 
 
 def test_going_on_opens_a_new_run_after_one_that_was_not_done() -> None:
@@ -68,7 +93,7 @@ def test_going_on_opens_a_new_run_after_one_that_was_not_done() -> None:
     events = story.go_on()
     assert kinds(events) == ["RunStarted", "NoteAdded"]
     assert only(e.RunStarted, events).is_continuation
-    assert only(e.RunStarted, events).settings == story.settings
+    assert only(e.RunStarted, events).settings == ref_of(story.settings)
 
 
 def test_going_on_after_a_run_that_was_done_means_nothing() -> None:
@@ -80,7 +105,7 @@ def test_going_on_after_a_run_that_was_done_means_nothing() -> None:
 
 def test_going_on_may_change_the_settings_of_the_open_run() -> None:
     story = calling()
-    assert kinds(story.go_on(turns=7)) == ["SettingsChanged"]
+    assert kinds(story.go_on(turns=7)) == ["SettingsStored", "SettingsChanged"]
     assert story.go_on() == []
 
 
@@ -90,7 +115,7 @@ def test_another_model_is_measured_anew_and_the_same_one_is_not() -> None:
     assert story.state.models.measured_tokens == 100
     story.go_on(turns=3)
     assert story.state.models.measured_tokens == 100
-    story.settings = settings(facts=type(story.settings.facts)("openai", "other", price="unknown"))
+    story.settings = settings(facts=type(story.settings.model.facts)("openai", "other", price="unknown"))
     story.send()
     assert (story.state.models.measured_tokens, story.state.models.window_tokens) == (0, 0)
     assert summary(story.state).cost_microusd is None, "a model of unknown price took part"

@@ -9,7 +9,7 @@ import pytest
 from holdfast.policy.protected import OPEN_IN_HOME, STEERING, own_problem, steering, steering_problem
 from holdfast.policy.rules import Facts, PathFact, judge, strictest
 from holdfast.policy.words import words_of
-from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.settings import Autonomy
 
 DENIED = [
     ".git/hooks/pre-commit", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/modules/a/config",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.policy.rules import Facts, PathFact, is_offered, judge, strictest
-from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.settings import Autonomy
 from holdfast.protocol.tools import Decision, Effect
 
 PLAIN = Facts(tool="write_file", effect="write", autonomy="supervised", workspace="/ws")

@@ -25,6 +25,8 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
         return st.lists(of(arguments[0]), max_size=2).map(tuple)
     if origin is tuple:
         return st.tuples(*(of(each) for each in arguments))
+    if origin is dict:
+        return st.dictionaries(of(arguments[0]), of(arguments[1]), max_size=2)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
         return st.builds(kind, **{name: of(hints[name]) for name in kind.__struct_fields__})

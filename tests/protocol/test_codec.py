@@ -25,11 +25,12 @@ from holdfast.protocol.codec import (
     to_builtins,
 )
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.settings import settings_with
 from tests.core.phases import EXAMPLES
 from tests.protocol.strategies import EVENTS, TEXTS
 
-SETTINGS = Settings(ModelFacts("openai", "m"), "w", Limits(turns=3))
+SETTINGS = settings_with(ModelFacts("openai", "m"), "w", turns=3)
 
 
 def record(event: e.Event, seq: int = 1) -> e.Record:

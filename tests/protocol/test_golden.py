@@ -16,7 +16,7 @@ from holdfast.core.state import State
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode, is_linked
 from tests.core.phases import EXAMPLES
-from tests.core.stories import SESSION, SETTINGS, START_MS
+from tests.core.stories import SESSION, START_MS, started
 
 JOURNALS = Path(__file__).resolve().parents[1] / "journals"
 VERSIONS = [(kind, version) for kind, current in e.VERSIONS.items() for version in range(1, current + 1)]
@@ -33,7 +33,7 @@ def load(path: Path) -> list[StoredRecord]:
 def journal(kind: type[e.Event]) -> list[e.Event]:
     """A short journal that ends with the event, twice: full, and as bare as it can be."""
     opening: list[e.Event] = [e.SessionOpened(SESSION, "cli:demo"), e.MessageReceived("a task")]
-    opening += [e.Attached(1, "host:1"), e.RunStarted(1, SETTINGS)]
+    opening += [e.Attached(1, "host:1"), *started(1)]
     full = EXAMPLES[kind]
     required = [field.name for field in msgspec.structs.fields(kind) if field.required]
     return [*opening, full, kind(**{name: getattr(full, name) for name in required})]

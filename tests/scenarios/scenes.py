@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast.protocol.commands import Continue, Pause, Resolve, Stop
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.ports import CallContext, Provider, Tool
+from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.script import script_from_lines
 from holdfast.testing.scenarios import Scenario, Step, World, say
@@ -125,7 +124,7 @@ _OTHER = ModelFacts("other", "model", price="free")
 
 
 def _switching(settings: Settings) -> tuple[Step, ...]:
-    return (say("Do it.", settings), say("Go on.", replace(settings, facts=_OTHER)))
+    return (say("Do it.", settings), say("Go on.", changed(settings, facts=_OTHER)))
 
 
 SCENARIOS = [

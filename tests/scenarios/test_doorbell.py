@@ -10,8 +10,9 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Send, Stop, owner
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Provider
+from holdfast.protocol.settings import settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime import lookout
@@ -53,7 +54,7 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
     ours, theirs = parts(), parts()
     async with SessionController(ours) as one, SessionController(theirs) as other:
         session = await one.open("a:b")
-        settings = Settings(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")
+        settings = settings_with(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")
         await one.submit(session, owner("tester"), Send("Go.", settings))
         driving = asyncio.create_task(one.drive(session))
         async with asyncio.timeout(PATIENCE_S):

@@ -11,8 +11,9 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Send, owner
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Provider
+from holdfast.protocol.settings import settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
@@ -48,7 +49,9 @@ async def test_a_lock_of_eight_seconds_ends_no_session(tmp_path: Path) -> None:
         return script
 
     tools = make_tools([lock], secret_in=lambda _: "", own=Own())
-    body = Send("Go.", Settings(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full"))
+    body = Send(
+        "Go.", settings_with(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")
+    )
     async with SessionController(Parts(store, SYSTEM_CLOCK, resolve, tools, make_redactor())) as controller:
         sessions = [await controller.begin(f"a:{name}", owner("tester"), body) for name in "xyz"]
         async with asyncio.TaskGroup() as group:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.core.state import State, open_run
 from holdfast.errors import Forbidden, UsageError
@@ -25,8 +24,8 @@ from holdfast.protocol.commands import (
     owner,
 )
 from holdfast.protocol.ids import approval_id
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Store
+from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.controller import SessionController
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
@@ -86,7 +85,7 @@ def test_a_stranger_does_not_loosen_an_open_run(stage: Stage) -> None:
         settings = settings_of(ASKS, workspace)
         async with controller_of(ASKS, store, clock, World(workspace)) as controller:
             door = await waiting(controller, store, settings)
-            loose = replace(settings, autonomy="full")
+            loose = changed(settings, autonomy="full")
             said = await door.refuses(STRANGER, Send("Now do it.", loose))
             assert "telegram:stranger may not change the settings" in said
             assert "configure" in said

@@ -14,8 +14,9 @@ import pytest
 
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, owner
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.rows import Lease
+from holdfast.protocol.settings import settings_with
 from holdfast.runtime.controller import SessionController
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import lease_of
@@ -34,7 +35,7 @@ async def prepare(home: Path, log: Path, workspace: Path) -> str:
         async with SessionController(parts) as controller:
             session = await controller.open("a:b")
             facts = ModelFacts("script", "model", price="free")
-            settings = Settings(facts, str(workspace), autonomy="full")
+            settings = settings_with(facts, str(workspace), autonomy="full")
             await controller.submit(session, owner("tester"), Send("Work.", settings))
             return session
     finally:

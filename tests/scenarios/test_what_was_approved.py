@@ -13,9 +13,9 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Provider, Store
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.settings import Settings
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController

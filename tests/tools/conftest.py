@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult
+from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import Admission, Allowed, Expectation, Refused
 from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
@@ -33,9 +34,7 @@ class Bench:
         self.workspace = workspace
         self.tools = tools
         self.heard: list[str] = []
-        self.settings = Settings(
-            facts=ModelFacts("script", "x"), workspace=str(workspace), autonomy="full", limits=Limits()
-        )
+        self.settings = settings_with(ModelFacts("script", "x"), str(workspace), autonomy="full")
 
     def context(self, **changes: Any) -> CallContext:
         plain = CallContext(

@@ -13,6 +13,7 @@ from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Tools
+from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, Decision, Refused
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
@@ -63,7 +64,7 @@ async def test_what_passes_is_the_canonical_form_and_what_was_not_admitted_never
 async def test_supervised_asks_for_a_command_and_a_persons_yes_counts_but_not_against_a_denial(
     bench: Bench,
 ) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, autonomy="supervised")
+    bench.settings = changed(bench.settings, autonomy="supervised")
     asked = await bench.admit("shell", command="make")
     assert isinstance(asked, Asked)
     assert asked.decisions[-1].rule == "autonomy:supervised"
@@ -77,14 +78,14 @@ async def test_supervised_asks_for_a_command_and_a_persons_yes_counts_but_not_ag
 
 @pytest.mark.requirement("C12")
 async def test_read_only_refuses_writes_and_commands(bench: Bench) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, autonomy="read-only")
+    bench.settings = changed(bench.settings, autonomy="read-only")
     assert refusal(await bench.admit("write_file", path="a", content="")).code == "policy_denied"
     assert refusal(await bench.admit("shell", is_approved=True, command="ls")).code == "policy_denied"
     assert isinstance(await bench.admit("list_dir"), Allowed)
 
 
 async def test_a_tool_that_the_run_may_not_use_is_neither_offered_nor_admitted(bench: Bench) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, allow_tools=("*_file",), deny_tools=("write_*",))
+    bench.settings = changed(bench.settings, allow_tools=("*_file",), deny_tools=("write_*",))
     assert [spec.name for spec in bench.tools.specs(bench.settings)] == ["read_file", "edit_file"]
     assert refusal(await bench.admit("shell", command="ls")).code == "policy_denied"
     assert refusal(await bench.admit("write_file", path="a", content="")).code == "policy_denied"
@@ -100,7 +101,7 @@ async def test_arguments_that_hold_a_known_secret_are_refused(bench: Bench, comm
 
 async def test_a_question_travels_to_a_person_under_every_autonomy(bench: Bench) -> None:
     for autonomy in ("read-only", "supervised", "full"):
-        bench.settings = msgspec.structs.replace(bench.settings, autonomy=autonomy)
+        bench.settings = changed(bench.settings, autonomy=autonomy)
         asked = await bench.admit("ask_user", question="Which one?", options=["a", "b"])
         assert isinstance(asked, Asked)
         assert (asked.question, asked.options) == ("Which one?", ("a", "b"))

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-import msgspec
 import pytest
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.settings import Autonomy, changed
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
@@ -58,7 +57,7 @@ async def rule_of(bench: Bench, name: str, **arguments: Any) -> str:
     """The rule by which the call is refused under every autonomy; `several` or `none` otherwise."""
     rules = set()
     for autonomy in get_args(Autonomy):
-        bench.settings = msgspec.structs.replace(bench.settings, autonomy=autonomy)
+        bench.settings = changed(bench.settings, autonomy=autonomy)
         for is_approved in (False, True):
             admission = await bench.admit(name, is_approved=is_approved, **arguments)
             denied = [d.rule for d in admission.decisions if d.verdict == "deny"]
@@ -88,7 +87,7 @@ async def test_no_file_tool_reads_or_changes_the_home(bench: Bench, way: str) ->
 
 @pytest.mark.requirement("C12")
 async def test_what_has_a_link_in_the_home_belongs_to_it(bench: Bench, tmp_path: Path) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, workspace=str(tmp_path))
+    bench.settings = changed(bench.settings, workspace=str(tmp_path))
     for path in ("elsewhere.db", "ws/.hf/old.db"):
         assert await rule_of(bench, "write_file", path=path, content="gone") == "own"
         assert await rule_of(bench, "read_file", path=path) == "own"
@@ -144,7 +143,7 @@ async def test_a_home_is_known_by_what_it_is_where_its_name_is_another(tmp_path:
 
 @pytest.mark.requirement("C12")
 async def test_a_workspace_inside_the_home_is_out_of_reach_too(bench: Bench, tmp_path: Path) -> None:
-    bench.settings = msgspec.structs.replace(bench.settings, workspace=str(tmp_path / "ws" / ".hf" / "blobs"))
+    bench.settings = changed(bench.settings, workspace=str(tmp_path / "ws" / ".hf" / "blobs"))
     assert await rule_of(bench, "write_file", path="ab/x", content="") == "own"
 
 

@@ -21,23 +21,26 @@ from holdfast.protocol.events import (
     RunStarted,
     RunStopped,
     SessionOpened,
+    SettingsStored,
     ToolCallAdmitted,
     ToolCallFinished,
     ToolCallStarted,
 )
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Text, ToolCall, Usage
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
+from holdfast.protocol.settings import groups_of, ref_of, settings_with
 from holdfast.protocol.tools import CallResult
 from holdfast.testing.conformance_store import Driving, drive
 
 BASE = b'{"model":"m","messages":['
 TAIL = '],"stream":true}'
 FACTS = ModelFacts("openai", "gpt-5.5", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=8_000_000)
-SETTINGS = Settings(FACTS, "workspace", Limits(cost_microusd=50_000))
+SETTINGS = settings_with(FACTS, "workspace", cost_microusd=50_000)
 TASK = 'mend the "failing" test'
+STARTED = (SettingsStored(groups_of(SETTINGS)), RunStarted(1, ref_of(SETTINGS)))
 OUTPUT = "\n".join(f"line {number}" for number in range(1, 10))
 
 
@@ -118,7 +121,7 @@ def a_finished_run(session: str, blob: str = "") -> Book:
     """A run of three turns: a retry, the same call twice with the same result, then an answer."""
     book = Book()
     task = book.add(SessionOpened(session, "cli:demo", "cli:root"), MessageReceived(TASK, "cli:root"))
-    book.add(Attached(1, "host"), RunStarted(1, SETTINGS))
+    book.add(Attached(1, "host"), *STARTED)
     book.request("t1.a1", 1, 1, said(task))
     book.add(ModelCallFailed("t1.a1", Failure("rate_limited", "Too many requests."), retry_at_ms=1))
     book.request("t1.a2", 1, 2)
@@ -137,7 +140,7 @@ def a_waiting_run(session: str) -> Book:
     """A run at rest: a person has to allow a command."""
     book = Book()
     task = book.add(SessionOpened(session), MessageReceived("clean up"))
-    book.add(Attached(1), RunStarted(1, SETTINGS))
+    book.add(Attached(1), *STARTED)
     book.request("t1.a1", 1, 1, said(task))
     arguments = '{"command":"rm -rf build"}'
     book.add(answer("t1.a1", ToolCall("c", "shell", arguments, "t1.c1")))

@@ -19,6 +19,7 @@ from holdfast.protocol.events import (
     ToolCallStarted,
 )
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.settings import changed
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock, run_jumping
 from holdfast.testing.scenarios import (
@@ -93,7 +94,7 @@ def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_th
             await controller.drive(session)
             (asked,) = await store.approvals(session)
             await controller.submit(session, owner("one"), Resolve(asked.id, "approve"))
-            await controller.submit(session, owner("two"), Continue(replace(settings, max_output_tokens=999)))
+            await controller.submit(session, owner("two"), Continue(changed(settings, max_output_tokens=999)))
             await controller.drive(session)
         return await records_of(store, session)
 

@@ -12,7 +12,6 @@ from holdfast.protocol.events import (
     MessageReceived,
     ModelCallAbandoned,
     Record,
-    RunStarted,
     SessionOpened,
     ToolCallAbandoned,
     ToolCallStarted,
@@ -27,7 +26,7 @@ from holdfast.views.story import story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines
 from holdfast.views.timeline import timeline_lines, timeline_rows
 from holdfast.views.transcript import transcript_lines
-from tests.views.journals import SETTINGS, Book, a_finished_run, answer, said
+from tests.views.journals import STARTED, Book, a_finished_run, answer, said
 
 
 def plain(lines: Any) -> str:
@@ -39,7 +38,7 @@ def plain(lines: Any) -> str:
 def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
     records, at_ms = [], 0
     for seq, event in enumerate(a_finished_run("S").events, 1):
-        at_ms += 8 * 3_600_000 if seq == 12 else 1_000
+        at_ms += 8 * 3_600_000 if seq == 13 else 1_000
         records.append(Record("S", seq, at_ms, 1, Trigger("command", "test"), event))
     lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
     assert any("idle for 8h 00m" in line for line in lines)
@@ -51,7 +50,7 @@ def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
 def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
     book = Book()
     task = book.add(SessionOpened("S"), MessageReceived("go"))
-    book.add(Attached(1), RunStarted(1, SETTINGS))
+    book.add(Attached(1), *STARTED)
     book.request("m1", 1, 1, said(task))
     book.add(answer("m1", ToolCall("c", "shell", '{"command":"make"}', "t1.c1")))
     book.add(ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "unknown", 120.0))

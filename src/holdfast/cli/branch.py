@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from msgspec.structs import replace
 
 from holdfast.cli.journal import about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
@@ -24,7 +23,6 @@ from holdfast.config.settings import Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.events import Event
-from holdfast.protocol.limits import Settings
 from holdfast.runtime.fork import fork as branch_off
 from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, Line, Span, counted, one_line
@@ -110,16 +108,16 @@ async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal
         raise RecordErased(f"{journal.erased} records of session {journal.row.session} were erased.")
     if journal.newer:
         raise StorageNewer(f"Session {journal.row.session} holds records of a newer version.")
-    change = _change(config) if config is not None else None
+    change = _said(config) if config is not None else None
     return journal, decide_again(journal.row.session, journal.row.key, journal.records, change)
 
 
-def _change(config: Config) -> Callable[[Settings], Settings]:
-    """What the file sets, in place of what was recorded."""
+def _said(config: Config) -> dict[str, Any]:
+    """What the file sets, in place of what was recorded, by the single names of settings."""
     said = {key for key, setting in config.settings.items() if setting.layer != "default"}
     limits = {name: getattr(config.limits, name) for key, name in _LIMITS.items() if key in said}
     others = {name: getattr(config, name) for key, name in _SETTINGS.items() if key in said}
-    return lambda recorded: replace(recorded, limits=replace(recorded.limits, **limits), **others)
+    return limits | others
 
 
 def _ignored(config: Config) -> list[str]:

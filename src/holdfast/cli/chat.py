@@ -39,7 +39,7 @@ from holdfast.cli.terminal import has_person, legible, tell, write
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Send
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 from holdfast.views.lines import COMMAND, Span, neutral
 
 _PROMPT = "> "
@@ -77,7 +77,7 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
     async with at_work(home, flags, state) as (app, settings):
         if has_person():
             who = state.session if state is not None else "a new session"
-            tell([Span(f"{who} · {settings.facts.name} · {settings.workspace}", "dim")])
+            tell([Span(f"{who} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
             tell([Span("Esc or Ctrl-C stops a turn, Ctrl-D leaves.", "dim")])
         while (message := await _heard(read)) is not None:
             if not message.strip():
@@ -102,7 +102,7 @@ class _Turn(NamedTuple):
 
 async def _turn(app: App, state: State, settings: Settings, output: Output, keyboard: Keyboard) -> _Turn:
     """The work on a message, until the session rests."""
-    asking = keyboard if settings.approve_by == "prompt" and has_person() else None
+    asking = keyboard if settings.posture.approve_by == "prompt" and has_person() else None
     view = view_of(app, state, output, asking)
     sitting = Sitting(app, state, view, asking)
     with keyboard.escaping(sitting.stop_once) if has_person() else nullcontext():

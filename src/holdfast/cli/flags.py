@@ -23,7 +23,8 @@ from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
-from holdfast.protocol.limits import Settings, usd
+from holdfast.protocol.limits import usd
+from holdfast.protocol.settings import Settings, changed
 
 _LATER = {
     "--until-done": "to repeat until the work is done",
@@ -133,7 +134,7 @@ def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
     Raises:
         UsageError: it is no folder.
     """
-    named = flags.workspace or (recorded.workspace if recorded else "")
+    named = flags.workspace or (recorded.tools.workspace if recorded else "")
     folder = Path(named).expanduser() if named else Path.cwd()
     if not folder.is_dir():
         raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
@@ -171,15 +172,15 @@ def _written(recorded: Settings) -> dict[str, object]:
     """The recorded settings as flags would say them; a cost limit only when somebody had set one."""
     limits = recorded.limits
     written: dict[str, object] = {
-        "autonomy": recorded.autonomy,
-        "approve_by": recorded.approve_by,
-        "max_output_tokens": recorded.max_output_tokens,
+        "autonomy": recorded.posture.autonomy,
+        "approve_by": recorded.posture.approve_by,
+        "max_output_tokens": recorded.model.max_output_tokens,
         "limits.turns": limits.turns,
         "limits.tokens": limits.tokens,
         "limits.wall": limits.wall_s,
         "limits.idle": limits.idle_s,
-        "repeat.note": recorded.repeat_note,
-        "repeat.stop": recorded.repeat_stop,
+        "repeat.note": recorded.guard.repeat_note,
+        "repeat.stop": recorded.guard.repeat_stop,
     }
     return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
 
@@ -192,26 +193,30 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
             file of instructions cannot be read.
     """
     past = recorded
-    if past is not None and (not flags.model or app.facts(flags.model).name == past.facts.name):
-        model = past.facts.name
+    if past is not None and (not flags.model or app.facts(flags.model).name == past.model.facts.name):
+        model = past.model.facts.name
     else:
         model = flags.model
     fresh = app.settings(
         workspace_of(flags, past),
         model=model,
-        instructions=_instructions(flags.system) if flags.system else past.instructions if past else "",
-        allow_tools=_tools(flags.allow_tool, past.allow_tools if past else ()),
-        deny_tools=_tools(flags.deny_tool, past.deny_tools if past else ()),
+        instructions=_instructions(flags.system)
+        if flags.system
+        else past.prompt.instructions
+        if past
+        else "",
+        allow_tools=_tools(flags.allow_tool, past.tools.allow_tools if past else ()),
+        deny_tools=_tools(flags.deny_tool, past.tools.deny_tools if past else ()),
         is_terminal=is_terminal,
     )
     if past is None:
         return fresh
-    settings = replace(
+    settings = changed(
         fresh.settings,
-        facts=past.facts if model == past.facts.name else fresh.settings.facts,
-        model_attempts=past.model_attempts,
-        is_streaming=past.is_streaming,
-        approval_deadline_s=past.approval_deadline_s,
+        facts=past.model.facts if model == past.model.facts.name else fresh.settings.model.facts,
+        model_attempts=past.model.model_attempts,
+        is_streaming=past.model.is_streaming,
+        approval_deadline_s=past.posture.approval_deadline_s,
     )
     return Chosen(settings, fresh.warnings)
 

@@ -29,7 +29,7 @@ from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Continue, Send
 from holdfast.protocol.ids import is_session_key
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 from holdfast.runtime.journal import state_of
 from holdfast.runtime.report import report
 from holdfast.views.lines import Span, neutral
@@ -203,7 +203,7 @@ async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncItera
     recorded = past.settings if past is not None else None
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
-        await app.resolve(settings.facts.name)
+        await app.resolve(settings.model.facts.name)
         for warning in warnings:
             tell([Span("! ", "yellow"), neutral(warning)])
         yield app, settings
@@ -211,7 +211,7 @@ async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncItera
 
 async def work(app: App, state: State, settings: Settings, output: Output) -> int:
     """One sitting at a session that was given something to do, and its report; returns the exit code."""
-    tell([Span(f"{state.session} · {settings.facts.name} · {settings.workspace}", "dim")])
+    tell([Span(f"{state.session} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
     keyboard = person(settings)
     view = view_of(app, state, output, keyboard)
     rest = await Sitting(app, state, view, keyboard).work()
@@ -230,7 +230,7 @@ async def what_came_of(app: App, rest: Rest) -> Result:
 
 def person(settings: Settings) -> Keyboard | None:
     """Who is asked about approvals: the person at the terminal, if that is how they are decided."""
-    return Keyboard() if settings.approve_by == "prompt" and has_person() else None
+    return Keyboard() if settings.posture.approve_by == "prompt" and has_person() else None
 
 
 def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -> View:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.protocol.limits import ApproveBy, Autonomy, Limits
+from holdfast.protocol.limits import Limits
+from holdfast.protocol.settings import ApproveBy, Autonomy
 
 DEFAULT_ORIGIN = "default"
 

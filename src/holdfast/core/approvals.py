@@ -35,13 +35,13 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
     settings = draft.state.settings
     if settings is None:
         return
-    if settings.approve_by == "deny":
+    if settings.posture.approve_by == "deny":
         if asked.question:
             draft.add(not_run(call, Failure("policy_denied", NO_ANSWER), asked.decisions, "question"))
         else:
             draft.add(not_run(call, Failure("policy_denied", NOBODY_HERE), asked.decisions, "approval"))
         return
-    shown = bound(call.name, settings.workspace, asked)
+    shown = bound(call.name, settings.tools.workspace, asked)
     draft.add(
         e.ApprovalRequested(
             approval_id=approval_id(draft.state.session, draft.state.approvals + 1),
@@ -49,7 +49,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             name=call.name,
             arguments=shown.arguments,
             sha256=shown.sha256,
-            deadline_ms=draft.now_ms + int(settings.approval_deadline_s * 1000),
+            deadline_ms=draft.now_ms + int(settings.posture.approval_deadline_s * 1000),
             source=shown.source,
             workspace=shown.workspace,
             cwd=shown.cwd,

@@ -11,8 +11,9 @@ import math
 import msgspec
 
 from holdfast.core.state import Run, State, facts
-from holdfast.protocol.limits import Limits, ModelFacts, Settings, Tier, usd
+from holdfast.protocol.limits import Limits, ModelFacts, Tier, usd
 from holdfast.protocol.outcomes import Unaffordable
+from holdfast.protocol.settings import Settings
 
 BYTES_PER_TOKEN = 3.5
 """Before a provider has counted anything: about what English, code and JSON have."""
@@ -147,7 +148,7 @@ def _window(state: State, model: ModelFacts) -> int:
 
 def _output_cap(model: ModelFacts, settings: Settings) -> int:
     own = model.max_output_tokens
-    return min(settings.max_output_tokens, own) if own else settings.max_output_tokens
+    return min(settings.model.max_output_tokens, own) if own else settings.model.max_output_tokens
 
 
 def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:

@@ -16,8 +16,8 @@ from holdfast.core.state import Started, State, attempts, next_key, open_run, ph
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Principal, Resolve, Send, Stop
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.settings import Settings, SettingsRef, groups_of, ref_of
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
@@ -122,7 +122,7 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
     draft.add(e.MessageReceived(words.text, by))
     settings = words.settings or draft.state.settings
     if run is None and settings is not None:
-        draft.add(e.RunStarted(_next_run(draft.state), settings))
+        _start(draft, settings)
 
 
 def _continue(draft: Draft, by: str, settings: Settings | None) -> None:
@@ -136,17 +136,26 @@ def _continue(draft: Draft, by: str, settings: Settings | None) -> None:
     last, settings = draft.state.run, settings or draft.state.settings
     if last is None or last.status == "done" or settings is None:
         return
-    draft.add(e.RunStarted(_next_run(draft.state), settings, is_continuation=True))
+    _start(draft, settings, is_continuation=True)
     draft.add(e.NoteAdded("continue", CONTINUE_NOTE))
 
 
 def _change(draft: Draft, settings: Settings | None) -> None:
     if settings is not None and settings != draft.state.settings:
-        draft.add(e.SettingsChanged(settings))
+        draft.add(e.SettingsChanged(_stored(draft, settings)))
 
 
-def _next_run(state: State) -> int:
-    return state.run.number + 1 if state.run is not None else 1
+def _start(draft: Draft, settings: Settings, *, is_continuation: bool = False) -> None:
+    number = draft.state.run.number + 1 if draft.state.run is not None else 1
+    draft.add(e.RunStarted(number, _stored(draft, settings), is_continuation))
+
+
+def _stored(draft: Draft, settings: Settings) -> SettingsRef:
+    """The settings by name; groups that the journal does not hold yet are recorded."""
+    fresh = {name: group for name, group in groups_of(settings).items() if name not in draft.state.groups}
+    if fresh:
+        draft.add(e.SettingsStored(fresh))
+    return ref_of(settings)
 
 
 # --- prepare steps and timers -------------------------------------------------------------------

@@ -16,7 +16,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 
 STOP_GRACE_MS = 1_000
 

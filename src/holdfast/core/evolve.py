@@ -36,8 +36,8 @@ from holdfast.core.state import (
     started_calls,
 )
 from holdfast.protocol import events as e
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Usage, calls_of, text_of
+from holdfast.protocol.settings import SettingsRef, settings_by
 
 TITLE_CHARS = 80
 NO_EPOCH = -1
@@ -137,6 +137,8 @@ def _of_run(state: State, event: e.RunEvent) -> State:
             return _message(state, event)
         case e.NoteAdded():
             return _noted(state, event)
+        case e.SettingsStored(groups=groups):
+            return replace(state, groups={**state.groups, **groups})
         case e.RunStarted():
             return _run_started(state, event)
         case e.SettingsChanged():
@@ -189,9 +191,9 @@ def _is_unpriced(state: State) -> bool:
     return facts(state).price == "unknown"
 
 
-def _set(state: State, settings: Settings) -> State:
+def _set(state: State, ref: SettingsRef) -> State:
     """Other settings. Another model counts tokens in its own way and has its own window."""
-    changed = replace(state, settings=settings)
+    changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
     if facts(changed).name == facts(state).name:
         return changed
     return _with_models(changed, measured_bytes=0, measured_tokens=0, window_tokens=0)

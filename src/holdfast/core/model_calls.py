@@ -115,7 +115,7 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
         return
     failure = failed.failure
     seed = f"{draft.state.session} {cause.key}"
-    retry_at = retry.retry_at_ms(failure, call.attempt, settings.model_attempts, seed, draft.now_ms)
+    retry_at = retry.retry_at_ms(failure, call.attempt, settings.model.model_attempts, seed, draft.now_ms)
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
     cost = cost_microusd(call.facts, failed.usage)
     draft.add(e.ModelCallFailed(cause.key, failure, retry_at, failed.usage, cost, cause.duration_ms))

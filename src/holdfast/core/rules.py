@@ -18,7 +18,7 @@ from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 
 MAX_EMPTY_REPLIES = 3
 
@@ -104,14 +104,14 @@ def _landed(draft: Draft, run: Run, settings: Settings) -> None:
 
 def _stuck(draft: Draft, run: Run, settings: Settings) -> None:
     count = longest(draft.state.turn.repeats)
-    if run.reply == "calls" and count >= settings.repeat_stop:
+    if run.reply == "calls" and count >= settings.guard.repeat_stop:
         stop(draft, "stuck", "repeat", f"The same call brought the same result {count} turns in a row.")
 
 
 def _repeat_note(draft: Draft, run: Run, settings: Settings) -> None:
     count = longest(draft.state.turn.repeats)
     is_new = run.reply == "calls" and "repeat" not in draft.state.unsaid.notes
-    if is_new and count == settings.repeat_note:
+    if is_new and count == settings.guard.repeat_note:
         draft.add(e.NoteAdded("repeat", REPEAT_NOTE.format(count=count)))
 
 

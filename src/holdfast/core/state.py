@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.events import RunStatus
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage
+from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, in_conflict
 
 Phase = Literal[
@@ -242,7 +243,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     at_ms: int = 0
     epoch: int = 0
     """Of the last driver: what older epochs started is not running any more."""
+    groups: dict[str, Group] = {}
+    """All groups of settings that the journal holds, by name: as many as were ever different."""
     settings: Settings | None = None
+    """Those in force."""
     run: Run | None = None
     """The open run, else the last one, else None."""
     before: Totals = Totals()
@@ -317,7 +321,7 @@ def facts(state: State, key: str = "") -> ModelFacts:
     call = open_call(state, key)
     if call is not None:
         return call.facts
-    return state.settings.facts if state.settings is not None else _NO_MODEL
+    return state.settings.model.facts if state.settings is not None else _NO_MODEL
 
 
 def next_key(state: State) -> str:

@@ -38,7 +38,7 @@ def summary(state: State) -> SessionRow:
         due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
         title=state.title,
         model=facts(state).name if settings is not None else "",
-        workspace=settings.workspace if settings is not None else "",
+        workspace=settings.tools.workspace if settings is not None else "",
         runs=run.number if run is not None else 0,
         turns=used.turns,
         tool_calls=used.tool_calls,

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.policy.commands import catastrophe, secret_named
 from holdfast.policy.paths import is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
-from holdfast.protocol.limits import Autonomy
+from holdfast.protocol.settings import Autonomy
 from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 Verdict = Literal["allow", "ask", "deny"]

@@ -5,7 +5,7 @@ Nothing that varies by itself (time, counts, file lists) belongs here: it would 
 
 from __future__ import annotations
 
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 
 IDENTITY = (
     "You are an agent run by Holdfast. You work on the user's task with tools until it is done, then say so."
@@ -38,11 +38,11 @@ def system_prompt(settings: Settings) -> str:
     """The system prompt of a run."""
     sections = [
         IDENTITY,
-        f"Your workspace is {settings.workspace}; relative paths start there.",
-        _AUTONOMY[settings.autonomy],
+        f"Your workspace is {settings.tools.workspace}; relative paths start there.",
+        _AUTONOMY[settings.posture.autonomy],
         HONESTY,
         TRUST,
         MASKS,
-        settings.instructions.strip(),
+        settings.prompt.instructions.strip(),
     ]
     return "\n\n".join(section for section in sections if section)

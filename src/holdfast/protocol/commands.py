@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 
 Scope = Literal["speak", "answer", "approve", "configure", "administer"]
 """speak: give words, stop, pause and go on. answer: questions of the agent. approve: calls that wait for a decision.

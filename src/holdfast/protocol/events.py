@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Finish, Part, Usage
+from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
     CallResult,
@@ -70,11 +70,18 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     sender: str = ""
 
 
+class SettingsStored(msgspec.Struct, frozen=True, gc=False):
+    """Groups of settings that no earlier record of the journal holds; what follows refers to them by name."""
+
+    groups: dict[str, Group]
+    """By the SHA-256 of their encoding."""
+
+
 class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A run opened: fresh limits, these settings."""
 
     run: int
-    settings: Settings
+    settings: SettingsRef
     is_continuation: bool = False
     """No new message opened it: it goes on with what the last run left."""
 
@@ -82,7 +89,7 @@ class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """From here on the open run is done this way."""
 
-    settings: Settings
+    settings: SettingsRef
 
 
 class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -368,6 +375,7 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 SessionEvent = SessionOpened | SessionForked | Attached
 RunEvent = (
     MessageReceived
+    | SettingsStored
     | RunStarted
     | SettingsChanged
     | RunPaused

@@ -1,4 +1,4 @@
-"""Limits of a run, the facts about a model that money and windows depend on, and the settings of a run.
+"""Limits of a run, and the facts about a model that money and windows depend on.
 
 Money is integer micro-dollars everywhere inside; decimals exist only where people read and write them.
 """
@@ -16,11 +16,8 @@ MICROUSD = 1_000_000
 UNKNOWN_WINDOW_TOKENS = 128_000
 DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
-Autonomy = Literal["read-only", "supervised", "full"]
-ApproveBy = Literal["prompt", "wait", "deny"]
 
-
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="limits"):
     """What one run may use at the most. Every value has a default; none means endless."""
 
     turns: int = 25
@@ -66,27 +63,6 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
-
-
-class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How a run is to be done; recorded with its start and with each change."""
-
-    facts: ModelFacts
-    workspace: str
-    limits: Limits = Limits()
-    autonomy: Autonomy = "supervised"
-    approve_by: ApproveBy = "wait"
-    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
-    instructions: str = ""
-    allow_tools: tuple[str, ...] = ()
-    """Globs; empty means all."""
-    deny_tools: tuple[str, ...] = ()
-    repeat_note: int = 3
-    repeat_stop: int = 8
-    model_attempts: int = 6
-    """Attempts of one model call before the run gives up."""
-    is_streaming: bool = True
-    approval_deadline_s: float = 604_800.0
 
 
 def cost_microusd(facts: ModelFacts, usage: Usage) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, ToolCall
 from holdfast.protocol.outcomes import ModelFailure, Probed
 from holdfast.protocol.rows import (
@@ -28,6 +28,7 @@ from holdfast.protocol.rows import (
     Standing,
     Verified,
 )
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
 
 

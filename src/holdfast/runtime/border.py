@@ -44,9 +44,11 @@ def _names(command: Command) -> Iterator[tuple[str, str]]:
     yield "The command's id", command.id
     match command.body:
         case Send(settings=settings) | Continue(settings=settings) if settings is not None:
-            yield "The workspace", settings.workspace
-            yield "The model", settings.facts.name
-            yield from (("The tool", name) for name in (*settings.allow_tools, *settings.deny_tools))
+            yield "The workspace", settings.tools.workspace
+            yield "The model", settings.model.facts.name
+            yield from (
+                ("The tool", name) for name in (*settings.tools.allow_tools, *settings.tools.deny_tools)
+            )
         case Resolve(approval_id=approval_id):
             yield "The approval", approval_id
         case _:

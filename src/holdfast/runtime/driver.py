@@ -27,9 +27,9 @@ from holdfast.core.wanted import (
 from holdfast.errors import Fenced
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
+from holdfast.protocol.settings import Settings
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import Hold

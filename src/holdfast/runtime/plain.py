@@ -1,16 +1,19 @@
-"""Reading what events as plain data are filled in with: quoted records and whole outputs of tools."""
+"""Reading what events as plain data are filled in with: quoted records, settings and whole outputs of tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
-from holdfast.protocol.events import ModelCallStarted, Record
+from holdfast.protocol.codec import UnreadableEvent, decode_event
+from holdfast.protocol.events import ModelCallStarted, Record, SettingsStored
 from holdfast.protocol.ports import Journals
+from holdfast.protocol.settings import Group
 from holdfast.views.journal import readable_here
-from holdfast.views.plain import output_of, plain, quotes
+from holdfast.views.plain import named, output_of, plain, quotes
 
 _ERASED = "[erased]"
 """In the place of a text that a request quotes and nobody has any more."""
@@ -26,6 +29,8 @@ class PlainEvents:
         self._on_damage = on_damage
         self._texts: dict[int, str] = {}
         """What the next request may quote, by seq; what else one quotes is read again."""
+        self._groups: dict[str, Group] = {}
+        """Of settings, by name; what was stored before the first record that was seen here is read again."""
 
     async def data(self, record: Record) -> dict[str, Any]:
         """The event of the record.
@@ -36,9 +41,13 @@ class PlainEvents:
         event = record.event
         if type(event) in QUOTABLE:
             self._texts[record.seq] = text_in(event)
+        if isinstance(event, SettingsStored):
+            self._groups |= event.groups
         await self._read_quoted(quotes(event))
+        await self._read_named(named(event), record.seq)
         blob = output_of(event)
-        data = plain(event, self._texts, await self._whole(blob, record.seq) if blob else None)
+        output = await self._whole(blob, record.seq) if blob else None
+        data = plain(event, self._texts, output, self._groups)
         if isinstance(event, ModelCallStarted):
             self._texts.clear()
         return data
@@ -51,6 +60,14 @@ class PlainEvents:
             records = [record for record in map(readable_here, stored) if record is not None]
             self._texts |= {r.seq: text_in(r.event) for r in records if type(r.event) in QUOTABLE}
             self._texts |= {each.seq: _ERASED for each in stored if each.is_erased}
+
+    async def _read_named(self, names: Collection[str], upto_seq: int) -> None:
+        if not self._groups.keys() >= set(names):
+            stored = await self._store.select(self._session, ("SettingsStored",), upto_seq)
+            for _, type_, v, body in stored:
+                with suppress(UnreadableEvent):  # it was erased: the names stay
+                    event = decode_event(type_, v, body)
+                    self._groups |= event.groups if isinstance(event, SettingsStored) else {}
 
     async def _whole(self, blob: str, seq: int) -> str | None:
         try:

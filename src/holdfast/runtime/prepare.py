@@ -23,10 +23,11 @@ from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
 from holdfast.protocol.events import Request
 from holdfast.protocol.failures import Failure, FailureCode
-from holdfast.protocol.limits import ModelFacts, Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.originals import Originals
@@ -126,7 +127,7 @@ class Planner:
         tail = wire.tail(
             model,
             grant.output_cap_tokens,
-            is_streaming=settings.is_streaming,
+            is_streaming=settings.model.is_streaming,
             is_final=action.is_final and has_tools,
         )
         edit.hasher.update(tail)
@@ -185,4 +186,4 @@ def _is_allowed(call: Call, permission: Permission, settings: Settings, admissio
         case Refused():
             return True
         case Allowed() | Asked():
-            return bound(call.name, settings.workspace, admission).sha256 == permission.sha256
+            return bound(call.name, settings.tools.workspace, admission).sha256 == permission.sha256

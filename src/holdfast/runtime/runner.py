@@ -21,10 +21,10 @@ from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.border import encodable
@@ -102,7 +102,7 @@ class Runner:
                 ModelAttempt(
                     facts=action.call.facts,
                     body=body,
-                    is_streaming=settings.is_streaming,
+                    is_streaming=settings.model.is_streaming,
                     idle_s=settings.limits.idle_s,
                     answered=state.models.answered,
                     on_delta=on_delta,
@@ -172,7 +172,7 @@ class Runner:
             session=self._session,
             call_id=call.call_id,
             key=f"{self._session}:{call.call_id}",
-            workspace=settings.workspace,
+            workspace=settings.tools.workspace,
             timeout_s=action.attempt.timeout_s,
             idle_s=settings.limits.idle_s,
             on_output=lambda text: teller.tell("tool_output", text),

@@ -150,7 +150,7 @@ def check_money(records: Iterable[e.Record]) -> None:
             continue
         totals, limits, call = state.run.totals, state.settings.limits, state.models.open
         reserved = call.reserved_microusd if call is not None else 0
-        if state.settings.facts.price == "known":
+        if state.settings.model.facts.price == "known":
             assert totals.cost_microusd + totals.held_microusd + reserved <= limits.cost_microusd, record.seq
         tokens = call.reserved_tokens if call is not None else 0
         assert totals.usage.total_tokens + totals.held_tokens + tokens <= limits.tokens, record.seq

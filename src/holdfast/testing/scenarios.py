@@ -20,8 +20,9 @@ from holdfast.policy.protected import Own
 from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record
-from holdfast.protocol.limits import Limits, ModelFacts, Settings
+from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.ports import Provider, Store, Tool
+from holdfast.protocol.settings import Settings, changed, settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
@@ -142,8 +143,8 @@ async def finish(
 
 def settings_of(scenario: Scenario, workspace: Path) -> Settings:
     """The settings that the scenario's steps send."""
-    plain = Settings(MODEL, str(workspace), limits=scenario.limits, autonomy="full")
-    return replace(plain, **scenario.settings)
+    plain = settings_with(MODEL, str(workspace), limits=scenario.limits, autonomy="full")
+    return changed(plain, **scenario.settings)
 
 
 async def play(scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path) -> Played:

@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.errors import Fenced
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.limits import Settings
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import (
     Admission,
     Allowed,
@@ -58,7 +58,7 @@ class Dispatcher:
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """What the model is offered, in a stable order."""
-        return self._registry.specs(settings.allow_tools, settings.deny_tools)
+        return self._registry.specs(settings.tools.allow_tools, settings.tools.deny_tools)
 
     def is_quick(self, name: str) -> bool:
         """Whether judging a call of that tool waits for nothing: no slow gate, no plan."""
@@ -133,7 +133,7 @@ class Dispatcher:
 
 
 async def _admission(case: Case, tool: Tool) -> Admission:
-    spec, values, workspace = case.spec, case.values, case.proposal.settings.workspace
+    spec, values, workspace = case.spec, case.values, case.proposal.settings.tools.workspace
     command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
     cwd = workspace if spec.effect == "exec" else ""
     binary = program_of(command, workspace) if command else ""
@@ -183,7 +183,7 @@ def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
         session=session,
         call_id=call_id,
         key=f"{session}:{call_id}",
-        workspace=settings.workspace,
+        workspace=settings.tools.workspace,
         timeout_s=spec.timeout_s,
         idle_s=settings.limits.idle_s,
         on_output=lambda _: None,

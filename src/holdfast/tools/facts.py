@@ -20,7 +20,7 @@ from holdfast.policy.paths import malformed
 from holdfast.policy.protected import WILDCARDS, Access
 from holdfast.policy.rules import Facts, PathFact
 from holdfast.policy.words import Word, words_of
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import ParameterKind, ToolSpec
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import PathRefused, Root, place
@@ -37,18 +37,18 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     """All that the rules look at, for a call with arguments that passed the schema."""
     paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
     access: Access = "read" if spec.effect == "read" else "write"
-    root, commands = Root(settings.workspace, own), tuple(commands_of(spec, values))
+    root, commands = Root(settings.tools.workspace, own), tuple(commands_of(spec, values))
     words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
     return Facts(
         tool=spec.name,
         effect=spec.effect,
-        autonomy=settings.autonomy,
-        workspace=settings.workspace,
-        allow_tools=settings.allow_tools,
-        deny_tools=settings.deny_tools,
+        autonomy=settings.posture.autonomy,
+        workspace=settings.tools.workspace,
+        allow_tools=settings.tools.allow_tools,
+        deny_tools=settings.tools.deny_tools,
         paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
         commands=commands,
-        words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.workspace, own)),
+        words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.tools.workspace, own)),
         has_unread_words=len(words) > MAX_WORDS,
     )
 

@@ -14,6 +14,7 @@ from holdfast.protocol.events import (
     ApprovalRequested,
     Record,
     Responded,
+    SettingsStored,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRefused,
@@ -41,6 +42,7 @@ class Happenings:
             is_asked_here: The person who watches is asked for approvals, so requests need no line.
         """
         self._is_asked_here = is_asked_here
+        self._groups = state.groups
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Iterator[Line]:
@@ -57,8 +59,10 @@ class Happenings:
                 yield self._call(call_id, "unknown", "", text, width)
             case ApprovalRequested() if self._is_asked_here:
                 return
+            case SettingsStored(groups=groups):
+                self._groups = {**self._groups, **groups}
             case _:
-                said = notice(record)
+                said = notice(record, self._groups)
                 if said:
                     yield ["  ", Span("! ", "yellow"), Span(one_line(said, max(width * 3, 240)), "yellow")]
 

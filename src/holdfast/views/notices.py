@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -17,6 +19,7 @@ from holdfast.protocol.events import (
     SessionForked,
     SettingsChanged,
 )
+from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment
 
 _DECIDED = {
@@ -28,13 +31,17 @@ _DECIDED = {
 }
 
 
-def notice(record: Record) -> str:
-    """Return the sentence about a record; empty for words, calls and everything that needs none."""
+def notice(record: Record, groups: Mapping[str, Group]) -> str:
+    """Return the sentence about a record; empty for words, calls and everything that needs none.
+
+    Args:
+        groups: The groups of settings of the journal, by name.
+    """
     match record.event:
         case NoteAdded(text=text) | RunLanding(message=text):
             return text
-        case SettingsChanged(settings=settings):
-            return f"settings changed: {settings.facts.name} in {settings.workspace}, {settings.autonomy}"
+        case SettingsChanged(settings=ref):
+            return _changed(settings_by(ref, groups))
         case (
             ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
             | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
@@ -59,6 +66,13 @@ def notice(record: Record) -> str:
         case SessionForked(parent=parent, at_seq=at_seq):
             return f"branched off {parent} after record {at_seq}"
     return ""
+
+
+def _changed(settings: Settings | None) -> str:
+    if settings is None:  # their record was erased
+        return "settings changed"
+    model, place = settings.model.facts.name, settings.tools.workspace
+    return f"settings changed: {model} in {place}, {settings.posture.autonomy}"
 
 
 def decided(decision: str, by: str) -> str:

@@ -8,18 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict, astuple
+
 from holdfast.context.requests import fragment
 from holdfast.protocol.codec import to_builtins
-from holdfast.protocol.events import Event, Fresh, ModelCallStarted, Request, ToolCallFinished
+from holdfast.protocol.events import (
+    Event,
+    Fresh,
+    ModelCallStarted,
+    Request,
+    RunStarted,
+    SettingsChanged,
+    ToolCallFinished,
+)
+from holdfast.protocol.settings import Group
 
 
-def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[str, Any]:
-    """Return an event with the text that is stored elsewhere: whole new messages of a request, and the whole output
-    of a tool as `full_text`.
+def plain(
+    event: Event, texts: Mapping[int, str], output: str | None, groups: Mapping[str, Group]
+) -> dict[str, Any]:
+    """Return an event with what is stored elsewhere: whole new messages of a request, the whole output of a tool as
+    `full_text`, and the settings that it names.
 
     Args:
         texts: The texts that a request quotes, by seq (see `quotes`).
         output: The whole output of the tool (see `output_of`); None if it is damaged.
+        groups: The groups of settings of the journal, by name. A group that is missing stays a name.
 
     Raises:
         StorageCorrupt: A quoted record is missing.
@@ -32,6 +47,9 @@ def plain(event: Event, texts: Mapping[int, str], output: str | None) -> dict[st
                     shown["piece"] = fragment(each.piece, texts).decode()
         case ToolCallFinished(result=result) if result.blob:
             data["result"]["full_text"] = output
+        case RunStarted(settings=ref) | SettingsChanged(settings=ref):
+            found = {group: groups[name] for group, name in asdict(ref).items() if name in groups}
+            data["settings"] |= msgspec.to_builtins(found)
     return data
 
 
@@ -41,6 +59,11 @@ def quotes(event: Event) -> list[int]:
         return []
     fresh = [each for each in event.request.rest if isinstance(each, Fresh)]
     return [part for each in fresh for part in each.piece if isinstance(part, int)]
+
+
+def named(event: Event) -> tuple[str, ...]:
+    """Return the names of the groups of settings that an event refers to; empty for most events."""
+    return astuple(event.settings) if isinstance(event, RunStarted | SettingsChanged) else ()
 
 
 def output_of(event: Event) -> str:

@@ -29,6 +29,7 @@ from holdfast.protocol.commands import (
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.settings import Settings, settings_by
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
 E = TypeVar("E")
@@ -50,7 +51,7 @@ def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Eve
         case "outcome":
             return _outcome(trigger.name, batch[0])
         case "command":
-            who, body = _command(batch)
+            who, body = _command(state, batch)
             return Commanded(Command(trigger.name, state.session, who, body), epoch)
     return None
 
@@ -75,10 +76,9 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
     return None
 
 
-def _command(batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
+def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
-    started, changed = _first(batch, e.RunStarted), _first(batch, e.SettingsChanged)
-    settings = started.settings if started else changed.settings if changed else None
+    settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if message is not None:  # if a question was open, the sender could not answer it
         return Principal(message.sender, scopes=("speak",)), Send(message.text, settings)
@@ -97,6 +97,20 @@ def _command(batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
             case e.RunStopping(by=by, reason=reason) | e.RunStopped(by=by, reason=reason):
                 return _anybody(by), Stop(reason)
     return _anybody(""), Stop()
+
+
+def _settings(state: State, batch: Sequence[e.Event]) -> Settings | None:
+    """Return the settings that came with the command, or None if there were none or they were in force."""
+    stored = _first(batch, e.SettingsStored)
+    fresh = stored.groups if stored is not None else {}
+    told = _first(batch, e.RunStarted) or _first(batch, e.SettingsChanged)
+    if told is not None:
+        return settings_by(told.settings, {**state.groups, **fresh})
+    # A branch may begin right after the groups were stored.
+    groups = {str(group.__struct_config__.tag): group for group in fresh.values()}
+    if state.settings is not None:
+        return replace(state.settings, **groups) if groups else None
+    return Settings(**groups) if groups else None  # type: ignore[arg-type]
 
 
 def _anybody(name: str) -> Principal:

@@ -8,8 +8,9 @@ bytes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import msgspec
 
@@ -19,10 +20,9 @@ from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.core.wanted import Prepare, Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.settings import SettingsRef, group_with, name_of
 from holdfast.views.recorded import cause_of, finding
 
-Change = Callable[[Settings], Settings]
 _OF_REQUESTS = (e.ModelCallStarted, e.ModelCallUnaffordable, e.ModelCallUnready)
 
 
@@ -70,20 +70,22 @@ class _Batch(msgspec.Struct, frozen=True):
         return tuple(record.event for record in self.records)
 
 
-def replay(session: str, key: str, records: Sequence[e.Record], change: Change | None = None) -> Replay:
+def replay(
+    session: str, key: str, records: Sequence[e.Record], change: Mapping[str, Any] | None = None
+) -> Replay:
     """Decide a recorded session again.
 
     Args:
         session: The id of the session.
         key: Its CHANNEL:CHAT, if any.
         records: The whole journal, in order.
-        change: Returns other settings for the recorded ones. The replay then ends at the first difference,
-            because everything after it would have been different too. A request that is still affordable counts
-            as the same, even with a smaller output cap.
+        change: Other settings in place of the recorded ones, by their single names. The replay then ends at the
+            first difference, because everything after it would have been different too. A request that is still
+            affordable counts as the same, even with a smaller output cap.
     """
     state = State(session=session, key=key)
     if change is not None:
-        records = [_changed(record, change) for record in records]
+        records = list(_changed(records, change))
     differences: list[Difference] = []
     decisions = 0
     for batch in _batches(records):
@@ -98,13 +100,25 @@ def replay(session: str, key: str, records: Sequence[e.Record], change: Change |
     return Replay(len(records), decisions, tuple(differences))
 
 
-def _changed(record: e.Record, change: Change) -> e.Record:
-    match record.event:
-        case (e.RunStarted(settings=settings) | e.SettingsChanged(settings=settings)) as event:
-            return msgspec.structs.replace(
-                record, event=msgspec.structs.replace(event, settings=change(settings))
-            )
-    return record
+def _changed(records: Sequence[e.Record], change: Mapping[str, Any]) -> Iterator[e.Record]:
+    """The records as they would be had the settings been others."""
+    names: dict[str, str] = {}
+    """Of each recorded group: the name of what takes its place."""
+    for record in records:
+        event = record.event
+        match event:
+            case e.SettingsStored(groups=groups):
+                others = {name: group_with(group, change) for name, group in groups.items()}
+                fresh = {name_of(group): group for group in others.values()}
+                fresh = {name: group for name, group in fresh.items() if name not in names.values()}
+                names |= {name: name_of(group) for name, group in others.items()}
+                if not fresh:
+                    continue
+                event = e.SettingsStored(fresh)
+            case e.RunStarted(settings=ref) | e.SettingsChanged(settings=ref):
+                other = {group: names.get(name, name) for group, name in msgspec.structs.asdict(ref).items()}
+                event = msgspec.structs.replace(event, settings=SettingsRef(**other))
+        yield msgspec.structs.replace(record, event=event)
 
 
 def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:

@@ -5,7 +5,7 @@ It serves people who look at a session. The engine has a state of its own (`core
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -23,13 +23,15 @@ from holdfast.protocol.events import (
     RunStarted,
     RunStopped,
     SettingsChanged,
+    SettingsStored,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRefused,
     ToolCallStarted,
 )
-from holdfast.protocol.limits import Settings
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, calls_of
+from holdfast.protocol.settings import Group, Settings, settings_by, settings_with
 from holdfast.views.notices import decided
 
 Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
@@ -38,6 +40,10 @@ CallStatus = Literal[
     "ok", "error", "timeout", "cancelled", "unknown", "refused", "abandoned", "waiting", "running", "asked"
 ]
 """`asked`: the model made the call, and no gate has judged it yet."""
+
+
+_ERASED = settings_with(ModelFacts("?", "?", price="unknown"), "?")
+"""Of a run, where the record that held its settings was erased."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -143,13 +149,18 @@ class Story(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
     last_ms: int
     """The time of the newest record."""
+    groups: dict[str, Group]
+    """The groups of settings, by name."""
 
 
 def story(records: Sequence[Record]) -> Story:
     """Build the story from all records of a session, in order."""
     numbered = list(zip(runs_of(records), records, strict=True))
     last_ms = records[-1].at_ms if records else 0
-    return Story(_runs(numbered), _attempts(numbered), _calls(numbered), last_ms)
+    groups: dict[str, Group] = {}
+    for record in records:
+        groups |= record.event.groups if isinstance(record.event, SettingsStored) else {}
+    return Story(_runs(numbered, groups), _attempts(numbered), _calls(numbered), last_ms, groups)
 
 
 def starts(calls: Iterable[Call]) -> int:
@@ -176,18 +187,20 @@ def runs_of(records: Sequence[Record]) -> list[int]:
     return numbers + [numbers[-1] if numbers else 0] * waiting
 
 
-def _runs(numbered: Iterable[tuple[int, Record]]) -> tuple[Run, ...]:
+def _runs(numbered: Iterable[tuple[int, Record]], groups: Mapping[str, Group]) -> tuple[Run, ...]:
     runs: dict[int, Run] = {}
     task = ""
     for number, record in numbered:
         match record.event:
             case MessageReceived(text=text):
                 task = task or text
-            case RunStarted(settings=settings):
-                runs[number] = Run(number, record.at_ms, settings, task)
+            case RunStarted(settings=ref):
+                runs[number] = Run(number, record.at_ms, settings_by(ref, groups) or _ERASED, task)
                 task = ""
-            case SettingsChanged(settings=settings) if number in runs:
-                runs[number] = msgspec.structs.replace(runs[number], settings=settings)
+            case SettingsChanged(settings=ref) if number in runs:
+                runs[number] = msgspec.structs.replace(
+                    runs[number], settings=settings_by(ref, groups) or _ERASED
+                )
             case RunStopped() as stopped if number in runs:
                 runs[number] = msgspec.structs.replace(runs[number], stopped=stopped, ended_ms=record.at_ms)
                 task = ""

@@ -140,7 +140,7 @@ def cost_of(story: Story, attempt: Attempt) -> int | None:
 
 def has_price(story: Story, run: int) -> bool:
     """Return whether the price of the run's model is known."""
-    return all(known.settings.facts.price != "unknown" for known in story.runs if known.number == run)
+    return all(known.settings.model.facts.price != "unknown" for known in story.runs if known.number == run)
 
 
 # --- tool calls ---------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def cost_lines(story: Story, width: int) -> list[Line]:
             amounts = (row.spent_microusd, row.held_microusd, row.left_microusd)
             shown = [money(amount if is_priced else None) for amount in amounts]
             cells.append([str(row.turn), str(row.calls), short(row.tokens), *shown, short(row.left_tokens)])
-        title = f"run {run.number}  {run.settings.facts.name}"
+        title = f"run {run.number}  {run.settings.model.facts.name}"
         lines += [
             [Span(title, "bold")],
             *table(cells, width, right=range(7), drop=(1, 4, 6)),
@@ -258,7 +258,7 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
     if not is_priced:
         yield [
             Span("Cost unknown: ", "yellow"),
-            f"there is no price for {run.settings.facts.name}. The token limit holds.",
+            f"there is no price for {run.settings.model.facts.name}. The token limit holds.",
         ]
         yield [f"total {tokens:,} of {limits.tokens:,} tokens"]
         return

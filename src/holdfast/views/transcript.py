@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.config.values import spoken
@@ -21,6 +21,7 @@ from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
+from holdfast.protocol.settings import Group
 from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, MASKED, Line, Span, counted, iso, local, neutral, one_line, took
 from holdfast.views.notices import notice
@@ -106,7 +107,7 @@ def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
         if number != shown_run and number in runs:
             shown_run = number
             yield from _run_line(runs[number], width)
-        yield from _record_lines(record, calls, width)
+        yield from _record_lines(record, calls, told.groups, width)
 
 
 def _head(journal: Journal, told: Story) -> Iterator[Line]:
@@ -128,10 +129,10 @@ def _head(journal: Journal, told: Story) -> Iterator[Line]:
 
 def _limits(run: Run) -> str:
     limits, facts = run.settings.limits, run.settings
-    cost = money(limits.cost_microusd) if facts.facts.price != "unknown" else "cost unknown"
+    cost = money(limits.cost_microusd) if facts.model.facts.price != "unknown" else "cost unknown"
     return (
         f"{limits.turns} turns, {limits.tokens:,} tokens, {cost}, {spoken(limits.wall_s)},"
-        f" idle {spoken(limits.idle_s)}; {facts.autonomy}"
+        f" idle {spoken(limits.idle_s)}; {facts.posture.autonomy}"
     )
 
 
@@ -150,12 +151,14 @@ def _spent(row: SessionRow, told: Story) -> str:
 
 
 def _run_line(run: Run, width: int) -> Iterator[Line]:
-    title = f"── run {run.number} · {local(run.at_ms)} · {one_line(run.settings.facts.name, 40)} "
+    title = f"── run {run.number} · {local(run.at_ms)} · {one_line(run.settings.model.facts.name, 40)} "
     yield [""]
     yield [Span(title + "─" * max(width - len(title), 0), "dim")]
 
 
-def _record_lines(record: Record, calls: dict[str, Call], width: int) -> Iterator[Line]:
+def _record_lines(
+    record: Record, calls: dict[str, Call], groups: Mapping[str, Group], width: int
+) -> Iterator[Line]:
     at = local(record.at_ms, "%H:%M:%S")
     match record.event:
         case MessageReceived(text=text, sender=sender):
@@ -172,7 +175,7 @@ def _record_lines(record: Record, calls: dict[str, Call], width: int) -> Iterato
             yield [Span("agent", "bold green"), Span(f"  {at}  cut off", "yellow")]
             yield from _words(text)
         case _:
-            said, style = _notice(record)
+            said, style = _notice(record, groups)
             if said:
                 yield [Span(f"{_INDENT}· {at}  {one_line(said, max(width * 3, _NOTICE_CELLS))}", style)]
 
@@ -204,7 +207,7 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
     yield from result_lines(call.text, width, f"{_INDENT}  ")
 
 
-def _notice(record: Record) -> tuple[str, str]:
+def _notice(record: Record, groups: Mapping[str, Group]) -> tuple[str, str]:
     """Return what the runtime or a person did, with its style; empty if there is nothing to say."""
     match record.event:
         case RunStarted(is_continuation=True):
@@ -213,10 +216,10 @@ def _notice(record: Record) -> tuple[str, str]:
             style = STYLES.get(status, "green" if status == "done" else "red")
             return f"{status}: {message or reason}", style
         case ModelCallFailed() | ModelCallUnready():
-            return notice(record), "red"
+            return notice(record, groups), "red"
         case SessionForked():
-            return notice(record), "dim"
-    return notice(record), "yellow"
+            return notice(record, groups), "dim"
+    return notice(record, groups), "yellow"
 
 
 def _words(text: str) -> Iterator[Line]:
