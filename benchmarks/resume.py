@@ -30,7 +30,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
-    from holdfast.protocol.commands import Send
+    from holdfast.protocol.commands import Send, owner
     from holdfast.tools.function import tool
 
     @tool(effect="read")
@@ -50,7 +50,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
         chosen = app.settings(folder, model=f"openai:bench-{turns + 1}-0", allow_tools=("echo",))
         session = await app.controller.open(f"bench:{SESSION}")
         settings = replace(chosen.settings, is_streaming=False)
-        await app.controller.submit(session, "bench", Send("one more", settings))
+        await app.controller.submit(session, owner("bench"), Send("one more", settings))
         state = await app.controller.drive(session)
     assert state.run is not None
     assert state.run.status == "done", state.run

@@ -78,7 +78,7 @@ async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, floa
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
     from holdfast.core.evolve import fold
-    from holdfast.protocol.commands import Send
+    from holdfast.protocol.commands import Send, owner
     from holdfast.protocol.events import Record, Responded
     from holdfast.protocol.messages import text_of
     from holdfast.runtime.journal import readable
@@ -100,7 +100,7 @@ async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, floa
             listening = asyncio.create_task(listen(session)) if is_heard else None
             await asyncio.sleep(0)
             settings = replace(chosen.settings, is_streaming=is_streaming)
-            await app.controller.submit(session, "bench", Send("go", settings))
+            await app.controller.submit(session, owner("bench"), Send("go", settings))
             await app.controller.drive(session)
             if listening is not None:
                 listening.cancel()
