@@ -69,6 +69,7 @@ def test_open_approvals_are_listed_as_pinned(holdfast: Holdfast, home: Filled) -
             "workspace": None,
             "cwd": None,
             "binary": None,
+            "is_masked": False,
         }
     ]
     plain = holdfast("approvals", "--home", str(home.folder)).out
