@@ -15,7 +15,7 @@ from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
 from holdfast.protocol.ports import Provider, Store
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
@@ -92,7 +92,7 @@ def another_program(scene: Scene) -> None:
 
 def another_workspace(scene: Scene) -> None:
     """The work goes on in another folder."""
-    scene.settings = msgspec.structs.replace(scene.settings, workspace=str(scene.other))
+    scene.settings = changed(scene.settings, workspace=str(scene.other))
 
 
 def another_tool(scene: Scene) -> None:

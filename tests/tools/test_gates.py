@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, Resource
 from holdfast.sandbox.process import Processes
 from holdfast.tools.dispatcher import Dispatcher
@@ -33,7 +34,7 @@ async def gated(tmp_path: Path) -> AsyncIterator[GatedBench]:
         workspace.mkdir()
         registry = Registry([ReadFile(OwnPlaces()), WriteFile(OwnPlaces())])
         bench = Bench(workspace, Dispatcher(registry, Processes(), (*before, gate, approval)))
-        bench.settings = msgspec.structs.replace(bench.settings, **settings)
+        bench.settings = changed(bench.settings, **settings)
         made.append(bench)
         return bench
 
