@@ -244,11 +244,12 @@ class Simulation:
 
     def _request(self, step: PrepareRequest, size_bytes: int) -> e.Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
-        grant = budget.afford(self.state, size_bytes, is_final=step.is_final)
+        grant = budget.afford(self.state, size_bytes, size_bytes, is_final=step.is_final)
         if isinstance(grant, Unaffordable):
             return grant
         tail = "]}"
-        return request(tail=tail, size_bytes=size_bytes + len(tail), **asdict(grant))
+        sizes = {"size_bytes": size_bytes + len(tail), "fresh_bytes": size_bytes}
+        return request(tail=tail, **sizes, **asdict(grant))
 
     # --- one commit -----------------------------------------------------------------------------
 

@@ -112,12 +112,12 @@ def test_going_on_may_change_the_settings_of_the_open_run() -> None:
 def test_another_model_is_measured_anew_and_the_same_one_is_not() -> None:
     story = opened()
     a_turn(story)
-    assert story.state.models.measured_tokens == 100
+    assert story.state.models.measure.tokens == 100
     story.go_on(turns=3)
-    assert story.state.models.measured_tokens == 100
+    assert story.state.models.measure.tokens == 100
     story.settings = settings(facts=type(story.settings.model.facts)("openai", "other", price="unknown"))
     story.send()
-    assert (story.state.models.measured_tokens, story.state.models.window_tokens) == (0, 0)
+    assert (story.state.models.measure.tokens, story.state.models.window_tokens) == (0, 0)
     assert summary(story.state).cost_microusd is None, "a model of unknown price took part"
 
 

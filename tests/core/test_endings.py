@@ -177,7 +177,7 @@ def test_a_last_pass_that_cannot_be_afforded_ends_the_run_at_once(reason: str) -
 
 
 def story_short(story: Story, reason: str) -> list[e.Event]:
-    too_much = Unaffordable(reason, "Too much.", 1_000)  # type: ignore[arg-type]
+    too_much = Unaffordable(reason, "Too much.", 1_000, 1_000)  # type: ignore[arg-type]
     return story.when(Prepared(next_key(story.state), too_much))
 
 

@@ -66,7 +66,7 @@ def chunk(call: dict[str, Any]) -> Event:
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("ids", [("function-call-1", "function-call-2"), ("", "")], ids=["ids", "no ids"])
 def test_a_signature_is_kept_however_the_pieces_of_its_call_arrive(ids: tuple[str, str]) -> None:
-    reader = SignedReader("google:m", 100, lambda delta: None)
+    reader = SignedReader("google:m", lambda delta: None)
     function = {"name": "look", "arguments": '{"name":"a"}'}
     reader.take(chunk({"id": ids[0], "function": function, "extra_content": SIGNED}))
     reader.take(chunk({"id": ids[1], "function": function | {"name": "list"}}))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, ModelReply, Text, calls_of, text_of
+from holdfast.protocol.messages import Message, ModelReply, Text, Usage, calls_of, text_of
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt
 from holdfast.providers import http as http_module
@@ -41,6 +41,51 @@ async def test_a_fault_is_a_passing_failure_and_the_next_attempt_is_whole(
     assert first.failure.code == "provider_transient"
     assert isinstance(second, ModelReply)
     assert json.loads(calls_of(second.parts)[0].arguments) == CALL.tool_calls[0].arguments
+
+
+@pytest.mark.requirement("H3")
+@WIRES
+@pytest.mark.parametrize("fault", ["stall", "cut", "reset"])
+async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fault) -> None:
+    reply = Reply(text="é" * 600, reasoning="Hm.", tool_calls=(ReplyCall("read"),), pieces=20, fault=fault)
+    shown: list[Delta] = []
+    async with served(name, [reply]) as subject:
+        result = await attempt(subject, idle_s=0.1 if fault == "stall" else 10, on_delta=shown.append)
+    assert isinstance(result, ModelFailure)
+    # Messages names what it read at the beginning, Chat Completions everything at the end.
+    expected = {"anthropic": (Usage(10), ("output",)), "openai": (Usage(), ("input", "output"))}
+    assert (result.usage, result.estimated) == expected[name]
+    assert result.received_bytes == sum(len(delta.text.encode()) for delta in shown) > 100
+
+
+@pytest.mark.requirement("H3")
+@WIRES
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["stream", "whole"])
+async def test_a_request_that_was_sent_may_be_charged_and_one_that_was_refused_is_not(
+    name: str, is_streaming: bool
+) -> None:
+    silent = Reply(text="late", delay_s=30)
+    refused = [Reply(status=status) for status in (400, 401, 429, 500, 503)]
+    foreign = [Reply(fault="html"), Reply(fault="wrong_shape")]
+    async with served(name, [silent, *refused, *foreign]) as subject:
+        first = await attempt(subject, is_streaming=is_streaming, idle_s=0.1)
+        others = [await attempt(subject, is_streaming=is_streaming) for _ in (*refused, *foreign)]
+    assert isinstance(first, ModelFailure)
+    assert (first.usage, first.estimated, first.received_bytes) == (Usage(), ("input", "output"), 0)
+    for other in others:
+        assert isinstance(other, ModelFailure)
+        assert (other.usage, other.estimated, other.received_bytes) == (Usage(), (), 0), other
+
+
+@pytest.mark.requirement("H3")
+@WIRES
+async def test_half_a_call_counts_as_received(name: str) -> None:
+    call = ReplyCall("write_file", '{"path":"a","content":"' + "x" * 500)
+    async with served(name, [Reply(tool_calls=(call,), finish="length", usage=None)]) as subject:
+        result = await attempt(subject)
+    assert isinstance(result, ModelReply), result
+    assert calls_of(result.parts) == ()
+    assert result.received_bytes == len(call.text)
 
 
 @pytest.mark.requirement("L7")
@@ -97,10 +142,11 @@ async def test_a_server_that_is_not_there_is_a_passing_failure_that_names_it() -
         pool = HttpPool()
         answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=5, check=never_over)
         await pool.aclose()
-    assert not isinstance(answer, http_module.Answer)
-    assert answer.code == "provider_transient"
-    assert f"127.0.0.1:{port}" in answer.message
-    assert "pw" not in answer.message + answer.detail
+    assert isinstance(answer, http_module.NoAnswer)
+    assert not answer.was_sent
+    assert answer.failure.code == "provider_transient"
+    assert f"127.0.0.1:{port}" in answer.failure.message
+    assert "pw" not in repr(answer)
 
 
 @pytest.mark.requirement("A4")
@@ -147,6 +193,7 @@ async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
                         idle_s=10,
                         answered=0,
                         on_delta=lambda delta: None,
+                        on_cut=lambda cut: None,
                         check=never_over,
                     )
                 )
@@ -172,6 +219,7 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
                     idle_s=5,
                     answered=0,
                     on_delta=lambda delta: None,
+                    on_cut=lambda cut: None,
                     check=never_over,
                 )
             )
@@ -194,6 +242,7 @@ async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -
                 idle_s=5,
                 answered=0,
                 on_delta=lambda delta: None,
+                on_cut=lambda cut: None,
                 check=never_over,
             )
         )
@@ -293,6 +342,7 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
                         idle_s=5,
                         answered=0,
                         on_delta=lambda delta: None,
+                        on_cut=lambda cut: None,
                         check=never_over,
                     )
                 )
@@ -335,6 +385,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_hold_the_answ
                     idle_s=60,
                     answered=0,
                     on_delta=lambda delta: None,
+                    on_cut=lambda cut: None,
                     check=never_over,
                 )
             )

@@ -74,6 +74,7 @@ async def attempt(
             idle_s=idle_s,
             answered=0,
             on_delta=lambda delta: None,
+            on_cut=lambda cut: None,
             check=never_over,
         )
     )
@@ -129,7 +130,7 @@ def check(recording: Recording, position: int, result: ModelReply | ModelFailure
         assert summary(result) == expected._replace(input_tokens=result.usage.input_tokens)
         if expected.input_tokens:
             assert result.usage.input_tokens == expected.input_tokens
-            assert not result.is_estimated
+            assert not result.estimated
 
 
 WHOLE: dict[tuple[str, int], ModelReply | ModelFailure] = {}

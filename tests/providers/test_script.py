@@ -50,6 +50,7 @@ async def ask(
             idle_s=idle_s,
             answered=answered,
             on_delta=watch.append,
+            on_cut=lambda cut: None,
             check=never_over,
         )
     )

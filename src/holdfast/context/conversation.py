@@ -63,6 +63,8 @@ class Edit(msgspec.Struct, frozen=True):
     """Base and fragments: the session's own buffer among them, which the next record changes."""
     size_bytes: int
     """Of the parts."""
+    fresh_bytes: int
+    """How many of them the last request did not hold, if it had the same base."""
     hasher: Any
     """Of the parts: update it with the tail."""
 
@@ -167,6 +169,7 @@ class Conversation:
             left_out=left_out,
             parts=parts,
             size_bytes=sum(map(len, parts)),
+            fresh_bytes=_size(new),
             hasher=hasher,
         )
 

@@ -1,7 +1,6 @@
-"""What the next model call may cost: the worst case is reserved before it is sent.
+"""What the next model call may cost, and what the last one did: the worst case is reserved before it is sent.
 
-Also the token estimate, calibrated by what the provider counted for the last request. No prices are looked up
-here (they came with the settings of the run) and nothing is rendered.
+No prices are looked up here (they came with the settings of the run) and nothing is rendered.
 """
 
 from __future__ import annotations
@@ -9,25 +8,32 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.core.state import Run, State, facts
-from holdfast.protocol.limits import Limits, ModelFacts, Tier, usd
-from holdfast.protocol.outcomes import Unaffordable
+from holdfast.core.measure import (
+    BYTES_PER_TOKEN,
+    MOST_BYTES_PER_TOKEN,
+    OVERHEAD_TOKENS,
+    WORST_SHARE,
+    expected_tokens,
+    size_of,
+    worst_tokens,
+)
+from holdfast.core.state import ModelCall, Run, State, facts
+from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
+from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from holdfast.protocol.settings import Settings
 
-BYTES_PER_TOKEN = 3.5
-"""Before a provider has counted anything: about what English, code and JSON have."""
-WORST_BYTES_PER_TOKEN = 2.0
-WORST_SHARE = 1.15
-"""How much more than expected a provider may count for what it has counted before."""
-OVERHEAD_TOKENS = 64
-"""What a chat template may add."""
+ANSWER_BYTES = 256
+"""What stands around an answer where it is read again."""
 LAST_PASS_OUTPUT_TOKENS = 1_024
 LEAST_OUTPUT_TOKENS = 256
 LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
 WINDOW_SHARE = 0.9
 """Of the window that a request may fill by our estimate; estimates err."""
+_MORE_THAN_RESERVED = "since the provider charged more for a call than the worst case."
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -39,63 +45,100 @@ class Grant(msgspec.Struct, frozen=True):
     reserved_microusd: int
 
 
-def expected_tokens(state: State, size_bytes: int) -> int:
-    """The likely input tokens of a request of this size."""
-    if not state.models.measured_tokens:
-        return math.ceil(size_bytes / BYTES_PER_TOKEN)
-    if size_bytes < state.models.measured_bytes:
-        return math.ceil(size_bytes * state.models.measured_tokens / state.models.measured_bytes)
-    ratio = min(max(state.models.measured_bytes / state.models.measured_tokens, 0.1), 8.0)
-    return state.models.measured_tokens + math.ceil((size_bytes - state.models.measured_bytes) / ratio)
+class Charge(msgspec.Struct, frozen=True):
+    """What an attempt counts as."""
+
+    usage: Usage
+    estimated: Estimated
+    cost_microusd: int
 
 
-def worst_tokens(state: State, size_bytes: int) -> int:
-    """The input tokens that money is reserved for."""
-    if not state.models.measured_tokens:
-        return math.ceil(size_bytes / WORST_BYTES_PER_TOKEN) + OVERHEAD_TOKENS
-    likely = expected_tokens(state, min(size_bytes, state.models.measured_bytes))
-    ratio = min(state.models.measured_bytes / state.models.measured_tokens, WORST_BYTES_PER_TOKEN)
-    fresh = max(size_bytes - state.models.measured_bytes, 0) / max(ratio, 0.1)
-    return math.ceil(likely * WORST_SHARE + fresh) + OVERHEAD_TOKENS
+def charge(call: ModelCall, reply: ModelReply) -> Charge:
+    """What a response counts as: as much as was reported, and an estimate for each part that was not. Nobody
+    reads or writes for nothing but a free model."""
+    usage, estimated, is_free = reply.usage, list(reply.estimated), call.facts.price == "free"
+    if not (usage.input_tokens or is_free or "input" in estimated):
+        estimated.append("input")
+    received = 0
+    if "output" in estimated or not (usage.output_tokens or is_free):
+        received = received_bytes(reply)
+        if received and "output" not in estimated:
+            estimated.append("output")
+    # A response that may be within its cap counts as such.
+    most = max(call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
+    return _charge(call, usage, tuple(estimated), min(_tokens(received), most))
 
 
-def window_tokens(state: State, settings: Settings, *, is_final: bool) -> int:
-    """The most input tokens that the next request may have by our estimate: what fits the model's window
-    beside an answer, and in a last pass also what the budget affords."""
+def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
+    """What an attempt without a whole response counts as: what was reported, and of what may be charged without
+    a report an estimate, which stays within the reservation."""
+    written = min(_tokens(broken.received_bytes), call.output_cap_tokens)
+    return _charge(call, broken.usage, broken.estimated, written)
+
+
+def received_bytes(reply: ModelReply) -> int:
+    """How much came, thoughts included."""
+    thoughts = sum(len(part.text.encode()) for part in reply.parts if isinstance(part, Reasoning))
+    return max(reply.received_bytes, thoughts + size_of(reply.parts))
+
+
+def _charge(call: ModelCall, usage: Usage, estimated: Estimated, written: int) -> Charge:
+    if "input" in estimated:
+        usage = replace(usage, input_tokens=max(usage.input_tokens, call.expected_tokens))
+    if "output" in estimated:
+        usage = replace(usage, output_tokens=max(usage.output_tokens, written))
+    return Charge(usage, estimated, cost_microusd(call.facts, usage))
+
+
+def _tokens(size_bytes: int) -> int:
+    return math.ceil(size_bytes / BYTES_PER_TOKEN)
+
+
+def window_tokens(state: State, settings: Settings) -> int:
+    """The most input tokens that the next request may have by our estimate, to fit the model's window beside an
+    answer."""
     model = facts(state)
     window = _window(state, model)
-    room = int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4)
-    if is_final and state.run is not None:
-        room = min(room, _affordable_input(state.run, model, settings.limits))
-    return max(room, 1)
+    return max(int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4), 1)
 
 
-def afford(state: State, size_bytes: int, *, is_final: bool) -> Grant | Unaffordable:
-    """What a call with a request of this size reserves, or which limit it would break.
+def affordable_bytes(state: State, settings: Settings) -> int:
+    """The size of a request that a last pass can pay in any case, and that fits the window."""
+    if state.run is None:
+        return 1
+    most = _affordable_input(state.run, facts(state), settings.limits) - OVERHEAD_TOKENS
+    return max(min(most, window_tokens(state, settings)), 1)
+
+
+def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_final: bool) -> Grant | Unaffordable:
+    """What a call with a request of this size reserves, or which limit it would break. `fresh_bytes`: how much of
+    it the request before did not hold.
 
     An ordinary call must leave what a last pass needs, so that a run always ends in an answer.
     """
     assert state.settings is not None
     assert state.run is not None
     settings, run = state.settings, state.run
-    model, limits = facts(state), settings.limits
-    expected, worst = expected_tokens(state, size_bytes), worst_tokens(state, size_bytes)
+    model, limits, measure = facts(state), settings.limits, state.models.measure
+    worst = worst_tokens(measure, size_bytes, fresh_bytes)
+    expected = min(expected_tokens(measure, size_bytes), worst)
     window, most = _window(state, model), _output_cap(model, settings)
     cap = min(most, max(window - expected, 0))
     least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, most)
     if cap < least:
         message = f"The conversation fills the model's window of {window:,} tokens."
-        return Unaffordable("context", message, size_bytes)
+        return Unaffordable("context", message, size_bytes, fresh_bytes)
     kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(model, limits)
-    cap = min(cap, (tokens_left(run, limits) - worst - kept) // (1 if is_final else 2))
+    left = tokens_left(run, limits) - worst - kept
+    cap = min(cap, left if is_final else int(left / (1 + WORST_SHARE)))
     if cap < least:
-        return Unaffordable(
-            "tokens", _short_of_tokens(tokens_left(run, limits), limits, is_final), size_bytes
-        )
+        message = _short_of_tokens(tokens_left(run, limits), limits, is_final)
+        return Unaffordable("tokens", message, size_bytes, fresh_bytes)
     if model.price == "known":
         cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_final))
         if cap < least:
-            return Unaffordable("cost", _short_of_money(cost_left(run, limits), limits, is_final), size_bytes)
+            message = _short_of_money(cost_left(run, limits), limits, is_final)
+            return Unaffordable("cost", message, size_bytes, fresh_bytes)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
 
@@ -107,6 +150,21 @@ def cost_left(run: Run, limits: Limits) -> int:
 def tokens_left(run: Run, limits: Limits) -> int:
     """Tokens that are neither used nor held."""
     return limits.tokens - run.totals.usage.total_tokens - run.totals.held_tokens
+
+
+def excess(run: Run, limits: Limits) -> tuple[str, str] | None:
+    """The limit that is exceeded, which only a provider can do that charges more than the worst case: name, and
+    what to tell."""
+    if cost_left(run, limits) < 0:
+        used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
+        return "cost", f"The budget of ${limit} is exceeded: ${used} is used, {_MORE_THAN_RESERVED}"
+    if tokens_left(run, limits) < 0:
+        used = f"{limits.tokens - tokens_left(run, limits):,}"
+        return (
+            "tokens",
+            f"The limit of {limits.tokens:,} tokens is exceeded: {used} are used, {_MORE_THAN_RESERVED}",
+        )
+    return None
 
 
 def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:
@@ -181,7 +239,7 @@ def _price(model: ModelFacts, input_tokens: int, output_tokens: int) -> int:
 
 def _last_pass_input(worst: int) -> int:
     """The worst case of reading the same conversation again, when the first reading took the worst case."""
-    return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS
+    return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS + ANSWER_BYTES
 
 
 def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
@@ -202,10 +260,11 @@ def _affordable_output(
     if not is_final:
         # The output may carry the last pass into a dearer size: all of its tokens then cost that.
         last = _last_pass_input(worst)
-        per_input = _worst_input_price(model, last + cap)
-        output = _last_pass_output(model, limits) * _worst_output_price(model, last + cap)
+        most = last + math.ceil(cap * WORST_SHARE)
+        per_input = _worst_input_price(model, most)
+        output = _last_pass_output(model, limits) * _worst_output_price(model, most)
         left -= -(-(last * per_input + output) // 1_000_000)
-        per_token += per_input
+        per_token += math.ceil(per_input * WORST_SHARE)
     if left < 0:
         return -1
     return left * 1_000_000 // per_token if per_token else 1 << 62
@@ -217,7 +276,7 @@ def _affordable_input(run: Run, model: ModelFacts, limits: Limits) -> int:
     if model.price == "known":
         ends = [*(tier.above_tokens for tier in model.tiers), tokens]
         tokens = min(tokens, max(_affordable_up_to(end, run, model, limits) for end in ends))
-    return int(tokens / WORST_SHARE) - OVERHEAD_TOKENS
+    return tokens
 
 
 def _affordable_up_to(end: int, run: Run, model: ModelFacts, limits: Limits) -> int:

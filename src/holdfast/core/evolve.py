@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.core import guard
+from holdfast.core import guard, measure
+from holdfast.core.measure import Measure
 from holdfast.core.state import (
     Answered,
     Call,
@@ -196,7 +197,7 @@ def _set(state: State, ref: SettingsRef) -> State:
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
     if facts(changed).name == facts(state).name:
         return changed
-    return _with_models(changed, measured_bytes=0, measured_tokens=0, window_tokens=0)
+    return _with_models(changed, measure=Measure(), window_tokens=0)
 
 
 def _waits_no_more(state: State) -> State:
@@ -222,7 +223,7 @@ def _stopped(state: State, event: e.RunStopped) -> State:
 
 def _noted(state: State, event: e.NoteAdded) -> State:
     run = state.run
-    if run is not None and event.about in ("cost", "tokens"):
+    if run is not None and event.about in ("cost", "tokens", "cap"):
         run = replace(run, warned=(*run.warned, event.about))
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
     return replace(state, run=run, unsaid=unsaid)
@@ -256,6 +257,8 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
         event.epoch,
         event.attempt,
         request.size_bytes,
+        request.expected_tokens,
+        request.output_cap_tokens,
         request.reserved_microusd,
         request.reserved_tokens,
         event.is_final,
@@ -266,7 +269,13 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
     return replace(
         state,
         run=run,
-        models=replace(models, open=call, attempts=models.attempts + 1),
+        models=replace(
+            models,
+            open=call,
+            attempts=models.attempts + 1,
+            measure=measure.asked(models.measure, request.fresh_bytes),
+            base=request.base,
+        ),
         turn=Turn(event.turn, (), state.turn.repeats),
         unsaid=_NOTHING,
     )
@@ -288,7 +297,6 @@ def _responded(state: State, event: e.Responded) -> State:
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
             has_landed=call is not None and call.is_final,
         )
-    is_counted = not event.is_estimated and event.usage.input_tokens > 0 and _is_of_next(state, call)
     calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
     return replace(
         state,
@@ -298,8 +306,7 @@ def _responded(state: State, event: e.Responded) -> State:
             models,
             answered=models.answered + 1,
             failed_attempts=0,
-            measured_bytes=call.size_bytes if is_counted and call is not None else models.measured_bytes,
-            measured_tokens=event.usage.input_tokens if is_counted else models.measured_tokens,
+            measure=_measured(state, call, event),
         ),
     )
 
@@ -307,6 +314,16 @@ def _responded(state: State, event: e.Responded) -> State:
 def _is_of_next(state: State, call: ModelCall | None) -> bool:
     """Whether what a call taught about its model holds for the next one: the settings may have changed since."""
     return call is not None and call.facts.name == facts(state).name
+
+
+def _measured(state: State, call: ModelCall | None, event: e.Responded) -> Measure:
+    """What the counts of a response teach about the next request."""
+    if call is None or not _is_of_next(state, call):
+        return state.models.measure
+    window = call.facts.context_tokens
+    return measure.answered(
+        state.models.measure, call.size_bytes, window, event.usage, event.estimated, event.parts
+    )
 
 
 def _reply_kind(event: e.Responded, has_calls: bool) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import retry
+from holdfast.core import budget, retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.state import ModelCall, facts, open_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.limits import cost_microusd
 from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 
@@ -22,6 +21,8 @@ TOO_MANY_CALLS = (
     "Make those that you still need again, at most {taken} in one response."
 )
 
+OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allowed. It is charged in full."
+
 
 def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
     """The intent of an attempt, or what follows when it cannot be afforded."""
@@ -29,8 +30,8 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
     if run is None or settings is None:
         return
     match found:
-        case Unaffordable(reason=reason, message=message, size_bytes=size_bytes):
-            draft.add(e.ModelCallUnaffordable(key, reason, message, size_bytes))
+        case Unaffordable(reason=reason, message=message) as short:
+            draft.add(e.ModelCallUnaffordable(key, reason, message, short.size_bytes, short.fresh_bytes))
             if run.landing:
                 stop(draft, "limit", run.landing, message)
             elif reason == "context":
@@ -67,30 +68,32 @@ def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
             _responded(draft, cause, call, reply)
         case ModelFailure() as failed:
             _failed(draft, cause, call, failed)
-        case ModelCut(text=text, usage=usage):
-            cost = cost_microusd(call.facts, usage)
-            draft.add(e.ModelCallCut(cause.key, text, usage, cost, cause.duration_ms))
+        case ModelCut() as cut:
+            _cut(draft, cause, call, cut)
 
 
 def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:
-    count = len(calls_of(reply.parts))
+    charge, count = budget.charge(call, reply), len(calls_of(reply.parts))
     draft.add(
         e.Responded(
             key=cause.key,
             parts=_taken(reply.parts, draft.state.turn.number),
-            usage=reply.usage,
-            cost_microusd=cost_microusd(call.facts, reply.usage),
+            usage=charge.usage,
+            cost_microusd=charge.cost_microusd,
             finish=reply.finish,
             model=reply.model,
             request_ref=reply.request_ref,
             duration_ms=cause.duration_ms,
             first_delta_ms=cause.first_delta_ms,
-            is_estimated=reply.is_estimated,
+            estimated=charge.estimated,
             calls_refused=max(count - MAX_CALLS, 0),
         )
     )
     if count > MAX_CALLS:
         draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
+    run, tokens, cap = open_run(draft.state), charge.usage.output_tokens, call.output_cap_tokens
+    if run is not None and tokens > cap and "cap" not in run.warned:
+        draft.add(e.NoteAdded("cap", OVER_CAP.format(tokens=tokens, cap=cap)))
 
 
 def _taken(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
@@ -117,8 +120,32 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
     seed = f"{draft.state.session} {cause.key}"
     retry_at = retry.retry_at_ms(failure, call.attempt, settings.model.model_attempts, seed, draft.now_ms)
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
-    cost = cost_microusd(call.facts, failed.usage)
-    draft.add(e.ModelCallFailed(cause.key, failure, retry_at, failed.usage, cost, cause.duration_ms))
+    charge = budget.charge_broken(call, failed)
+    draft.add(
+        e.ModelCallFailed(
+            key=cause.key,
+            failure=failure,
+            retry_at_ms=retry_at,
+            usage=charge.usage,
+            cost_microusd=charge.cost_microusd,
+            duration_ms=cause.duration_ms,
+            estimated=charge.estimated,
+        )
+    )
     if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
         draft.add(e.RunStopping("failed", reason, failure.message, draft.now_ms))
+
+
+def _cut(draft: Draft, cause: Outcome, call: ModelCall, cut: ModelCut) -> None:
+    charge = budget.charge_broken(call, cut)
+    draft.add(
+        e.ModelCallCut(
+            key=cause.key,
+            text=cut.text,
+            usage=charge.usage,
+            cost_microusd=charge.cost_microusd,
+            duration_ms=cause.duration_ms,
+            estimated=charge.estimated,
+        )
+    )

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.core.measure import Measure
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage
@@ -83,7 +84,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     empty_replies: int = 0
     overflows: int = 0
     warned: tuple[str, ...] = ()
-    """The limits whose 80 % the model and the user were told of."""
+    """What the model and the user were told once: limits of which 80 % are used, a response over its cap."""
     landing: str = ""
     """The limit that was reached: only a last pass follows."""
     has_landed: bool = False
@@ -103,6 +104,8 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     attempt: int
     size_bytes: int
+    expected_tokens: int
+    output_cap_tokens: int
     reserved_microusd: int
     reserved_tokens: int
     is_final: bool
@@ -122,9 +125,9 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     failed_attempts: int = 0
     """Of the model call that is to be tried again."""
     retry_at_ms: int = 0
-    measured_bytes: int = 0
-    measured_tokens: int = 0
-    """The last answered request: its size, and what the provider counted."""
+    measure: Measure = Measure()
+    base: str = ""
+    """Of the last request (`events.Request`)."""
     window_tokens: int = 0
     """The model's window as a provider's refusal taught it; 0: as the settings say."""
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Finish, Part, Usage
+from holdfast.protocol.messages import Estimated, Finish, Part, Usage
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -138,7 +138,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls"]
+    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap"]
     text: str
 
 
@@ -177,6 +177,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output_cap_tokens: int
     reserved_tokens: int
     reserved_microusd: int
+    fresh_bytes: int = 0
+    """How much of it the request before did not hold."""
     rest: tuple[Again | Fresh, ...] = ()
     left_out: tuple[Again, ...] = ()
     """What the window had no room for: the messages of the records in these ranges, both ends included."""
@@ -212,6 +214,8 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     message: str
     size_bytes: int
     """Of the request without its tail."""
+    fresh_bytes: int = 0
+    """How much of it the request before did not hold."""
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -227,7 +231,8 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     request_ref: str = ""
     duration_ms: int = 0
     first_delta_ms: int = 0
-    is_estimated: bool = False
+    estimated: Estimated = ()
+    """The parts of the usage that the provider did not count, or not plainly."""
     calls_refused: int = 0
     """Calls beyond the most that one response may hold: they are not among the parts."""
 
@@ -241,8 +246,10 @@ class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     """0: it will not be tried again."""
     usage: Usage = Usage()
     cost_microusd: int = 0
-    """What the provider must be assumed to charge for it: only what it said it did."""
+    """What the provider must be assumed to charge for it."""
     duration_ms: int = 0
+    estimated: Estimated = ()
+    """As of a response."""
 
 
 class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -253,6 +260,8 @@ class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     usage: Usage
     cost_microusd: int
     duration_ms: int = 0
+    estimated: Estimated = ()
+    """As of a response."""
 
 
 class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

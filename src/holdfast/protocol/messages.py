@@ -90,6 +90,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.input_tokens + self.output_tokens
 
 
+UsagePart = Literal["input", "output"]
+Estimated = tuple[UsagePart, ...]
+"""The parts of a usage that no provider counted, or not plainly."""
+
 Finish = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "other"]
 
 
@@ -98,13 +102,17 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     parts: tuple[Part, ...]
     usage: Usage
+    """What the provider reported."""
     finish: Finish = "stop"
     model: str = ""
     """The model that the provider says it used."""
     request_ref: str = ""
     """The provider's id of the request, for its support."""
-    is_estimated: bool = False
-    """Whether the usage is our estimate, because the provider reported none."""
+    estimated: Estimated = ()
+    """The parts of the usage that it did not report, or not as plain numbers: the larger of what stands there and an
+    estimate counts."""
+    received_bytes: int = 0
+    """How much came, where that is more than the parts hold: half a call, say."""
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

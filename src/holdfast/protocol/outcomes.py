@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ModelReply, Usage
+from holdfast.protocol.messages import Estimated, ModelReply, Usage
 from holdfast.protocol.tools import CallResult
 
 
@@ -21,13 +21,20 @@ class ModelFailure(msgspec.Struct, frozen=True):
     failure: Failure
     usage: Usage = Usage()
     """What the provider said that it charged before it failed."""
+    estimated: Estimated = ()
+    """The parts that it may have charged without saying so; none where it refused."""
+    received_bytes: int = 0
+    """How much had come."""
 
 
 class ModelCut(msgspec.Struct, frozen=True):
-    """An attempt of a model call that was cancelled: the words so far, the usage estimated."""
+    """An attempt of a model call that was cancelled: the words so far."""
 
     text: str
-    usage: Usage
+    usage: Usage = Usage()
+    estimated: Estimated = ("input", "output")
+    received_bytes: int = 0
+    """How much had come, thoughts and calls included."""
 
 
 class Unaffordable(msgspec.Struct, frozen=True):
@@ -37,6 +44,8 @@ class Unaffordable(msgspec.Struct, frozen=True):
     message: str
     size_bytes: int
     """Of the request without its tail."""
+    fresh_bytes: int
+    """How much of it the request before did not hold."""
 
 
 class Unready(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, ToolCall
-from holdfast.protocol.outcomes import ModelFailure, Probed
+from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
@@ -240,6 +240,8 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 OnDelta = Callable[[Delta], None]
+OnCut = Callable[[ModelCut], None]
+"""Takes what had come of a response when it was cut; the words went to `on_delta`."""
 
 
 class ModelAttempt(msgspec.Struct, frozen=True):
@@ -256,6 +258,8 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     A scripted model picks its line by it."""
     on_delta: OnDelta
     """Shows what arrives while it arrives."""
+    on_cut: OnCut
+    """Told when the attempt is cancelled."""
     check: Check
     """Called right before the request is written."""
 

@@ -12,9 +12,9 @@ import msgspec
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
-from holdfast.providers.native import count, estimated_usage
 from holdfast.providers.objects import Objects, is_json, parse_object
 from holdfast.providers.sse import Event, Heard
+from holdfast.providers.usage import NOTHING_REPORTED, Count, Reported, count, plain, reported
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",
@@ -42,10 +42,8 @@ class _Block:
 class MessageReader:
     """`native.Reader` for the Messages API. Blocks of the server's own tools are passed over."""
 
-    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
-        self.usage = Usage()
+    def __init__(self, model: str, on_delta: OnDelta) -> None:
         self._model = model
-        self._sent_bytes = sent_bytes
         self._on_delta = on_delta
         self._objects = Objects()
         self._counts: dict[str, Any] = {}
@@ -60,12 +58,42 @@ class MessageReader:
         """See `native.Reader`. Only `message_stop` says so."""
         return self._is_done
 
+    @property
+    def reported(self) -> Reported:
+        """See `native.Reader`."""
+        if not self._counts:
+            return NOTHING_REPORTED
+        cached = (
+            self._counts.get("cache_read_input_tokens", 0),
+            self._counts.get("cache_creation_input_tokens", 0),
+        )
+        read = [count(self._counts.get("input_tokens")), *map(count, cached)]
+        written = count(self._counts.get("output_tokens"))
+        usage = Usage(
+            input_tokens=sum(each.tokens for each in read),
+            output_tokens=written.tokens,
+            cache_read_tokens=plain(cached[0]),
+            cache_write_tokens=plain(cached[1]),
+            reasoning_tokens=plain(_dict(self._counts.get("output_tokens_details")).get("thinking_tokens")),
+        )
+        return reported(usage, Count(usage.input_tokens, all(each.is_plain for each in read)), written)
+
+    @property
+    def received_bytes(self) -> int:
+        """See `native.Reader`."""
+        blocks = self._blocks.values()
+        texts = [
+            text for block in blocks for text in (block.text("text"), _text(block.start.get("thinking")))
+        ]
+        return sum(len(text.encode()) for text in texts)
+
     def take(self, event: Event) -> Heard:
         """See `native.Reader`. Kinds of events that are not known are passed over, as the API asks."""
         data = self._objects.read(event.data)
         match data.get("type") or event.type:
             case "message_start":
                 self._take_head(_dict(data.get("message")))
+                self._counts.pop("output_tokens", None)  # of the beginning: it says nothing about the whole
             case "content_block_start":
                 self._start(data.get("index"), _dict(data.get("content_block")))
             case "content_block_delta":
@@ -106,11 +134,13 @@ class MessageReader:
         if finish == "length" and blocks and _may_be_half(blocks[-1]):
             blocks.pop()
         parts = [part for block in blocks if (part := self._part(block)) is not None]
-        is_estimated = self.usage == Usage()
-        if is_estimated:
-            self.usage = estimated_usage(self._sent_bytes, "".join("".join(block.added) for block in blocks))
         return ModelReply(
-            tuple(parts), self.usage, finish, self._said_model, request_ref or self._id, is_estimated
+            tuple(parts),
+            self.reported.usage,
+            finish,
+            self._said_model,
+            request_ref or self._id,
+            self.reported.estimated,
         )
 
     def _take_head(self, message: dict[str, Any]) -> None:
@@ -145,16 +175,6 @@ class MessageReader:
     def _take_usage(self, reported: dict[str, Any]) -> None:
         """Later reports are running totals: a count that is named replaces the one before."""
         self._counts |= {name: value for name, value in reported.items() if value is not None}
-        read = count(self._counts.get("cache_read_input_tokens"))
-        written = count(self._counts.get("cache_creation_input_tokens"))
-        details = _dict(self._counts.get("output_tokens_details"))
-        self.usage = Usage(
-            input_tokens=count(self._counts.get("input_tokens")) + read + written,
-            output_tokens=count(self._counts.get("output_tokens")),
-            cache_read_tokens=read,
-            cache_write_tokens=written,
-            reasoning_tokens=count(details.get("thinking_tokens")),
-        )
 
     def _part(self, block: _Block) -> Part | None:
         provider = self._model.partition(":")[0]

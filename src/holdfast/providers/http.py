@@ -42,6 +42,16 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
+class NoAnswer(msgspec.Struct, frozen=True):
+    """Why there is no answer, or no whole one."""
+
+    failure: Failure
+    was_sent: bool = True
+    """Whether the server may have the request, and may charge for it."""
+    size_bytes: int = 0
+    """How much had come of what was too large to be kept."""
+
+
 class HttpPool:
     """Keep-alive connections to all providers of a runtime, opened when first used."""
 
@@ -58,7 +68,7 @@ class HttpPool:
         idle_s: float,
         check: Check,
         receive: Receive | None = None,
-    ) -> Answer | Failure:
+    ) -> Answer | NoAnswer:
         """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is
         read whole. `idle_s` is the longest silence, before the first word and after each; what only keeps the
         connection alive (comments, pings, empty lines) is silence. A redirect is an answer like any other: it is
@@ -84,18 +94,23 @@ class HttpPool:
                 return await _read(response, deadline, idle_s, receive)
         except aiohttp.ClientConnectorCertificateError as error:
             message = "The certificate of the model's server is not valid for its address."
-            return Failure("provider_fatal", message, clip(f"{_authority(url)}: {error}"))
+            return NoAnswer(
+                Failure("provider_fatal", message, clip(f"{_authority(url)}: {error}")), was_sent=False
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             message = f"The model's server at {_authority(url)} cannot be reached."
-            return Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
+            failure = Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
+            return NoAnswer(failure, was_sent=False)
         except TimeoutError:
             message = f"The model's server was silent for {idle_s:g} seconds."
-            return Failure("provider_transient", message, _authority(url))
+            return NoAnswer(Failure("provider_transient", message, _authority(url)))
         except (aiohttp.ClientError, OSError) as error:
             if data.fenced is not None:
                 raise data.fenced from None
             message, kind = "The connection to the model's server broke.", type(error).__name__
-            return Failure("provider_transient", message, clip(f"{_authority(url)}: {kind}: {error}"))
+            return NoAnswer(
+                Failure("provider_transient", message, clip(f"{_authority(url)}: {kind}: {error}"))
+            )
 
     async def aclose(self) -> None:
         """Close every connection. The pool opens anew when it is used again."""
@@ -120,7 +135,7 @@ class HttpPool:
 
 async def _read(
     response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle_s: float, receive: Receive | None
-) -> Answer | Failure:
+) -> Answer | NoAnswer:
     is_stream = receive is not None and response.status == 200 and _is_event_stream(response.headers)
     limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
     loop, size_bytes, kept, patience_s = asyncio.get_running_loop(), 0, [], idle_s
@@ -130,7 +145,7 @@ async def _read(
             if response.status != 200:
                 break
             message = f"The response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
-            return Failure("provider_fatal", message)
+            return NoAnswer(Failure("provider_fatal", message), size_bytes=size_bytes)
         if is_stream and receive is not None:
             heard = receive(chunk)
         else:

@@ -5,29 +5,33 @@ The formats themselves stand in `openai`, `anthropic` and their `_reply` modules
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ModelReply, Usage
-from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.messages import ModelReply
+from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
 from holdfast.providers.errors import BadAnswer, from_status
-from holdfast.providers.http import Answer, HttpPool
+from holdfast.providers.http import Answer, HttpPool, NoAnswer
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
-
-TOKENS_MAX = 10**9
-"""No call has as many; a server that says so errs, and its word must not end a run."""
+from holdfast.providers.usage import NOTHING_REPORTED, Reported
 
 
 class Reader(Protocol):
     """Gathers one response, from a stream's events or from one whole body; any step may raise `BadAnswer`."""
 
     @property
-    def usage(self) -> Usage:
-        """What the provider reported so far."""
+    def reported(self) -> Reported:
+        """What the provider said so far that it counted."""
+        ...
+
+    @property
+    def received_bytes(self) -> int:
+        """How much came so far: words, thoughts, and what calls are made of. Counted when asked for."""
         ...
 
     def take(self, event: Event) -> Heard:
@@ -48,8 +52,8 @@ class Reader(Protocol):
         ...
 
 
-NewReader = Callable[[str, int, OnDelta], Reader]
-"""Makes the reader of one response from PROVIDER:MODEL, the size of the request in bytes, and who watches."""
+NewReader = Callable[[str, OnDelta], Reader]
+"""Makes the reader of one response from PROVIDER:MODEL, and who watches."""
 
 
 class NativeProvider:
@@ -75,7 +79,7 @@ class NativeProvider:
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """One attempt, as `ports.Provider` promises."""
         model = attempt.facts.name
-        reader = self._new_reader(model, len(attempt.body), attempt.on_delta)
+        reader = self._new_reader(model, attempt.on_delta)
         parser = EventParser()
 
         def receive(chunk: bytes) -> Heard:
@@ -90,42 +94,59 @@ class NativeProvider:
                 check=attempt.check,
                 receive=receive if attempt.is_streaming else None,
             )
-            return _read(answer, reader, model)
+            result: ModelReply | ModelFailure = _read(answer, reader, model)
         except BadAnswer as bad:
-            failure = bad.failure
+            result = _unusable(bad.failure, reader)
         except EventTooLarge:
             message = f"The response holds an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
-            failure = Failure("provider_fatal", message)
-        return ModelFailure(self._scrubbed(failure), reader.usage)
+            result = _charged(Failure("provider_fatal", message), reader, MAX_EVENT_BYTES)
+        except asyncio.CancelledError:
+            reported = reader.reported
+            attempt.on_cut(ModelCut("", reported.usage, reported.estimated, reader.received_bytes))
+            raise
+        if isinstance(result, ModelFailure):
+            result = replace(result, failure=self._scrubbed(result.failure))
+        return result
 
     async def aclose(self) -> None:
         """The pool is shared: whoever made it closes it."""
 
     def _scrubbed(self, failure: Failure) -> Failure:
         if self._secret and self._secret in failure.detail:
-            return msgspec.structs.replace(failure, detail=failure.detail.replace(self._secret, "[redacted]"))
+            return replace(failure, detail=failure.detail.replace(self._secret, "[redacted]"))
         return failure
 
 
-def _read(answer: Answer | Failure, reader: Reader, model: str) -> ModelReply:
-    if isinstance(answer, Failure):
+def _read(answer: Answer | NoAnswer, reader: Reader, model: str) -> ModelReply | ModelFailure:
+    if isinstance(answer, NoAnswer):
         # The connection may break after the last word: asking again would pay twice for the same answer.
         if reader.is_whole:
-            return reader.reply("")
-        raise BadAnswer(answer)
+            return _whole(reader, "")
+        if answer.was_sent:
+            return _charged(answer.failure, reader, answer.size_bytes)
+        return ModelFailure(answer.failure)
     if answer.status != 200:
         body = answer.body.decode("utf-8", "replace")
-        raise BadAnswer(from_status(answer.status, answer.headers, body, model))
+        return ModelFailure(from_status(answer.status, answer.headers, body, model))
     if answer.body:
         reader.take_body(answer.body)
-    return reader.reply(answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
+    return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
 
 
-def count(value: object) -> int:
-    """A number of tokens as a server wrote it; anything else counts as none, and so does what no call can have."""
-    return int(value) if isinstance(value, int | float) and 0 < value < TOKENS_MAX else 0
+def _whole(reader: Reader, request_ref: str) -> ModelReply:
+    reply = reader.reply(request_ref)
+    if reply.usage.output_tokens and "output" not in reply.estimated:
+        return reply
+    return replace(reply, received_bytes=reader.received_bytes)
 
 
-def estimated_usage(sent_bytes: int, received: str) -> Usage:
-    """A guess at the tokens of a call whose server reported none: four bytes to a token."""
-    return Usage(input_tokens=sent_bytes // 4 + 1, output_tokens=len(received.encode()) // 4 + 1)
+def _unusable(failure: Failure, reader: Reader) -> ModelFailure:
+    """What came is no response, or stopped being one: where nothing had come, nothing is charged."""
+    has_begun = reader.received_bytes > 0 or reader.reported is not NOTHING_REPORTED
+    return _charged(failure, reader) if has_begun else ModelFailure(failure)
+
+
+def _charged(failure: Failure, reader: Reader, size_bytes: int = 0) -> ModelFailure:
+    """A request that was sent, with whatever came of it: its server may charge what it did not report."""
+    reported, received_bytes = reader.reported, max(reader.received_bytes, size_bytes)
+    return ModelFailure(failure, reported.usage, reported.estimated, received_bytes)

@@ -12,9 +12,9 @@ import msgspec
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
 from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
-from holdfast.providers.native import count, estimated_usage
 from holdfast.providers.objects import Growing, Objects, is_json, parse_object
 from holdfast.providers.sse import Event, Heard
+from holdfast.providers.usage import NOTHING_REPORTED, count, plain, reported
 
 _FINISH: dict[str, Finish] = {
     "stop": "stop",
@@ -45,10 +45,9 @@ class _Call:
 class ChatReader:
     """`native.Reader` for Chat Completions."""
 
-    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
-        self.usage = Usage()
+    def __init__(self, model: str, on_delta: OnDelta) -> None:
+        self.reported = NOTHING_REPORTED
         self._model = model
-        self._sent_bytes = sent_bytes
         self._on_delta = on_delta
         self._objects = Objects()
         self._text: list[str] = []
@@ -65,7 +64,18 @@ class ChatReader:
     @property
     def is_whole(self) -> bool:
         """See `native.Reader`. After a finish reason the usage or an error may still come."""
-        return self._is_done or bool(self._finish and self.usage != Usage())
+        return self._is_done or bool(self._finish and self.reported is not NOTHING_REPORTED)
+
+    @property
+    def received_bytes(self) -> int:
+        """See `native.Reader`."""
+        texts = (
+            *self._text,
+            *self._refusal,
+            *self._reasoning,
+            *(call.arguments.text for call in self._calls),
+        )
+        return sum(len(text.encode()) for text in texts)
 
     def take(self, event: Event) -> Heard:
         """See `native.Reader`."""
@@ -99,13 +109,13 @@ class ChatReader:
         if text or refusal:
             parts.append(Text(text or refusal))
         parts += calls
-        is_estimated = self.usage == Usage()
-        if is_estimated:
-            written = "".join((text, refusal, reasoning, *(call.arguments for call in calls)))
-            self.usage = estimated_usage(self._sent_bytes, written)
-        finish = self._finished(has_calls=bool(calls), is_refused=bool(refusal and not text))
         return ModelReply(
-            tuple(parts), self.usage, finish, self._said_model, request_ref or self._id, is_estimated
+            tuple(parts),
+            self.reported.usage,
+            self._finished(has_calls=bool(calls), is_refused=bool(refusal and not text)),
+            self._said_model,
+            request_ref or self._id,
+            self.reported.estimated,
         )
 
     def _take_chunk(self, chunk: dict[str, Any], *, is_error: bool) -> None:
@@ -204,25 +214,37 @@ class ChatReader:
             usage = _dict(chunk["x_groq"]).get("usage")
         if not isinstance(usage, dict):
             return
-        read = _dict(usage.get("prompt_tokens_details"))
-        written = _dict(usage.get("completion_tokens_details"))
-        prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-        cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
-        self.usage = Usage(
-            input_tokens=prompt,
-            # Gemini and xAI leave hidden reasoning out of the completion, but count it in the total.
-            output_tokens=max(completion, count(usage.get("total_tokens")) - prompt),
-            cache_read_tokens=min(count(cached or usage.get("num_cached_tokens")), prompt),
-            cache_write_tokens=count(read.get("cache_write_tokens")),
-            reasoning_tokens=count(written.get("reasoning_tokens")),
+        details = _dict(usage.get("prompt_tokens_details"))
+        prompt, completion, total = (
+            count(usage.get(f"{kind}_tokens")) for kind in ("prompt", "completion", "total")
+        )
+        read = prompt.tokens or max(total.tokens - completion.tokens, 0)
+        # Gemini and xAI leave hidden reasoning out of the completion, but count it in the total.
+        written = max(completion.tokens, total.tokens - read)
+        cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+        from_cache = min(plain(cached or usage.get("num_cached_tokens")), read)
+        self.reported = reported(
+            Usage(
+                input_tokens=read,
+                output_tokens=written,
+                cache_read_tokens=from_cache,
+                cache_write_tokens=min(plain(details.get("cache_write_tokens")), read - from_cache),
+                reasoning_tokens=plain(_dict(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+            ),
+            prompt,
+            completion,
         )
 
     def _whole_calls(self) -> list[ToolCall]:
         """The calls that may be believed: where the output cap or the end of the stream may have cut the last
         one short, only those whose arguments are whole."""
-        if _FINISH.get(self._finish) == "length":
-            self._calls = [call for call in self._calls if call.name and is_json(call.arguments.text)]
         calls = [ToolCall(call.ref, call.name, call.arguments.text or "{}") for call in self._calls]
+        if _FINISH.get(self._finish) == "length":
+            return [
+                call
+                for call, grown in zip(calls, self._calls, strict=True)
+                if call.name and is_json(grown.arguments.text)
+            ]
         if not self._finish and any(not is_json(call.arguments) for call in calls):
             raise BadAnswer(cut_short())
         return calls

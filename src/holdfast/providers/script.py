@@ -22,6 +22,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import (
+    Estimated,
     Message,
     ModelReply,
     Part,
@@ -37,7 +38,6 @@ from holdfast.protocol.ports import Delta, ModelAttempt, Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import from_status
-from holdfast.providers.native import estimated_usage
 
 SCRIPT_MAX_BYTES = 64 << 20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -160,7 +160,7 @@ class ScriptProvider:
                 attempt.on_delta(Delta("text", piece))
         if line.error is not None:
             return ModelFailure(_failure(line.error, attempt.facts.name))
-        return _reply(line, attempt.facts.model, len(body), answered)
+        return _reply(line, attempt.facts.model, answered)
 
     async def aclose(self) -> None:
         """A script holds nothing open."""
@@ -244,20 +244,15 @@ def _pieces(line: Line) -> list[str]:
     return [line.text[index * size : (index + 1) * size] for index in range(line.chunks)]
 
 
-def _reply(line: Line, model: str, sent_bytes: int, answered: int) -> ModelReply:
+def _reply(line: Line, model: str, answered: int) -> ModelReply:
     calls = [
         ToolCall(f"call_{answered}_{index}", call.name, _arguments(call))
         for index, call in enumerate(line.tool_calls)
     ]
     parts: list[Part] = [Text(line.text)] if line.text else []
-    usage = (
-        estimated_usage(sent_bytes, line.text + "".join(call.arguments for call in calls))
-        if line.usage is None
-        else msgspec.convert(line.usage, Usage, from_attributes=True)
-    )
-    return ModelReply(
-        (*parts, *calls), usage, "tool_calls" if calls else "stop", model, is_estimated=line.usage is None
-    )
+    usage = Usage() if line.usage is None else msgspec.convert(line.usage, Usage, from_attributes=True)
+    estimated: Estimated = ("input", "output") if line.usage is None else ()
+    return ModelReply((*parts, *calls), usage, "tool_calls" if calls else "stop", model, estimated=estimated)
 
 
 def _arguments(call: ScriptCall) -> str:

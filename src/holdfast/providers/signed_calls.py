@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.protocol.messages import ModelReply, Reasoning, Usage
+from holdfast.protocol.messages import ModelReply, Reasoning
 from holdfast.protocol.ports import OnDelta
 from holdfast.providers.openai_reply import ChatReader
 from holdfast.providers.sse import Event, Heard
+from holdfast.providers.usage import Reported
 
 
 class _Call(msgspec.Struct):
@@ -44,8 +45,8 @@ _decode = msgspec.json.Decoder(_Answer).decode
 class SignedReader:
     """`native.Reader` that reads as `ChatReader` does, and keeps what stands beside each call."""
 
-    def __init__(self, model: str, sent_bytes: int, on_delta: OnDelta) -> None:
-        self._chat = ChatReader(model, sent_bytes, on_delta)
+    def __init__(self, model: str, on_delta: OnDelta) -> None:
+        self._chat = ChatReader(model, on_delta)
         self._provider = model.partition(":")[0]
         self._extras: dict[str, Any] = {}
         """By the server's id of the call; the first call without an id has the empty one."""
@@ -53,9 +54,14 @@ class SignedReader:
         """Of the call that the last piece belonged to."""
 
     @property
-    def usage(self) -> Usage:
+    def reported(self) -> Reported:
         """See `native.Reader`."""
-        return self._chat.usage
+        return self._chat.reported
+
+    @property
+    def received_bytes(self) -> int:
+        """See `native.Reader`."""
+        return self._chat.received_bytes
 
     @property
     def is_whole(self) -> bool:

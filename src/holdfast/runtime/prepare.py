@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from holdfast.context.conversation import Conversation
+from holdfast.context.conversation import Conversation, Edit
 from holdfast.core import budget, view
 from holdfast.core.causes import Found, Prepared
+from holdfast.core.measure import expected_tokens
 from holdfast.core.state import Call, Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
 from holdfast.errors import Fenced, HoldfastError, StorageError
@@ -113,15 +114,23 @@ class Planner:
         assert state.settings is not None
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_final)
-        window = budget.window_tokens(state, settings, is_final=action.is_final)
+        measure, window = state.models.measure, budget.window_tokens(state, settings)
 
-        def fits(size_bytes: int) -> bool:
-            return budget.expected_tokens(state, size_bytes) <= window
+        def render(fits: Callable[[int], bool]) -> Edit:
+            return conversation.render(
+                wire, self._base, fits, lambda items, others: view.cut(items, state, others, fits)
+            )
 
-        edit = conversation.render(
-            wire, self._base, fits, lambda items, others: view.cut(items, state, others, fits)
-        )
-        grant = budget.afford(state, edit.size_bytes, is_final=action.is_final)
+        def afford(edit: Edit) -> budget.Grant | Unaffordable:
+            fresh_bytes = self._fresh_bytes(state, edit)
+            return budget.afford(state, edit.size_bytes, fresh_bytes, is_final=action.is_final)
+
+        edit = render(lambda size_bytes: expected_tokens(measure, size_bytes) <= window)
+        grant = afford(edit)
+        if isinstance(grant, Unaffordable) and action.is_final:
+            most = budget.affordable_bytes(state, settings)
+            edit = render(lambda size_bytes: size_bytes <= most)
+            grant = afford(edit)
         if isinstance(grant, Unaffordable):
             return grant
         tail = wire.tail(
@@ -143,9 +152,16 @@ class Planner:
             output_cap_tokens=grant.output_cap_tokens,
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
+            fresh_bytes=self._fresh_bytes(state, edit),
             rest=edit.rest,
             left_out=edit.left_out,
         )
+
+    def _fresh_bytes(self, state: State, edit: Edit) -> int:
+        """How much of the request the last one did not hold; a last pass has a part of its base."""
+        is_last_pass = state.run is not None and bool(state.run.landing)
+        is_new = state.models.base != self._base_sha256 and not is_last_pass
+        return edit.fresh_bytes + (len(self._base) if is_new else 0)
 
     async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_final: bool) -> bool:
         """All before the messages, as a blob; whether it lists tools."""

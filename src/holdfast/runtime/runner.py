@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
-from holdfast.core.budget import expected_tokens
 from holdfast.core.causes import Outcome
 from holdfast.core.model_calls import MAX_CALLS
 from holdfast.core.state import State
@@ -21,7 +20,7 @@ from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
 from holdfast.protocol.settings import Settings
@@ -88,6 +87,7 @@ class Runner:
         self, action: CallModel, state: State, body: bytes, settings: Settings, first: _FirstDelta
     ) -> AttemptResult:
         words: list[str] = []
+        arrived: list[ModelCut] = []
         teller = _Teller(self._bus, self._parts.redact, self._session, action.key)
 
         def on_delta(delta: Delta) -> None:
@@ -106,17 +106,18 @@ class Runner:
                     idle_s=settings.limits.idle_s,
                     answered=state.models.answered,
                     on_delta=on_delta,
+                    on_cut=arrived.append,
                     check=self._check,
                 )
             )
         except asyncio.CancelledError:
             text = "".join(words)
-            usage = Usage(expected_tokens(state, len(body)), -(-len(text.encode()) // 3))
-            return ModelCut(await self._redacted(text, is_cut=True), usage)
+            cut = arrived[0] if arrived else ModelCut("", received_bytes=len(text.encode()))
+            return replace(cut, text=await self._redacted(text, is_cut=True))
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
-            return ModelFailure(self._safe(reply.failure), reply.usage)
+            return replace(reply, failure=self._safe(reply.failure))
         parts: list[Part] = []
         calls = 0
         for part in reply.parts:
@@ -269,7 +270,6 @@ def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) ->
     """A bug at an edge, as the failure of one attempt."""
     detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]
     if isinstance(action, CallModel):
-        return ModelFailure(
-            Failure("provider_fatal", "The provider's adapter failed: see the journal.", detail)
-        )
+        failure = Failure("provider_fatal", "The provider's adapter failed: see the journal.", detail)
+        return ModelFailure(failure, estimated=("input", "output"))
     return CallResult("error", "The tool failed.", Failure("tool_execution", "The tool failed.", detail))

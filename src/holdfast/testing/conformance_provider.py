@@ -24,7 +24,7 @@ from holdfast.protocol.messages import (
     calls_of,
     text_of,
 )
-from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.testing.clock import never_over
@@ -78,6 +78,7 @@ async def attempt(
     idle_s: float = LONG_S,
     answered: int = 0,
     on_delta: Callable[[Delta], None] = lambda delta: None,
+    on_cut: Callable[[ModelCut], None] = lambda cut: None,
 ) -> ModelReply | ModelFailure:
     """One call with a short conversation."""
     body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=is_streaming)
@@ -89,6 +90,7 @@ async def attempt(
             idle_s=idle_s,
             answered=answered,
             on_delta=on_delta,
+            on_cut=on_cut,
             check=never_over,
         )
     )
@@ -103,7 +105,7 @@ async def says_the_text_and_shows_it_while_it_streams(prepare: Prepare) -> None:
             reply = await attempt(subject, is_streaming=is_streaming, on_delta=shown.append)
         assert isinstance(reply, ModelReply), reply
         assert text_of(reply.parts) == text
-        assert (reply.usage, reply.is_estimated, reply.finish) == (usage, False, "stop")
+        assert (reply.usage, reply.estimated, reply.finish) == (usage, (), "stop")
         assert "".join(delta.text for delta in shown) == (text if is_streaming else "")
 
 
@@ -125,13 +127,12 @@ async def asks_for_parallel_calls_in_order(prepare: Prepare) -> None:
         assert len(set(refs)) == len(refs)
 
 
-async def estimates_the_usage_that_is_not_reported(prepare: Prepare) -> None:
-    """Without a report the usage is a guess, and says so."""
+async def says_that_the_usage_is_not_reported(prepare: Prepare) -> None:
+    """Without a report both parts of the usage are the runtime's to estimate."""
     async with prepare([Reply(text="Paris", usage=None)]) as subject:
         reply = await attempt(subject)
     assert isinstance(reply, ModelReply), reply
-    assert reply.is_estimated
-    assert reply.usage.input_tokens > 0 < reply.usage.output_tokens
+    assert (reply.usage, reply.estimated) == (Usage(), ("input", "output"))
 
 
 async def turns_a_status_into_a_class_of_failure(prepare: Prepare) -> None:
@@ -199,7 +200,7 @@ async def writes_any_recorded_conversation_as_json(prepare: Prepare) -> None:
 CHECKS: tuple[Check, ...] = (
     says_the_text_and_shows_it_while_it_streams,
     asks_for_parallel_calls_in_order,
-    estimates_the_usage_that_is_not_reported,
+    says_that_the_usage_is_not_reported,
     turns_a_status_into_a_class_of_failure,
     counts_silence_as_a_passing_failure,
     lets_go_when_it_is_cancelled,

@@ -61,14 +61,12 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
         case e.Responded():
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
             parts += (ToolCall("", "", ""),) * told.calls_refused
-            reply = ModelReply(
-                parts, told.usage, told.finish, told.model, told.request_ref, told.is_estimated
-            )
+            reply = ModelReply(parts, told.usage, told.finish, told.model, told.request_ref, told.estimated)
             return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
-        case e.ModelCallFailed(failure=failure, usage=usage, duration_ms=duration_ms):
-            return Outcome(key, ModelFailure(failure, usage), duration_ms)
-        case e.ModelCallCut(text=text, usage=usage, duration_ms=duration_ms):
-            return Outcome(key, ModelCut(text, usage), duration_ms)
+        case e.ModelCallFailed(failure=failure, usage=usage, estimated=estimated, duration_ms=duration_ms):
+            return Outcome(key, ModelFailure(failure, usage, estimated), duration_ms)
+        case e.ModelCallCut(text=text, usage=usage, estimated=estimated, duration_ms=duration_ms):
+            return Outcome(key, ModelCut(text, usage, estimated), duration_ms)
         case e.ToolCallFinished(result=result):
             return Outcome(key, result)
         case e.ToolCallAbandoned(text=text):
@@ -146,12 +144,12 @@ def _request(
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
-            grant = budget.afford(state, size_bytes, is_final=step.is_final)
+            grant = budget.afford(state, size_bytes, request.fresh_bytes, is_final=step.is_final)
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
-        case e.ModelCallUnaffordable(size_bytes=size_bytes):
-            grant = budget.afford(state, size_bytes, is_final=step.is_final)
+        case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes):
+            grant = budget.afford(state, size_bytes, fresh_bytes, is_final=step.is_final)
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)

@@ -1,0 +1,93 @@
+"""What a provider's own counts teach about the tokens of the next request: the likely case, and the worst one.
+
+What has been counted costs about the same again. Of everything else each byte may be a token.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.protocol.messages import Estimated, Part, Text, ToolCall, Usage
+
+BYTES_PER_TOKEN = 3.5
+"""Before a provider has counted anything: about what English, code and JSON have."""
+MOST_BYTES_PER_TOKEN = 16
+"""No text has more on the average: who counts fewer tokens has not counted everything."""
+MOST_TOKENS_PER_BYTE = 10
+"""A server may add to a short request; who counts more than that errs."""
+WORST_SHARE = 1.15
+"""How much more a provider may count, the next time, for what it has counted before."""
+OVERHEAD_TOKENS = 64
+"""What a chat template may add."""
+
+
+class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What was counted, and what came after that."""
+
+    size_bytes: int = 0
+    tokens: int = 0
+    """The last request that was counted."""
+    told_bytes: int = 0
+    told_tokens: int = 0
+    """What the model has said since, which goes back to it: its size, and as how much it was counted."""
+    fresh_bytes: int = 0
+    """How much the requests since then held that the counted one did not."""
+
+
+def asked(measure: Measure, fresh_bytes: int) -> Measure:
+    """After a request is recorded."""
+    return replace(measure, fresh_bytes=measure.fresh_bytes + fresh_bytes)
+
+
+def answered(
+    measure: Measure,
+    size_bytes: int,
+    window_tokens: int,
+    usage: Usage,
+    estimated: Estimated,
+    parts: tuple[Part, ...],
+) -> Measure:
+    """After a response to a request of that size. A count that cannot be teaches nothing."""
+    tokens = usage.input_tokens
+    is_possible = (
+        size_bytes / MOST_BYTES_PER_TOKEN <= tokens <= min(size_bytes * MOST_TOKENS_PER_BYTE, window_tokens)
+    )
+    if is_possible and "input" not in estimated:
+        measure = Measure(size_bytes, tokens)
+    if "output" in estimated:
+        return measure
+    told_bytes = min(size_of(parts), usage.output_tokens * MOST_BYTES_PER_TOKEN)
+    return replace(
+        measure,
+        told_bytes=measure.told_bytes + told_bytes,
+        told_tokens=measure.told_tokens + usage.output_tokens,
+    )
+
+
+def expected_tokens(measure: Measure, size_bytes: int) -> int:
+    """The likely input tokens of a request of this size."""
+    if not measure.tokens:
+        return math.ceil(size_bytes / BYTES_PER_TOKEN)
+    if size_bytes < measure.size_bytes:
+        return math.ceil(size_bytes * measure.tokens / measure.size_bytes)
+    ratio = min(max(measure.size_bytes / measure.tokens, 1.0), 8.0)
+    return measure.tokens + math.ceil((size_bytes - measure.size_bytes) / ratio)
+
+
+def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
+    """The most input tokens of a request of this size, of which the last one did not hold `fresh_bytes`."""
+    most = size_bytes
+    if measure.tokens:
+        counted = math.ceil((measure.tokens + measure.told_tokens) * WORST_SHARE)
+        most = min(most, counted + max(measure.fresh_bytes + fresh_bytes - measure.told_bytes, 0))
+    return most + OVERHEAD_TOKENS
+
+
+def size_of(parts: tuple[Part, ...]) -> int:
+    """The bytes of what goes back to the model: its words and calls, not its thoughts."""
+    words = (part.text for part in parts if isinstance(part, Text))
+    calls = (part.arguments for part in parts if isinstance(part, ToolCall))
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in (*words, *calls))
