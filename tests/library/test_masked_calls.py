@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent
+from holdfast import Agent, Delta
 from holdfast.protocol.events import (
     ApprovalRequested,
     Record,
@@ -135,6 +135,27 @@ async def test_what_a_masked_call_prints_is_masked_too(desk: Desk) -> None:
     result = the(ToolCallFinished, records).result
     assert result.text.startswith("so: [redacted:secret]\n[redacted:secret]\n")
     assert LOOKS not in stored(desk.home)
+
+
+@pytest.mark.requirement("A4", "H5", "S15")
+async def test_who_watches_a_masked_call_sees_nothing_of_the_secret_in_what_it_prints(desk: Desk) -> None:
+    command = f"password='{LOOKS}'; echo so: $password and more; echo $password"
+    lines = [{"tool_calls": [{"name": "shell", "arguments": {"command": command}}]}, {"text": "Done."}]
+    async with desk.agent(*lines) as agent:
+        heard = [item async for item in agent.stream("Go on.", session="cli:it")]
+    printed = "".join(item.text for item in heard if isinstance(item, Delta) and item.kind == "tool_output")
+    assert printed == "so: [redacted:secret] and more\n[redacted:secret]\n"
+    assert not any(LOOKS in repr(item) for item in heard)
+
+
+@pytest.mark.requirement("C3")
+@pytest.mark.parametrize("is_masked", [True, False])
+async def test_no_character_of_the_arguments_is_changed(desk: Desk, is_masked: bool) -> None:
+    odd = "del \x7f, nul \x00, bell \x07, bom \ufeff, lines \u2028 \r\n end \u0301 \U0001f600 \\u0041 trailing \n\n"
+    content = odd + (CODE if is_masked else "")
+    records = await desk.run("write_file", {"path": "conf.py", "content": content})
+    assert asked(records).is_masked is is_masked
+    assert desk.file.read_bytes() == content.encode()
 
 
 @pytest.mark.requirement("A4", "H5")
