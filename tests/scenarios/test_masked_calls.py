@@ -3,17 +3,31 @@ model wrote them, or not at all, and the model knows which."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.commands import Resolve, Send, owner
 from holdfast.protocol.events import Responded, ToolCallAbandoned, ToolCallFinished, ToolCallStarted
-from holdfast.protocol.messages import calls_of
-from holdfast.protocol.ports import Store
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
+from holdfast.protocol.ports import ModelAttempt, Store
+from holdfast.providers.script import script_from_lines
+from holdfast.runtime.controller import SessionController
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults
 from holdfast.testing.invariants import check_session
-from holdfast.testing.scenarios import Played, Scenario, play_with_crash
+from holdfast.testing.scenarios import (
+    Played,
+    Scenario,
+    World,
+    controller_of,
+    play_with_crash,
+    settings_of,
+)
 from holdfast.views.replay import replay
 from tests.scenarios.stage import Stage
 
@@ -71,3 +85,73 @@ def test_a_crash_anywhere_runs_no_call_from_its_masked_copy(volatile: Stage) -> 
             assert not replay(came.session, "test:scenario", came.records).differences
             lost += bool(given_up)
     assert lost > 4
+
+
+def held(controller: SessionController) -> int:
+    """How many originals the process holds."""
+    return len(controller._originals._held)
+
+
+@pytest.mark.requirement("A4", "C3")
+def test_the_originals_are_gone_when_their_calls_have_ended(volatile: Stage) -> None:
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        async with controller_of(SCENARIO, store, clock, World(workspace)) as controller:
+            send = Send("Go on.", settings_of(SCENARIO, workspace))
+            session = await controller.begin("a:b", owner("tester"), send)
+            assert (await controller.drive(session)).run.status == "done"  # type: ignore[union-attr]
+            assert held(controller) == 0
+
+    volatile.run(play)
+
+
+@pytest.mark.requirement("A4", "C3", "H5")
+def test_a_call_that_waits_keeps_its_original_until_a_visitor_denies_it(volatile: Stage) -> None:
+    call = {"name": "shell", "arguments": {"command": f"password={SECRET} ./go"}}
+    scenario = Scenario(
+        "waiting", [{"tool_calls": [call]}, {"text": "Done."}], settings={"autonomy": "supervised"}
+    )
+
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        async with controller_of(scenario, store, clock, World(workspace)) as controller:
+            send = Send("Go on.", settings_of(scenario, workspace))
+            session = await controller.begin("a:b", owner("tester"), send)
+            await controller.drive(session)
+            assert held(controller) == 1
+            (row,) = await store.approvals(session)
+            await controller.decide_now(session, owner("tester"), Resolve(row.id, "deny"))
+            assert held(controller) == 0
+
+    volatile.run(play)
+
+
+class Late:
+    """A model that answers when it is told to stop."""
+
+    wire = script_from_lines([{"text": "unused"}]).wire
+
+    async def call(self, attempt: ModelAttempt) -> ModelReply:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        arguments = json.dumps(CALLS[0]["arguments"])
+        return ModelReply((ToolCall("r", "write_file", arguments),), Usage(1, 1), "tool_calls")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.requirement("A4", "C3")
+def test_a_response_that_nobody_records_leaves_no_original(volatile: Stage) -> None:
+    model = ModelFacts("late", "model", price="free")
+    scenario = Scenario("late", [{"text": "unused"}], settings={"facts": model}, others={model.name: Late()})
+
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        async with controller_of(scenario, store, clock, World(workspace)) as controller:
+            send = Send("Go on.", settings_of(scenario, workspace))
+            session = await controller.begin("a:b", owner("tester"), send)
+            driving = asyncio.create_task(controller.drive(session))
+            await asyncio.sleep(5)
+            driving.cancel()
+            await asyncio.wait([driving])
+            assert held(controller) == 0
+
+    volatile.run(play)
