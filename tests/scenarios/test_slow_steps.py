@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.errors import ProviderUnavailable, UsageError
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Send, Stop, owner
 from holdfast.protocol.ports import CallContext, Provider, RawResult, Store, Tool
+from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
@@ -128,7 +128,7 @@ def test_a_finding_under_settings_that_changed_meanwhile_is_void(stage: Stage) -
 
     async def tighten(controller: SessionController, session: str, world: World) -> None:
         await until_planning(world)
-        tight = replace(settings_of(slow(3), world.workspace), deny_tools=("plan_long",))
+        tight = changed(settings_of(slow(3), world.workspace), deny_tools=("plan_long",))
         await controller.submit(session, owner("tester"), Send("Careful.", tight))
 
     world, records, _ = stage.run(played(slow(3), tighten))
