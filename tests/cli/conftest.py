@@ -12,9 +12,8 @@ import pytest
 
 from holdfast.cli.root import run
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import an_id
 from tests.cli.processes import Cli
-from tests.views.journals import Book, a_finished_run, a_waiting_run, an_open_approval, write
+from tests.views.journals import Book, a_finished_run, a_waiting_run, write
 
 WHOLE_OUTPUT = b"the whole output " * 10
 
@@ -76,8 +75,7 @@ def home(tmp_path: Path) -> Filled:
         store = SqliteStore.open(folder)
         blob = await store.blobs.put(WHOLE_OUTPUT)
         finished, book = await write(store, 1, lambda name: a_finished_run(name, blob), "done", "cli:demo")
-        approvals = (an_open_approval(an_id(2)),)
-        waiting, _ = await write(store, 2, a_waiting_run, "waiting", approvals=approvals)
+        waiting, _ = await write(store, 2, a_waiting_run, "waiting")
         await store.aclose()
         return Filled(folder, finished.session, waiting.session, book)
 

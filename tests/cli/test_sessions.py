@@ -27,7 +27,7 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "session": home.finished,
         "key": "cli:demo",
         "status": "done",
-        "reason": "",
+        "reason": "answered",
         "title": 'mend the "failing" test',
         "model": "openai:gpt-5.5",
         "workspace": "workspace",
@@ -37,7 +37,7 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "tool_calls": 2,
         "tokens": 3_150,
         "cost_usd": "0.0042",
-        "created_at": "2025-06-15T15:06:40.000Z",
+        "created_at": "2025-06-15T15:06:40.001Z",
         "updated_at": "2025-06-15T15:06:40.020Z",
         "due_at": None,
         "seq": 20,
@@ -47,7 +47,8 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
 def test_the_plain_list_is_aligned_and_without_colour(holdfast: Holdfast, home: Filled) -> None:
     head, *lines = holdfast("sessions", "--home", str(home.folder)).out.splitlines()
     assert head.split() == ["session", "key", "status", "last", "turns", "cost", "title"]
-    assert {line.index("mend the") for line in lines} == {head.index("title")}
+    titles = [line.index(title) for line, title in zip(lines, ("clean up", "mend the"), strict=True)]
+    assert set(titles) == {head.index("title")}
     assert "\x1b" not in "".join(lines)
 
 
@@ -63,7 +64,7 @@ def test_open_approvals_are_listed_as_pinned(holdfast: Holdfast, home: Filled) -
             "session": home.waiting,
             "tool": "shell",
             "arguments": {"command": "rm -rf build"},
-            "asked_at": "2025-06-15T15:06:40.000Z",
+            "asked_at": "2025-06-15T15:06:40.008Z",
             "deadline": "2033-05-18T03:33:20.000Z",
             "source": None,
             "workspace": None,

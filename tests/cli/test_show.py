@@ -167,7 +167,7 @@ def test_the_timeline_draws_turns_calls_repeats_and_cost(show: Any) -> None:
 @pytest.mark.requirement("L8")
 def test_the_default_view_says_where_it_stands_and_what_was_said(show: Any, home: Filled) -> None:
     out = show().out
-    assert out.startswith(f"{home.finished}  cli:demo  done\n")
+    assert out.startswith(f"{home.finished}  cli:demo  done  (answered)\n")
     assert f'next      holdfast resume {home.finished} "TEXT"' in out
     assert f"trace     {trace_id(home.finished, 1)}" in out
     assert "3 turns, 4 model calls, 2 tool calls, 3,000 tokens in, 150 out, $0.0042" in out
@@ -232,7 +232,7 @@ def test_stored_text_cannot_act_on_the_terminal(
 
     async def fill() -> None:
         store = SqliteStore.open(tmp_path / "h")
-        await write(store, 1, book_of, "running")
+        await write(store, 1, book_of, "new")
         await store.aclose()
 
     asyncio.run(fill())
@@ -334,7 +334,7 @@ def test_what_a_crash_left_open_is_shown_as_held(holdfast: Holdfast, tmp_path: P
 
     async def fill() -> None:
         store = SqliteStore.open(tmp_path / "h")
-        await write(store, 1, book_of, "running")
+        await write(store, 1, book_of, "parked")
         await store.aclose()
 
     asyncio.run(fill())

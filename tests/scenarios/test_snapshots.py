@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.commands import Send, owner
 from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import Verified
 from holdfast.runtime import snapshot
 from holdfast.runtime.journal import Journal, state_of
+from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import DATABASE
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
@@ -182,5 +185,24 @@ def test_damage_that_no_request_quotes_does_not_keep_a_session_from_going_on(lon
         assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [
             ("changed", answer.seq)
         ]
+
+    long(look)
+
+
+@pytest.mark.requirement("L7")
+def test_fsck_tells_a_snapshot_that_is_not_what_the_journal_comes_to(long: Long) -> None:
+    async def look(store: SqliteStore, played: Played) -> None:
+        home = store.path.parent
+        assert verify_home(home, snapshot.holds) == Verified()
+        found = await store.recover(played.session)
+        kept = snapshot.unpacked(found, played.session)
+        assert kept is not None
+        richer = replace(kept, state=replace(kept.state, title="Another title"))
+        for body in (richer, replace(kept, link=bytes(32))):
+            edit(store, "UPDATE snapshots SET body = ?", snapshot.packed(body))
+            (damage,) = verify_home(home, snapshot.holds).damages
+            assert (damage.kind, damage.session, damage.seq) == ("row", played.session, found.after_seq)
+        edit(store, "UPDATE snapshots SET body = ?", b"of another version")
+        assert verify_home(home, snapshot.holds) == Verified()
 
     long(look)

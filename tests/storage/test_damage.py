@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import random
@@ -15,14 +16,14 @@ import pytest
 
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.codec import StoredRecord, chain_link, digest_of
-from holdfast.protocol.events import MessageReceived, ToolCallFinished
+from holdfast.protocol.events import ApprovalResolved, MessageReceived, ToolCallFinished
 from holdfast.protocol.rows import Damage, SessionRow, Verified
 from holdfast.protocol.tools import CallResult
 from holdfast.storage.blobs import blob_path
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import an_approval, an_id, branch, drive
+from holdfast.testing.conformance_store import an_id, asked, branch, drive
 
 
 @pytest.fixture
@@ -176,18 +177,92 @@ async def test_a_damaged_row_still_lists_its_session(home: Path) -> None:
     await store.aclose()
 
 
-async def test_records_of_no_session_and_unreadable_approvals_are_told(tmp_path: Path) -> None:
+async def test_records_and_approvals_of_no_session_are_told(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path)
     driving = await drive(store)
-    await driving.commit(MessageReceived("one"), approvals=(an_approval(driving),))
+    await driving.commit(MessageReceived("one"), asked(driving))
     await store.aclose()
-    change(tmp_path, "UPDATE approvals SET row = x'7b'")
     change(tmp_path, "DELETE FROM sessions")
-    assert [damage.kind for damage in verify_home(tmp_path).damages] == ["row", "row"]
+    told = [(damage.kind, damage.message.split()[1]) for damage in verify_home(tmp_path).damages]
+    assert told == [("row", "approvals"), ("row", "records")]
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path) -> Path:
+    """Two sessions, in each of which an approval is open and another one decided."""
     store = SqliteStore.open(tmp_path)
-    with pytest.raises(StorageCorrupt):
-        await store.approvals()
+    for number in (1, 2):
+        driving = await drive(store, number)
+        await driving.commit(MessageReceived("one"), asked(driving), asked(driving, 2))
+        await driving.commit(ApprovalResolved(f"{driving.session}-2", "deny", "ann"))
     await store.aclose()
+    assert verify_home(tmp_path) == Verified()
+    return tmp_path
+
+
+OPEN = f"WHERE id = '{an_id(1)}-1'"
+
+
+@pytest.mark.requirement("L7", "A4")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"UPDATE approvals SET asked_seq = 1 {OPEN}",
+        f"UPDATE approvals SET asked_seq = 3 {OPEN}",
+        f"UPDATE approvals SET asked_seq = 99 {OPEN}",
+        f"UPDATE approvals SET session = 2 {OPEN}",
+        f"UPDATE approvals SET decided_seq = 4 {OPEN}",
+        f"UPDATE approvals SET id = 'x' {OPEN}",
+    ],
+)
+async def test_a_changed_row_of_an_approval_shows_nothing_else_than_was_asked(
+    waiting: Path, sql: str
+) -> None:
+    change(waiting, sql)
+    store = SqliteStore.open(waiting)
+    questions = [store.approvals(), store.approvals(is_open=False)]
+    for rows in await asyncio.gather(*questions, return_exceptions=True):
+        if isinstance(rows, BaseException):
+            assert isinstance(rows, StorageCorrupt)
+            continue
+        for row in rows:
+            assert (row.id, row.call_id) in [(f"{row.session}-1", "t1.c1"), (f"{row.session}-2", "t1.c2")]
+            assert bool(row.decision) == row.id.endswith("-2")
+    for row in await asyncio.gather(
+        store.approval(f"{an_id(1)}-1"), store.approval("x"), return_exceptions=True
+    ):
+        assert row is None or isinstance(row, StorageCorrupt)
+    await store.aclose()
+    damages = verify_home(waiting).damages
+    assert {damage.kind for damage in damages} == {"row"}
+    assert an_id(1) in {damage.session for damage in damages}
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        (f"DELETE FROM approvals {OPEN}", "is not listed as its records tell"),
+        ("INSERT INTO approvals VALUES ('x', 1, 1, 0)", "no record asks for it"),
+        ("UPDATE approvals SET decided_seq = 0", "is not listed as its records tell"),
+        ("UPDATE sessions SET position = 9 WHERE number = 1", "in the order of its last record"),
+        ("UPDATE sessions SET due_ms = 9 WHERE number = 1", "is not listed as its row tells"),
+        ("UPDATE sessions SET row = CAST(json_set(row, '$.turns', 9) AS BLOB)", "its journal: turns"),
+        ("UPDATE sessions SET row = CAST(json_set(row, '$.model', 'm') AS BLOB)", "its journal: model"),
+        ("UPDATE sessions SET status = 'failed'", "is not listed as its row tells"),
+        ("INSERT INTO blob_uses VALUES ('ff', 1)", "no record refers to it"),
+        ("INSERT INTO blob_uses VALUES ('ff', 7)", "which is no session's"),
+        ("INSERT INTO approvals VALUES ('x', 7, 1, 0)", "which is no session's"),
+    ],
+)
+async def test_every_row_that_derives_from_a_journal_is_compared_with_it(
+    waiting: Path, sql: str, what: str
+) -> None:
+    change(waiting, sql)
+    damages = verify_home(waiting).damages
+    assert damages
+    assert {damage.kind for damage in damages} == {"row"}
+    assert all(what in damage.message for damage in damages), damages
 
 
 @pytest.fixture
@@ -238,9 +313,9 @@ async def test_a_table_that_was_dropped_is_told_by_name_and_never_made_anew(home
     change(home, f"DROP TABLE {table}")
     store = SqliteStore.open(home)
     told: list[StorageError] = []
-    for asked in (store.sessions(), store.read(an_id(1)), store.standing(an_id(1)), store.approvals()):
+    for question in (store.sessions(), store.read(an_id(1)), store.standing(an_id(1)), store.approvals()):
         try:
-            await asked
+            await question
         except StorageError as error:
             told.append(error)
     await store.aclose()

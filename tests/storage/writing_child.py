@@ -11,8 +11,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
 from holdfast.errors import Fenced, StorageError
-from holdfast.protocol.codec import FIRST_LINK
+from holdfast.protocol.codec import FIRST_LINK, decode
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Lease
 from holdfast.storage.sqlite import SqliteStore
@@ -46,6 +48,7 @@ async def follow(driving: Driving) -> None:
     records = await driving.store.read(driving.session)
     driving.seq = len(records)
     driving.link = records[-1].link if records else FIRST_LINK
+    driving.state = fold([decode(record) for record in records], State(session=driving.session))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Text, ToolCall, Usage
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
+from holdfast.protocol.rows import SessionStatus
 from holdfast.protocol.settings import groups_of, ref_of, settings_with
 from holdfast.protocol.tools import CallResult
 from holdfast.testing.conformance_store import Driving, drive
@@ -149,25 +149,12 @@ def a_waiting_run(session: str) -> Book:
 
 
 async def write(
-    store: Store, number: int, book_of: Any, status: SessionStatus, key: str = "", **row: Any
+    store: Store, number: int, book_of: Any, status: SessionStatus, key: str = ""
 ) -> tuple[Driving, Book]:
-    """Commit a book as a session, with the row that the engine would have derived, roughly."""
+    """Commit a book as a session, which then has that status."""
     driving = await drive(store, number, key)
     await store.blobs.put(BASE)
     book: Book = book_of(driving.session)
-    made = driving.make(*book.events)
-    derived = SessionRow(
-        driving.session, key, status, title=TASK, model=FACTS.name, workspace="workspace", runs=1, turns=3,
-        tool_calls=2, model_calls=4, usage=Usage(3_000, 150), cost_microusd=4_200,
-        created_ms=made.row.created_ms, updated_ms=made.row.updated_ms, seq=made.row.seq,
-    )  # fmt: skip
-    await driving.commit(*book.events, row=derived, releases_lease=True, **row)
+    commit = await driving.commit(*book.events, releases_lease=True)
+    assert commit.row.status == status, commit.row.status
     return driving, book
-
-
-def an_open_approval(session: str) -> ApprovalRow:
-    """The row of the approval that `a_waiting_run` asks for."""
-    return ApprovalRow(
-        f"{session}-1", session, "t1.c1", "shell", '{"command":"rm -rf build"}', 1_750_000_000_000,
-        2_000_000_000_000, reason="runs a command",
-    )  # fmt: skip

@@ -12,6 +12,7 @@ from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.protocol.rows import Damage, Erased
 from holdfast.protocol.tools import ToolSpec
+from holdfast.runtime.snapshot import holds
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
 from holdfast.views.lines import Line, Span, neutral, one_line, table
@@ -30,7 +31,7 @@ def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     """
     folder = home_of(home).folder
     with storage_errors(folder):
-        found = verify_home(folder)
+        found = verify_home(folder, holds)
     damages = found.damages
     if is_json:
         erased = [msgspec.structs.asdict(stretch) for stretch in found.erased]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
 from holdfast.core.state import State, Totals, facts, open_run, phase
 from holdfast.core.wanted import Wait, wanted
-from holdfast.protocol.rows import SessionRow, SessionStatus
+from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Record
+from holdfast.protocol.rows import ApprovalMark, ApprovalRow, SessionRow, SessionStatus
 
 _OPEN: dict[str, SessionStatus] = {"waiting": "waiting", "paused": "paused", "backing_off": "parked"}
 
@@ -49,4 +54,48 @@ def summary(state: State) -> SessionRow:
         created_ms=state.created_ms,
         updated_ms=state.at_ms,
         seq=state.seq,
+    )
+
+
+def approval_marks(records: Iterable[Record]) -> Iterator[ApprovalMark]:
+    """Which of the records ask for an approval or decide one."""
+    for record in records:
+        event = record.event
+        if isinstance(event, ApprovalRequested | ApprovalResolved):
+            yield ApprovalMark(event.approval_id, record.seq, isinstance(event, ApprovalResolved))
+
+
+def approval(name: str, asked: Record, decided: Record | None) -> ApprovalRow | None:
+    """The approval of that name, from the record that asks for it and the one that decides it; None where they tell
+    of something else."""
+    event, decision = asked.event, decided.event if decided is not None else None
+    if not isinstance(event, ApprovalRequested) or event.approval_id != name:
+        return None
+    row = ApprovalRow(
+        id=name,
+        session=asked.session,
+        call_id=event.call_id,
+        tool=event.name,
+        arguments=event.arguments,
+        asked_ms=asked.at_ms,
+        deadline_ms=event.deadline_ms,
+        reason=event.reason,
+        question=event.question,
+        options=event.options,
+        source=event.source,
+        workspace=event.workspace,
+        cwd=event.cwd,
+        binary=event.binary,
+        is_masked=bool(event.seal),
+    )
+    if decided is None:
+        return row
+    if not isinstance(decision, ApprovalResolved) or decision.approval_id != name:
+        return None
+    return replace(
+        row,
+        decision=decision.decision,
+        decided_by=decision.by,
+        decided_ms=decided.at_ms,
+        note=decision.note,
     )

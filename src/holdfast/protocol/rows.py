@@ -44,7 +44,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An approval or a question, open or decided."""
+    """An approval or a question, open or decided, as its records tell."""
 
     id: str
     session: str
@@ -70,6 +70,14 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The program that a command begins with, every link followed."""
     is_masked: bool = False
     """`arguments` is a copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
+
+
+class ApprovalMark(msgspec.Struct, frozen=True):
+    """Where a record asks for an approval, or decides one: all that a store keeps of it beside the journal."""
+
+    id: str
+    seq: int
+    is_decision: bool = False
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -173,7 +181,7 @@ class Commit(msgspec.Struct, frozen=True):
     now_ms: int
     acknowledged: tuple[str, ...] = ()
     """Command ids whose consequences these are."""
-    approvals: tuple[ApprovalRow, ...] = ()
+    approvals: tuple[ApprovalMark, ...] = ()
     blobs: tuple[str, ...] = ()
     """Those that the records refer to; one that an earlier commit named need not be named again."""
     releases_lease: bool = False

@@ -1,4 +1,4 @@
-"""A session's journal as its writer holds it: the fold, the conversation, open approvals, the end of the chain.
+"""A session's journal as its writer holds it: the fold, the conversation, the end of the chain.
 
 Everything here derives from the records. Writing them is the driver's and the visitor's business.
 """
@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from holdfast.context.conversation import REQUESTED, Conversation, rewritten
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
-from holdfast.core.summary import summary
+from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, decode_event, encode
 from holdfast.protocol.events import (
-    ApprovalRequested,
-    ApprovalResolved,
     Event,
     ModelCallStarted,
     Record,
@@ -27,7 +23,7 @@ from holdfast.protocol.events import (
     blobs_of,
 )
 from holdfast.protocol.ports import Journals
-from holdfast.protocol.rows import ApprovalRow, Commit, InboxEntry, Recovered
+from holdfast.protocol.rows import Commit, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 _UNREADABLE: dict[str, tuple[type[HoldfastError], str]] = {
@@ -51,7 +47,6 @@ class Journal:
         self._link = FIRST_LINK
         self._named: set[str] = set()
         """The blobs that a commit named."""
-        self._approvals: dict[str, ApprovalRow] = {}
 
     async def open(self, store: Journals) -> Sequence[InboxEntry]:
         """Fold what is stored: all of it, or what follows the last snapshot where that still holds. Returns the
@@ -96,7 +91,6 @@ class Journal:
             return False
         self.state, self.conversation, self.wire = snapshot.state, conversation, sent.request.wire
         self._link = snapshot.link
-        self._approvals = {row.id: row for row in snapshot.approvals}
         return True
 
     def opening(self) -> tuple[Event, ...]:
@@ -134,7 +128,7 @@ class Journal:
             row=summary(self.state),
             now_ms=now_ms,
             acknowledged=acknowledged,
-            approvals=self._changed_approvals(batch),
+            approvals=tuple(approval_marks(batch)),
             blobs=self._new_blobs(batch),
             snapshot=self._snapshot(batch),
             releases_lease=releases_lease,
@@ -155,20 +149,11 @@ class Journal:
         self._named |= new
         return tuple(new)
 
-    def _changed_approvals(self, batch: Iterable[Record]) -> tuple[ApprovalRow, ...]:
-        """The rows of the approvals that the batch asked for or resolved."""
-        if not self._approvals:
-            return ()
-        subjects = (ApprovalRequested, ApprovalResolved)
-        changed = (r.event.approval_id for r in batch if isinstance(r.event, subjects))
-        return tuple(self._approvals[name] for name in dict.fromkeys(changed) if name in self._approvals)
-
     def _snapshot(self, batch: Sequence[Record]) -> bytes:
         """What the commit of a linked batch is to leave for the next `open`; empty for most."""
         if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
             return b""
-        undecided = tuple(row for row in self._approvals.values() if not row.decision)
-        return packed(Snapshot(self.state, self._link, undecided))
+        return packed(Snapshot(self.state, self._link))
 
     async def rewrite(self, store: Journals, batch: Sequence[Record]) -> None:
         """Make every message unsent again, for another wire to write anew; `batch` is noted and not stored yet."""
@@ -186,16 +171,6 @@ class Journal:
         event = record.event
         if isinstance(event, ModelCallStarted):
             self.wire = event.request.wire
-        elif isinstance(event, ApprovalRequested):
-            self._approvals[event.approval_id] = _asked(record, event)
-        elif isinstance(event, ApprovalResolved) and event.approval_id in self._approvals:
-            self._approvals[event.approval_id] = replace(
-                self._approvals[event.approval_id],
-                decision=event.decision,
-                decided_by=event.by,
-                decided_ms=record.at_ms,
-                note=event.note,
-            )
 
 
 async def state_of(store: Journals, session: str, key: str = "") -> State:
@@ -229,23 +204,3 @@ def readable(stored: StoredRecord) -> Record:
     except UnreadableEvent as error:
         kind, hint = _UNREADABLE[error.why]
         raise kind(f"Record {stored.seq} of session {stored.session}: {error}.", hint=hint) from None
-
-
-def _asked(record: Record, asked: ApprovalRequested) -> ApprovalRow:
-    return ApprovalRow(
-        id=asked.approval_id,
-        session=record.session,
-        call_id=asked.call_id,
-        tool=asked.name,
-        arguments=asked.arguments,
-        asked_ms=record.at_ms,
-        deadline_ms=asked.deadline_ms,
-        reason=asked.reason,
-        question=asked.question,
-        options=asked.options,
-        source=asked.source,
-        workspace=asked.workspace,
-        cwd=asked.cwd,
-        binary=asked.binary,
-        is_masked=bool(asked.seal),
-    )

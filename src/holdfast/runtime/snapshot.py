@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast import core, protocol
 from holdfast.core.state import State
-from holdfast.protocol.rows import ApprovalRow, Recovered
+from holdfast.protocol.rows import Recovered
 
 EVERY_MODEL_CALLS = 25
 """So many turns are folded anew at the most."""
@@ -28,8 +28,6 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     state: State
     link: bytes
     """Of the hash chain, at `state.seq`."""
-    approvals: tuple[ApprovalRow, ...]
-    """Those that are open."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -59,6 +57,12 @@ def unpacked(found: Recovered, session: str) -> Snapshot | None:
         return None
     state = snapshot.state
     return snapshot if (state.session, state.seq) == (session, found.after_seq) else None
+
+
+def holds(found: Recovered, state: State, link: bytes) -> bool:
+    """Whether a snapshot is void for this code, or the very state that its records fold to, at that link."""
+    snapshot = unpacked(found, state.session)
+    return snapshot is None or (snapshot.state, snapshot.link) == (state, link)
 
 
 def _sealed(body: bytes) -> bytes:

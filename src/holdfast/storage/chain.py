@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.errors import StorageCorrupt
-from holdfast.protocol.codec import StoredRecord, UnreadableEvent, chain_link, decode_event, is_linked
-from holdfast.protocol.events import blobs_of
-from holdfast.protocol.rows import Commit, Damage, Erased, SessionRow
+from holdfast.protocol.codec import StoredRecord, UnreadableEvent, chain_link, decode, is_linked
+from holdfast.protocol.events import Record
+from holdfast.protocol.rows import Commit, Damage, Erased
 
 _SUSPECTS = 64
 """Up to so many broken links it is looked whether records were moved; beyond, all count as changed."""
@@ -65,8 +65,13 @@ class Examined(msgspec.Struct, frozen=True):
 
     damages: tuple[Damage, ...]
     erased: tuple[Erased, ...]
-    blobs: tuple[tuple[int, str], ...]
-    """(seq, SHA-256) of every blob that a record refers to."""
+    records: tuple[Record, ...]
+    """Those that are whole, in order."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing in it."""
+        return not self.damages and not self.erased
 
 
 def examine(
@@ -79,7 +84,7 @@ def examine(
     damages = list(_gaps(session, records, after_seq, head_seq))
     damages += _broken_links(session, records, after_seq, previous_link)
     told = {damage.seq for damage in damages if damage.kind in ("changed", "reordered")}
-    blobs: list[tuple[int, str]] = []
+    whole: list[Record] = []
     erased: list[int] = []
     for record in records:
         if record.seq in told:
@@ -88,13 +93,11 @@ def examine(
             erased.append(record.seq)
             continue
         try:
-            event = decode_event(record.type, record.v, record.body)
+            whole.append(decode(record))
         except UnreadableEvent as error:
             damages.append(Damage("unreadable", str(error), session, record.seq))
-            continue
-        blobs += [(record.seq, blob) for blob in blobs_of(event)]
     damages.sort(key=lambda damage: damage.seq)
-    return Examined(tuple(damages), tuple(_stretches(session, erased)), tuple(blobs))
+    return Examined(tuple(damages), tuple(_stretches(session, erased)), tuple(whole))
 
 
 def _stretches(session: str, seqs: Sequence[int]) -> Iterable[Erased]:
@@ -119,29 +122,6 @@ def _gaps(session: str, records: Sequence[StoredRecord], after_seq: int, head_se
         yield _missing(session, seq + 1, head_seq)
     elif seq > head_seq:
         yield Damage("row", f"its row ends at record {head_seq}, its journal at {seq}", session, seq)
-
-
-def row_damage(row: SessionRow, head_seq: int) -> list[Damage]:
-    """Whether a session's row tells of another end than the journal's head."""
-    if row.seq == head_seq:
-        return []
-    return [Damage("row", f"its row was made at record {row.seq}, not at {head_seq}", row.session, row.seq)]
-
-
-def use_damages(session: str, examined: Examined, named: set[str]) -> list[Damage]:
-    """Whether the blobs that are listed as used by a session are those that its records refer to."""
-    needed = {blob: seq for seq, blob in reversed(examined.blobs)}
-    damages = [
-        Damage("row", f"the blob {blob} is not listed as used, and could be deleted", session, seq)
-        for blob, seq in needed.items()
-        if blob not in named
-    ]
-    if examined.damages or examined.erased:  # what else was referred to cannot be told
-        return damages
-    return damages + [
-        Damage("row", f"the blob {blob} is listed as used, and no record refers to it", session)
-        for blob in sorted(named - needed.keys())
-    ]
 
 
 def _missing(session: str, first: int, last: int) -> Damage:

@@ -6,20 +6,25 @@ What a broken chain means is decided in `chain`; this module brings the rows, wh
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
-from holdfast.protocol.rows import ApprovalRow, Damage, Erased, SessionRow, Verified
+from holdfast.protocol.codec import UnreadableEvent, decode
+from holdfast.protocol.events import blobs_of
+from holdfast.protocol.rows import Damage, Erased, Recovered, SessionRow, Verified
 from holdfast.storage.blobs import read_blob
-from holdfast.storage.chain import examine, row_damage, use_damages
+from holdfast.storage.chain import Examined, examine
+from holdfast.storage.derived import Derived, compare
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
 from holdfast.storage.migrations import MIGRATIONS
-from holdfast.storage.reads import lineage, link_at, stored
+from holdfast.storage.reads import Segment, lineage, link_at, read, stored
 
 _BUSY_S = 5.0
 _NO_END = 1 << 62
@@ -30,7 +35,12 @@ _JOURNALS = {"sessions", "records"}
 _COSTS_TIME = "this costs time and nothing else"
 
 
-def verify_home(home: Path) -> Verified:
+Holds = Callable[[Recovered, State, bytes], bool]
+"""Whether a snapshot may stand after records that fold to a state, the last of which has a link. Only who makes
+snapshots can read one."""
+
+
+def verify_home(home: Path, holds: Holds | None = None) -> Verified:
     """All that is wrong with a home, also with one that cannot be written, and what was erased in it.
 
     Raises:
@@ -48,14 +58,44 @@ def verify_home(home: Path) -> Verified:
             version = check_version(connection, path)
             if not version:
                 raise StorageError(f"{path} holds nothing yet")
-            return _verify(connection, home / BLOBS, version)
+            return _verify(connection, home / BLOBS, version, holds)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise
             return Verified((Damage("file", f"the database cannot be read: {error}"),))
 
 
-def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> Verified:
+class _Look:
+    """A home that is looked at: what is read of it once."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, blobs: Path, tables: set[str], holds: Holds | None
+    ) -> None:
+        self.connection = connection
+        self.tables = tables
+        self.holds = holds
+        self._blobs = blobs
+        self._seen: dict[str, str] = {}
+
+    def blob(self, sha256: str) -> str:
+        """What is wrong with a blob; empty when it is whole."""
+        if sha256 not in self._seen:
+            try:
+                read_blob(self._blobs, sha256)
+                self._seen[sha256] = ""
+            except StorageCorrupt as error:
+                self._seen[sha256] = error.message
+        return self._seen[sha256]
+
+    def snapshot(self, number: int) -> tuple[int, bytes]:
+        """The snapshot of a session, and of which record it is; 0 for none."""
+        if "snapshots" not in self.tables:
+            return 0, b""
+        found = self.connection.execute("SELECT seq, body FROM snapshots WHERE session = ?", (number,))
+        return found.fetchone() or (0, b"")
+
+
+def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Holds | None) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     erased: list[Erased] = []
@@ -66,22 +106,21 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int) -> Verifi
     damages += [_lost(kind, name) for kind, name, table in lost if kind == "table" or table in tables]
     if _JOURNALS - tables:
         return Verified(tuple(damages))
-    seen_blobs: dict[str, str] = {}
+    look = _Look(connection, blobs, tables, holds)
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
-            found = _verify_session(connection, session, blobs, seen_blobs, tables)
+            found = _verify_session(look, session)
             damages += found.damages
             erased += found.erased
         except StorageCorrupt as error:
             damages.append(Damage("row", error.message, session))
         except sqlite3.DatabaseError as error:
             damages.append(Damage("file", f"its records cannot be read: {error}", session))
-    for table, look in _BESIDE_JOURNALS.items():
-        if table in tables:
-            try:
-                damages += look(connection)
-            except sqlite3.DatabaseError as error:
-                damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
+    for table in sorted(tables & {*_ROWS, "snapshots"}):
+        try:
+            damages += _lost_rows(connection, table) if table in _ROWS else _snapshot_damages(connection)
+        except sqlite3.DatabaseError as error:
+            damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
     return Verified(tuple(damages), tuple(erased))
 
 
@@ -120,34 +159,29 @@ def _lost(kind: str, name: str) -> Damage:
     return Damage("file", f"the {kind} {name} is missing{what}")
 
 
-def _verify_session(
-    connection: sqlite3.Connection,
-    session: str,
-    blobs: Path,
-    seen_blobs: dict[str, str],
-    tables: set[str],
-) -> Verified:
+def _verify_session(look: _Look, session: str) -> Verified:
+    connection = look.connection
     own = lineage(connection, session)
     number, at_seq, head_seq = own[-1]
     records = stored(connection, session, number, at_seq, _NO_END)
     examined = examine(session, records, at_seq, link_at(connection, own, at_seq), head_seq)
-    damages = [*examined.damages, *_row_damages(connection, session, head_seq)]
-    if "blob_uses" in tables:
-        uses = connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))
-        damages += use_damages(session, examined, {row[0] for row in uses})
-    for seq, sha256 in examined.blobs:
-        if sha256 not in seen_blobs:
-            try:
-                read_blob(blobs, sha256)
-                seen_blobs[sha256] = ""
-            except StorageCorrupt as error:
-                seen_blobs[sha256] = error.message
-        if seen_blobs[sha256]:
-            damages.append(Damage("blob", seen_blobs[sha256], session, seq))
+    damages = list(examined.damages)
+    row = _row(connection, session, damages)
+    kept = Derived(row, _uses(look, number), _marks(look, number))
+    state = None
+    if examined.is_whole:
+        state = _state(look, session, row, own, examined, damages)
+    damages += compare(session, head_seq, examined, state, kept)
+    for record in examined.records:
+        for sha256 in blobs_of(record.event):
+            told = look.blob(sha256)
+            if told:
+                damages.append(Damage("blob", told, session, record.seq))
     return Verified(tuple(damages), examined.erased)
 
 
-def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) -> list[Damage]:
+def _row(connection: sqlite3.Connection, session: str, damages: list[Damage]) -> SessionRow | None:
+    """The session's row as it can be read, and whether the columns beside it say the same."""
     encoded, position, last, *columns = connection.execute(
         "SELECT row, position, (SELECT position FROM records AS r WHERE session = number AND r.seq = sessions.seq),"
         " key, status, title, updated_ms, due_ms FROM sessions WHERE id = ?",
@@ -156,37 +190,61 @@ def _row_damages(connection: sqlite3.Connection, session: str, head_seq: int) ->
     try:
         row = msgspec.json.decode(encoded, type=SessionRow)
     except msgspec.DecodeError as error:
-        return [Damage("row", f"its row cannot be read: {error}", session)]
-    damages = row_damage(row, head_seq)
+        damages.append(Damage("row", f"its row cannot be read: {error}", session))
+        return None
     if columns != [row.key, row.status, row.title, row.updated_ms, row.due_ms]:
         damages.append(Damage("row", "it is not listed as its row tells", session))
-    if not damages and last is not None and position != last:
+    elif not damages and last is not None and position != last:
         damages.append(Damage("row", "it is not listed in the order of its last record", session))
-    return damages
+    return row
 
 
-def _lost_records(connection: sqlite3.Connection) -> Iterator[Damage]:
+def _state(
+    look: _Look,
+    session: str,
+    row: SessionRow | None,
+    own: list[Segment],
+    examined: Examined,
+    damages: list[Damage],
+) -> State | None:
+    """The fold of all records of a whole session; on the way there, whether its snapshot is what was folded."""
+    try:
+        shared = [decode(each) for each in read(look.connection, session, 0, own[-1].after_seq)]
+    except (StorageCorrupt, UnreadableEvent):  # the parent's, and told there
+        return None
+    records = [*shared, *examined.records]
+    seq, body = look.snapshot(own[-1].number)
+    state = fold(records[:seq], State(session=session, key=row.key if row is not None else ""))
+    if 0 < seq <= len(records) and look.holds is not None:
+        link = link_at(look.connection, own, seq) or b""
+        if not look.holds(Recovered(seq, body, (), ()), state, link):
+            what = f"its snapshot of record {seq} is not what the records before it come to"
+            damages.append(Damage("row", what, session, seq))
+    return fold(records[seq:], state)
+
+
+def _uses(look: _Look, number: int) -> frozenset[str] | None:
+    if "blob_uses" not in look.tables:
+        return None
+    rows = look.connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))
+    return frozenset(row[0] for row in rows)
+
+
+def _marks(look: _Look, number: int) -> dict[str, tuple[int, ...]] | None:
+    if "approvals" not in look.tables:
+        return None
+    rows = look.connection.execute(
+        "SELECT id, asked_seq, decided_seq FROM approvals WHERE session = ?", (number,)
+    )
+    return {name: (asked, decided) if decided else (asked,) for name, asked, decided in rows}
+
+
+def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:
     for number, count in connection.execute(
-        "SELECT session, count(*) FROM records WHERE session NOT IN (SELECT number FROM sessions)"
+        f"SELECT session, count(*) FROM {table} WHERE session NOT IN (SELECT number FROM sessions)"
         " GROUP BY session"
     ):
-        yield Damage("row", f"{count} records lie under the number {number}, which is no session's")
-
-
-def _use_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
-    for number, count in connection.execute(
-        "SELECT session, count(*) FROM blob_uses WHERE session NOT IN (SELECT number FROM sessions)"
-        " GROUP BY session"
-    ):
-        yield Damage("row", f"{count} blobs are used under the number {number}, which is no session's")
-
-
-def _approval_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
-    for approval_id, row in connection.execute("SELECT id, row FROM approvals"):
-        try:
-            msgspec.json.decode(row, type=ApprovalRow)
-        except msgspec.DecodeError as error:
-            yield Damage("row", f"the approval {approval_id} cannot be read: {error}")
+        yield Damage("row", f"{count} {_ROWS[table]} under the number {number}, which is no session's")
 
 
 def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
@@ -204,10 +262,9 @@ def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
         yield Damage("row", f"its snapshot {what}; {_COSTS_TIME}: its whole journal is read instead", session)
 
 
-_BESIDE_JOURNALS = {
-    "records": _lost_records,
-    "blob_uses": _use_damages,
-    "approvals": _approval_damages,
-    "snapshots": _snapshot_damages,
+_ROWS = {
+    "records": "records lie",
+    "blob_uses": "blobs are listed as used",
+    "approvals": "approvals are listed",
 }
-"""What is looked at in each table when the journals have been read."""
+"""What lies in the tables whose rows belong to sessions."""

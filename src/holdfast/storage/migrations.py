@@ -73,12 +73,11 @@ CREATE INDEX inbox_waiting ON inbox (session, arrival) WHERE body IS NOT NULL;
 CREATE TABLE approvals (
     id TEXT PRIMARY KEY,
     session INTEGER NOT NULL,
-    asked_ms INTEGER NOT NULL,
-    decision TEXT NOT NULL,
-    row BLOB NOT NULL
+    asked_seq INTEGER NOT NULL,
+    decided_seq INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX approvals_of_session ON approvals (session);
-CREATE INDEX approvals_open ON approvals (asked_ms) WHERE decision = '';
+CREATE INDEX approvals_open ON approvals (session) WHERE decided_seq = 0;
 """
 
 SNAPSHOTS = """

@@ -26,11 +26,11 @@ from holdfast.protocol.rows import (
     SessionRow,
     Standing,
 )
+from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
 from holdfast.storage.search import SAID_IN, is_in, says
 
 _row_decoder = msgspec.json.Decoder(SessionRow)
-_approval_decoder = msgspec.json.Decoder(ApprovalRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
 _RECORDS = (
@@ -38,6 +38,9 @@ _RECORDS = (
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY position DESC, number DESC"
+_MARKED = (
+    "SELECT a.id, s.id, asked_seq, decided_seq FROM approvals AS a JOIN sessions AS s ON s.number = a.session"
+)
 _ROW = "id, CAST(key AS BLOB), CAST(status AS BLOB), CAST(title AS BLOB), updated_ms, seq, row"
 """Of a session: what `_session_row` takes. The texts as bytes, since a damaged one would keep all sessions from being
 listed."""
@@ -296,21 +299,25 @@ def _said(connection: sqlite3.Connection, session: str) -> Iterator[tuple[str, i
 
 def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> list[ApprovalRow]:
     """As `Store.approvals`."""
-    decided = "=" if is_open else "<>"
-    if session:
-        rows = connection.execute(
-            f"SELECT row FROM approvals WHERE session = (SELECT number FROM sessions WHERE id = ?)"
-            f" AND decision {decided} '' ORDER BY asked_ms, id",
-            (session,),
-        )
-    else:
-        rows = connection.execute(
-            f"SELECT row FROM approvals WHERE decision {decided} '' ORDER BY asked_ms, id"
-        )
-    return [_approval_decoder.decode(row[0]) for row in rows]
+    found = connection.execute(
+        f"{_MARKED} LEFT JOIN records AS r ON r.session = a.session AND r.seq = asked_seq"
+        f" WHERE decided_seq {'=' if is_open else '<>'} 0 AND (?1 = '' OR s.id = ?1) ORDER BY r.position",
+        (session,),
+    )
+    rows = (_approval(connection, *marked) for marked in found.fetchall())
+    return [row for row in rows if row is not None]
 
 
 def approval(connection: sqlite3.Connection, approval_id: str) -> ApprovalRow | None:
     """As `Store.approval`."""
-    found = connection.execute("SELECT row FROM approvals WHERE id = ?", (approval_id,)).fetchone()
-    return _approval_decoder.decode(found[0]) if found is not None else None
+    marked = connection.execute(f"{_MARKED} WHERE a.id = ?", (approval_id,)).fetchone()
+    return _approval(connection, *marked) if marked is not None else None
+
+
+def _approval(
+    connection: sqlite3.Connection, name: str, session: str, asked_seq: int, decided_seq: int
+) -> ApprovalRow | None:
+    records: list[StoredRecord] = []
+    for seq in (asked_seq, decided_seq) if decided_seq else (asked_seq,):
+        records += read(connection, session, seq - 1, seq)
+    return approval_row(name, records)

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
-from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
+from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord, UnreadableEvent, decode
+from holdfast.protocol.events import blobs_of
 from holdfast.protocol.ids import (
     is_session_id,
     is_session_key,
@@ -37,7 +40,9 @@ from holdfast.protocol.rows import (
     Standing,
     Verified,
 )
-from holdfast.storage.chain import check_contiguous, checked, examine, row_damage, use_damages
+from holdfast.storage.approvals import approval_row
+from holdfast.storage.chain import Examined, check_contiguous, checked, examine
+from holdfast.storage.derived import Derived, compare
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -78,6 +83,8 @@ class _Journal:
     """Of its last record, among those of all journals."""
     blobs: set[str] = field(default_factory=set)
     """Those that its records refer to."""
+    approvals: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By id, where one is asked for, and where it is decided."""
     epoch: int = 0
     holder: Holder | None = None
     """Of the lease, which holds until `until_ms`; None when nobody has it."""
@@ -104,7 +111,6 @@ class VolatileStore:
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
         self._mark = Mark(0, 0, 0)
-        self._approvals: dict[str, ApprovalRow] = {}
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         check_session(session, key)
@@ -216,10 +222,10 @@ class VolatileStore:
         journal.commands.update(commit.acknowledged)
         for command_id in commit.acknowledged:
             journal.inbox.pop(command_id, None)
-        for approval in commit.approvals:
-            standing = self._approvals.get(approval.id)
-            if standing is None or not standing.decision:
-                self._approvals[approval.id] = approval
+        for mark in commit.approvals:
+            known = journal.approvals.get(mark.id, ())
+            if len(known) == int(mark.is_decision):
+                journal.approvals[mark.id] = (*known, mark.seq)
         is_released = commit.releases_lease and not journal.inbox
         if is_released:
             journal.holder = None
@@ -304,15 +310,20 @@ class VolatileStore:
         return sorted(rows, key=lambda row: row.due_ms)[:limit]
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
-        chosen = (
-            row
-            for row in self._approvals.values()
-            if session in ("", row.session) and is_open == (not row.decision)
-        )
-        return sorted(chosen, key=lambda row: (row.asked_ms, row.id))
+        rows = [
+            await self.approval(name)
+            for journal in self._journals.values()
+            for name, seqs in journal.approvals.items()
+            if session in ("", journal.row.session) and is_open == (len(seqs) == 1)
+        ]
+        return sorted((row for row in rows if row is not None), key=lambda row: (row.asked_ms, row.id))
 
     async def approval(self, approval_id: str) -> ApprovalRow | None:
-        return self._approvals.get(approval_id)
+        for session, journal in self._journals.items():
+            if approval_id in journal.approvals:
+                records = [await self.read(session, seq - 1, seq) for seq in journal.approvals[approval_id]]
+                return approval_row(approval_id, [record for each in records for record in each])
+        return None
 
     async def verify(self) -> Verified:
         damages: list[Damage] = []
@@ -320,16 +331,27 @@ class VolatileStore:
         for session, journal in self._journals.items():
             link = FIRST_LINK if not journal.parent else self._link_at(journal.parent, journal.at_seq)
             found = examine(session, journal.records, journal.at_seq, link, journal.head_seq)
-            damages += found.damages
             erased += found.erased
-            damages += row_damage(journal.row, journal.head_seq)
-            damages += use_damages(session, found, journal.blobs)
-            for seq, sha256 in found.blobs:
-                try:
-                    await self.blobs.get(sha256)
-                except StorageCorrupt as error:
-                    damages.append(Damage("blob", error.message, session, seq))
+            damages += found.damages
+            kept = Derived(journal.row, frozenset(journal.blobs), journal.approvals)
+            damages += compare(session, journal.head_seq, found, await self._state(journal, found), kept)
+            for record in found.records:
+                for sha256 in blobs_of(record.event):
+                    try:
+                        await self.blobs.get(sha256)
+                    except StorageCorrupt as error:
+                        damages.append(Damage("blob", error.message, session, record.seq))
         return Verified(tuple(damages), tuple(erased))
+
+    async def _state(self, journal: _Journal, found: Examined) -> State | None:
+        if not found.is_whole:
+            return None
+        try:
+            shared = [decode(each) for each in await self.read(journal.row.session, 0, journal.at_seq)]
+        except (StorageCorrupt, UnreadableEvent):
+            return None
+        start = State(session=journal.row.session, key=journal.row.key)
+        return fold([*shared, *found.records], start)
 
     async def aclose(self) -> None:
         """Nothing to let go of: what it holds stays, for whoever uses it next."""

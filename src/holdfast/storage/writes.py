@@ -15,6 +15,10 @@ from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.reads import Term, lease_of
 
+_ASKED = (
+    "INSERT INTO approvals (asked_seq, id, session, decided_seq) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
+)
+_DECIDED = "UPDATE approvals SET decided_seq = ? WHERE id = ? AND session = ? AND decided_seq = 0"
 _LAST_POSITION = "(SELECT ifnull(max(position), 0) FROM records)"
 _OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND holder IS NOT NULL"
 """Of a lease: it is still held in that epoch."""
@@ -170,16 +174,8 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
             " ON CONFLICT (session, command_id) DO UPDATE SET body = NULL",
             [(command_id, number, commit.now_ms) for command_id in commit.acknowledged],
         )
-    if commit.approvals:
-        connection.executemany(
-            "INSERT INTO approvals (id, session, asked_ms, decision, row) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (id) DO UPDATE SET decision = excluded.decision, row = excluded.row"
-            " WHERE decision = ''",
-            [
-                (approval.id, number, approval.asked_ms, approval.decision, encode_json(approval))
-                for approval in commit.approvals
-            ],
-        )
+    for mark in commit.approvals:
+        connection.execute(_DECIDED if mark.is_decision else _ASKED, (mark.seq, mark.id, number))
     if commit.blobs:
         connection.executemany(
             "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", [(blob, number) for blob in commit.blobs]

@@ -23,9 +23,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
+from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import Fenced, HoldfastError, StorageCorrupt, UsageError
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode, encode_json
 from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
     Event,
     MessageReceived,
     Record,
@@ -40,6 +45,7 @@ from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Text, Usage
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
+    ApprovalMark,
     ApprovalRow,
     Commit,
     Erased,
@@ -79,11 +85,12 @@ def said(text: str) -> Responded:
 class Driving:
     """One driver's hold on one session: what it needs for its next commit."""
 
-    def __init__(self, store: Store, lease: Lease, seq: int, link: bytes) -> None:
+    def __init__(self, store: Store, lease: Lease, seq: int, link: bytes, state: State | None = None) -> None:
         self.store = store
         self.lease = lease
         self.seq = seq
         self.link = link
+        self.state = state or State(session=lease.session)
 
     @property
     def session(self) -> str:
@@ -91,23 +98,22 @@ class Driving:
 
     def make(self, *events: Event, **changes: Any) -> Commit:
         """A commit of these events as the next records, with changed fields of `Commit`."""
-        records: list[StoredRecord] = []
-        link = self.link
-        for seq, event in enumerate(events, self.seq + 1):
-            records.append(
-                encode(
-                    Record(
-                        self.session, seq, NOW_MS + seq, self.lease.epoch, Trigger("command", "test"), event
-                    ),
-                    link,
-                )
-            )
-            link = records[-1].link
-        end_seq = self.seq + len(events)
-        row = SessionRow(self.session, created_ms=NOW_MS, updated_ms=NOW_MS + end_seq, seq=end_seq)
-        blobs = tuple(blob for event in events for blob in blobs_of(event))
+        records = [
+            Record(self.session, seq, NOW_MS + seq, self.lease.epoch, Trigger("command", "test"), event)
+            for seq, event in enumerate(events, self.seq + 1)
+        ]
+        stored: list[StoredRecord] = []
+        for record in records:
+            stored.append(encode(record, stored[-1].link if stored else self.link))
         commit = Commit(
-            self.session, self.lease.epoch, self.seq, tuple(records), row, NOW_MS + end_seq, blobs=blobs
+            session=self.session,
+            epoch=self.lease.epoch,
+            expected_seq=self.seq,
+            records=tuple(stored),
+            row=summary(fold(records, self.state)),
+            now_ms=NOW_MS + self.seq + len(events),
+            blobs=tuple(blob for event in events for blob in blobs_of(event)),
+            approvals=tuple(approval_marks(records)),
         )
         return msgspec.structs.replace(commit, **changes)
 
@@ -117,6 +123,7 @@ class Driving:
         await self.store.commit(commit)
         self.seq += len(commit.records)
         self.link = commit.records[-1].link if commit.records else self.link
+        self.state = fold([decode(record) for record in commit.records], self.state)
         return commit
 
 
@@ -124,14 +131,15 @@ async def drive(store: Store, number: int = 1, key: str = "", nonce: str = "a") 
     """Make a session and take its lease."""
     session = await store.claim(an_id(number), key, NOW_MS)
     lease = await store.lease(session, a_holder(nonce), TERM_MS)
-    return Driving(store, lease, 0, FIRST_LINK)
+    return Driving(store, lease, 0, FIRST_LINK, State(session=session, key=key))
 
 
 async def branch(parent: Driving, at_seq: int, number: int, *events: Event) -> Driving:
     """A session that shares the first records of another."""
     child = await drive(parent.store, number)
-    shared = await parent.store.read(parent.session, at_seq - 1, at_seq)
-    child.seq, child.link = at_seq, shared[0].link
+    shared = await parent.store.read(parent.session, 0, at_seq)
+    child.seq, child.link = at_seq, shared[-1].link
+    child.state = fold([decode(record) for record in shared], child.state)
     forked = SessionForked(child.session, parent.session, at_seq)
     await child.commit(forked, *events, forked_from=parent.session)
     return child
@@ -163,12 +171,14 @@ def an_entry(session: str, command_id: str, body: bytes = b"{}") -> InboxEntry:
     return InboxEntry(command_id, session, NOW_MS, body)
 
 
-def an_approval(driving: Driving, number: int = 1, **changes: Any) -> ApprovalRow:
-    """An open approval of a session."""
-    row = ApprovalRow(
-        f"{driving.session}-{number}", driving.session, f"t1.c{number}", "shell", "{}", NOW_MS + number, 0
-    )
-    return msgspec.structs.replace(row, **changes)
+def asked(driving: Driving, number: int = 1) -> ApprovalRequested:
+    """A request for an approval."""
+    return ApprovalRequested(f"{driving.session}-{number}", f"t1.c{number}", "shell", "{}", "0" * 64, 0)
+
+
+def names(rows: list[ApprovalRow]) -> list[str]:
+    """The ids of approvals."""
+    return [row.id for row in rows]
 
 
 class StoreConformance:
@@ -267,7 +277,7 @@ class StoreConformance:
         await store.post(an_entry(old.session, "c1"), 10)
         clock.advance(TERM_MS / 1000)
         lease = await store.lease(old.session, a_holder("b"), TERM_MS)
-        commit = old.commit(MessageReceived("two"), acknowledged=("c1",), approvals=(an_approval(old),))
+        commit = old.commit(MessageReceived("two"), asked(old), acknowledged=("c1",))
         await refused(Fenced, commit)
         assert texts(await store.read(old.session)) == ["one"]
         assert [entry.command_id for entry in await store.inbox(old.session)] == ["c1"]
@@ -624,24 +634,55 @@ class StoreConformance:
 
     async def test_of_two_decisions_the_first_one_wins(self, store: Store) -> None:
         driving = await drive(store)
-        asked = an_approval(driving)
-        await driving.commit(MessageReceived("one"), approvals=(asked,))
-        assert await store.approvals() == [asked]
-        yes = an_approval(driving, decision="approve", decided_by="ann", decided_ms=NOW_MS)
-        no = an_approval(driving, decision="deny", decided_by="bob", decided_ms=NOW_MS + 1)
-        await driving.commit(MessageReceived("two"), approvals=(yes,))
-        await driving.commit(MessageReceived("three"), approvals=(no,))
-        assert await store.approval(asked.id) == yes
+        name = f"{driving.session}-1"
+        await driving.commit(MessageReceived("one"), asked(driving))
+        row = ApprovalRow(name, driving.session, "t1.c1", "shell", "{}", NOW_MS + 2, 0)
+        assert await store.approvals() == [row]
+        await driving.commit(ApprovalResolved(name, "approve", "ann", "go on"))
+        await driving.commit(ApprovalResolved(name, "deny", "bob"))
+        decided = {"decision": "approve", "decided_by": "ann", "decided_ms": NOW_MS + 3, "note": "go on"}
+        assert await store.approval(name) == msgspec.structs.replace(row, **decided)
         assert await store.approvals() == []
-        assert await store.approvals(is_open=False) == [yes]
+        assert names(await store.approvals(is_open=False)) == [name]
+
+    async def test_an_approval_is_told_as_its_records_tell_it_or_not_at_all(self, store: Store) -> None:
+        driving = await drive(store)
+        name = f"{driving.session}-1"
+        good = driving.make(asked(driving), MessageReceived("two"))
+        forged = msgspec.structs.replace(asked(driving), arguments='{"command":"rm -rf /"}')
+        record = msgspec.structs.replace(good.records[0], body=encode_json(forged))
+        await store.commit(msgspec.structs.replace(good, records=(record, good.records[1])))
+        await refused(StorageCorrupt, store.approval(name))
+        await refused(StorageCorrupt, store.approvals())
+
+    async def test_an_approval_that_lies_elsewhere_than_its_mark_says_is_damage(self, store: Store) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        name = f"{two.session}-1"
+        await one.commit(asked(one), asked(one, 2))
+        await two.commit(MessageReceived("one"), asked(two), approvals=(ApprovalMark(name, 1),))
+        await refused(StorageCorrupt, store.approval(name))
+        assert names(await store.approvals(one.session)) == [f"{one.session}-1", f"{one.session}-2"]
+        damages = (await store.verify()).damages
+        assert [(each.kind, each.session) for each in damages] == [("row", two.session)]
+        assert name in damages[0].message
+
+    async def test_what_was_erased_of_an_approval_is_not_listed(self, store: Store) -> None:
+        driving = await drive(store)
+        made = driving.make(asked(driving), asked(driving, 2))
+        record = msgspec.structs.replace(made.records[0], body=b"", digest=made.records[0].body_digest)
+        await store.commit(msgspec.structs.replace(made, records=(record, made.records[1])))
+        assert names(await store.approvals()) == [f"{driving.session}-2"]
+        assert await store.approval(f"{driving.session}-1") is None
+        assert (await store.verify()).damages == ()
 
     async def test_approvals_are_listed_by_age_for_one_session_or_all(self, store: Store) -> None:
         one, two = await drive(store, 1), await drive(store, 2)
-        late, early, other = an_approval(one, 3), an_approval(one, 1), an_approval(two, 2)
-        await one.commit(MessageReceived("one"), approvals=(late, early))
-        await two.commit(MessageReceived("two"), approvals=(other,))
-        assert await store.approvals() == [early, other, late]
-        assert await store.approvals(one.session) == [early, late]
+        await one.commit(asked(one, 1))
+        await two.commit(MessageReceived("two"), asked(two, 2))
+        await one.commit(MessageReceived("one"), MessageReceived("one"), asked(one, 3))
+        first, other, last = f"{one.session}-1", f"{two.session}-2", f"{one.session}-3"
+        assert names(await store.approvals()) == [first, other, last]
+        assert names(await store.approvals(one.session)) == [first, last]
         assert await store.approval("nobody-1") is None
 
     # --- lists

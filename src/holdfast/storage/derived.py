@@ -1,0 +1,86 @@
+"""What a store keeps beside a journal, compared with what the journal's records say; the same for every store.
+
+Everything here can be made again from the records. Where the rows lie is the store's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from holdfast.core.state import State
+from holdfast.core.summary import approval_marks, summary
+from holdfast.protocol.events import blobs_of
+from holdfast.protocol.rows import Damage, SessionRow
+from holdfast.storage.chain import Examined
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """The rows of one session; None for what cannot be read, which is told already."""
+
+    row: SessionRow | None
+    blobs: frozenset[str] | None
+    """Those that are listed as used."""
+    approvals: Mapping[str, tuple[int, ...]] | None
+    """By id, where one is asked for, and where it is decided."""
+
+
+def compare(
+    session: str, head_seq: int, examined: Examined, state: State | None, kept: Derived
+) -> Iterator[Damage]:
+    """Where the rows do not say what the records say.
+
+    Args:
+        session: Its id.
+        head_seq: The end of its journal.
+        examined: Its own records.
+        state: The fold of all its records; None when they are not whole.
+        kept: Its rows.
+    """
+    if kept.row is not None:
+        yield from _row_damages(session, head_seq, state, kept.row)
+    if kept.blobs is not None:
+        yield from _blob_damages(session, examined, kept.blobs)
+    if kept.approvals is not None:
+        yield from _approval_damages(session, examined, kept.approvals)
+
+
+def _row_damages(session: str, head_seq: int, state: State | None, row: SessionRow) -> Iterator[Damage]:
+    if row.seq != head_seq:
+        yield Damage("row", f"its row was made at record {row.seq}, not at {head_seq}", session, row.seq)
+    elif head_seq and state is not None:
+        old, new = msgspec.structs.asdict(row), msgspec.structs.asdict(summary(state))
+        fields = ", ".join(name for name, value in old.items() if new[name] != value)
+        if fields:
+            yield Damage("row", f"its row tells something else than its journal: {fields}", session)
+
+
+def _blob_damages(session: str, examined: Examined, named: frozenset[str]) -> Iterator[Damage]:
+    needed: set[str] = set()
+    for record in examined.records:
+        for blob in blobs_of(record.event):
+            if blob not in needed and blob not in named:
+                what = f"the blob {blob} is not listed as used, and could be deleted"
+                yield Damage("row", what, session, record.seq)
+            needed.add(blob)
+    for blob in sorted(named - needed):
+        if examined.is_whole:  # else what else is referred to cannot be told
+            yield Damage("row", f"the blob {blob} is listed as used, and no record refers to it", session)
+
+
+def _approval_damages(
+    session: str, examined: Examined, listed: Mapping[str, tuple[int, ...]]
+) -> Iterator[Damage]:
+    told: dict[str, tuple[int, ...]] = {}
+    for mark in approval_marks(examined.records):
+        known = told.get(mark.id, ())
+        if len(known) == int(mark.is_decision):
+            told[mark.id] = (*known, mark.seq)
+    for name, seqs in told.items():
+        kept = listed.get(name, ())
+        if kept != seqs and (examined.is_whole or kept[: len(seqs)] != seqs):
+            yield Damage("row", f"the approval {name} is not listed as its records tell", session, seqs[0])
+    for name in listed.keys() - told.keys():
+        if examined.is_whole:
+            yield Damage("row", f"the approval {name} is listed, and no record asks for it", session)
