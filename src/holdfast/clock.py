@@ -18,6 +18,10 @@ class SystemClock:
         """Milliseconds since the machine was started, its sleep included."""
         return time.clock_gettime_ns(_UPTIME) // 1_000_000
 
+    def awake_ms(self) -> int:
+        """Milliseconds since some moment, the machine's sleep left out."""
+        return time.monotonic_ns() // 1_000_000
+
 
 SYSTEM_CLOCK = SystemClock()
 """It has no state: there need be no other."""

@@ -249,10 +249,10 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
         stored = (await store.read(driving.session))[-1]
         body, seq = b'{"what":"never seen"}', stored.seq + 1
         link = chain_link(
-            stored.link, seq, stored.at_ms, 1, "command test", "DreamDreamt", 7, digest_of(body)
+            stored.link, seq, stored.at_ms, 0, 1, "command test", "DreamDreamt", 7, digest_of(body)
         )
         newer = StoredRecord(
-            driving.session, seq, stored.at_ms, 1, "command test", "DreamDreamt", 7, body, link
+            driving.session, seq, stored.at_ms, 0, 1, "command test", "DreamDreamt", 7, body, link
         )
         again = await drive(store, 1)
         row = await store.session(driving.session)

@@ -127,7 +127,8 @@ def _causes(story: Story) -> dict[str, Cause]:
     stage = call.stage if call is not None else None
     approval = stage.approval_id if isinstance(stage, Waiting) else ""
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
-    story.now_ms = max([story.now_ms, *(wait.at_ms for wait in waits)])
+    for wait in waits:
+        story.until(wait)
     found: dict[str, Cause] = {
         name: Commanded(Command("c", SESSION, owner("cli:ann"), body), story.epoch)
         for name, body in {
@@ -152,7 +153,11 @@ def _row(name: Phase) -> str:
         f"Wait({action.key.partition(' ')[0]})" if isinstance(action, Wait) else type(action).__name__
         for action in wanted(story.state)
     )
-    heard = [label for label, cause in _causes(story).items() if decide(story.state, cause, story.now_ms)]
+    heard = [
+        label
+        for label, cause in _causes(story).items()
+        if decide(story.state, cause, story.now_ms, story.awake_ms)
+    ]
     return f"| {name} | {', '.join(shown) or '-'} | {', '.join(heard)} |\n"
 
 

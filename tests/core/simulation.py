@@ -74,6 +74,7 @@ class Simulation:
         self.state = State()
         self.records: list[e.Record] = []
         self.now_ms = START_MS
+        self.awake_ms = 0
         self.epoch = 0
         self.is_driven = False
         self.crashes = 0
@@ -131,7 +132,7 @@ class Simulation:
     def _attach(self) -> None:
         """A new driver; if the last one still drove, it crashed."""
         self.crashes += self.is_driven
-        self.epoch += 1
+        self.epoch, self.awake_ms = self.epoch + 1, 0
         self.is_driven = True
         self._started = set()
         self._settle(Attach(self.epoch, "host:1"))
@@ -145,7 +146,7 @@ class Simulation:
         """Somebody finds the session without a driver: it was given back, or its driver died."""
         self.epoch += 1
         cause = self._commanded(self._body())
-        records = decision(self.state, cause, self.now_ms).records
+        records = decision(self.state, cause, self.now_ms, 0).records
         assert not any(isinstance(record.event, (*INTENTS, e.Attached)) for record in records), (
             "a visitor starts nothing"
         )
@@ -189,22 +190,25 @@ class Simulation:
         """Something ends whose driver is gone: it means nothing."""
         if self._late:
             late = self.pick(self._late)
-            assert late.key in self._started or decide(self.state, late, self.now_ms) == []
+            assert late.key in self._started or decide(self.state, late, self.now_ms, self.awake_ms) == []
 
     def _due(self) -> None:
         waits = [action for action in wanted(self.state) if isinstance(action, Wait)]
         if waits:
             wait = self.pick(waits)
-            self._pass(max(wait.at_ms - self.now_ms, 0))
+            self._pass(max(wait.at_ms - (self.awake_ms if wait.is_driven else self.now_ms), 0))
             self._settle(Due(wait.key))
 
     def _time(self) -> None:
+        """Some passes; the machine may sleep as well, or somebody set its clock."""
         self._pass(self.pick((1, 500, 30_000)))
+        self.now_ms += self.pick((0, 0, 3_600_000, -3_600_000))
 
     def _pass(self, ms: int) -> None:
         if self.state.models.open is not None or started_calls(self.state):
             self.in_flight_ms += ms
         self.now_ms += ms
+        self.awake_ms += ms
 
     # --- what it comes to -----------------------------------------------------------------------
 
@@ -257,7 +261,7 @@ class Simulation:
         """The engine's step: the cause, and the prepare steps that it brings, until none is left."""
         if isinstance(cause, Outcome):
             self._late.append(cause)
-        self._commit(decision(self.state, cause, self.now_ms).records)
+        self._commit(decision(self.state, cause, self.now_ms, self.awake_ms).records)
         while True:
             step = next((a for a in wanted(self.state) if isinstance(a, PrepareRequest | Admit)), None)
             if step is None:
@@ -268,7 +272,7 @@ class Simulation:
                 plain = self._request(step, 1_000) if isinstance(step, PrepareRequest) else Allowed()
                 prepared = Prepared(step.key, plain)
             before = self.state.seq
-            self._commit(decision(self.state, prepared, self.now_ms).records)
+            self._commit(decision(self.state, prepared, self.now_ms, self.awake_ms).records)
             assert self.state.seq > before, f"{step} leads nowhere"
 
     def _commit(self, records: Sequence[e.Record]) -> None:
@@ -328,7 +332,7 @@ class Simulation:
                 attempt = action.call if isinstance(action, CallModel) else action.attempt
                 assert attempt.epoch == state.epoch
                 assert action.key in self._started, "nothing runs that its own driver did not record"
-        assert decide(state, Due("nobody waits for this"), self.now_ms) == [], (
+        assert decide(state, Due("nobody waits for this"), self.now_ms, self.awake_ms) == [], (
             "a decision is at its fixed point"
         )
         run = open_run(state)

@@ -80,6 +80,8 @@ class Story:
         self.state = State()
         self.records: list[e.Record] = []
         self.now_ms = START_MS
+        self.awake_ms = 0
+        """By the driver's clock."""
         self.epoch = 0
         self.given(e.SessionOpened(SESSION))
 
@@ -87,19 +89,24 @@ class Story:
         """What the journal holds already."""
         for event in events:
             at = epoch if epoch is not None else self.epoch
-            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, at, GIVEN, event)
+            record = e.Record(SESSION, self.state.seq + 1, self.now_ms, at, GIVEN, event, self.awake_ms)
             self.records.append(record)
             self.state = evolve(self.state, record)
         return self
 
     def when(self, cause: Cause) -> list[e.Event]:
         """What the cause brings, which then is part of the journal."""
-        events = decide(self.state, cause, self.now_ms)
+        events = decide(self.state, cause, self.now_ms, self.awake_ms)
         epoch = cause.epoch if isinstance(cause, Attach | Commanded) else self.state.epoch
         self.given(*events, epoch=epoch)
         return events
 
     def later(self, seconds: float) -> Story:
+        self.awake_ms += round(seconds * 1000)
+        return self.asleep(seconds)
+
+    def asleep(self, seconds: float) -> Story:
+        """The machine is suspended, or its clock is set."""
         self.now_ms += round(seconds * 1000)
         return self
 
@@ -117,7 +124,7 @@ class Story:
 
     def attach(self) -> list[e.Event]:
         """The next driver takes over, whatever became of the last one."""
-        self.epoch += 1
+        self.epoch, self.awake_ms = self.epoch + 1, 0
         return self.when(Attach(self.epoch, "host:1"))
 
     def command(self, body: CommandBody, who: Principal = ANN) -> list[e.Event]:
@@ -125,7 +132,7 @@ class Story:
 
     def visit(self, body: CommandBody) -> list[e.Event]:
         """A command from somebody who takes an epoch and drives nothing."""
-        self.epoch += 1
+        self.epoch, self.awake_ms = self.epoch + 1, 0
         return self.when(Commanded(Command("c", SESSION, owner("cli:bob"), body), self.epoch))
 
     def send(self, text: str = "Do it.") -> list[e.Event]:
@@ -174,8 +181,13 @@ class Story:
         """The timer comes due: time passes until then."""
         waits = [a for a in wanted(self.state) if isinstance(a, Wait) and a.key == key]
         assert waits, f"nobody waits for {key}"
-        self.now_ms = max(self.now_ms, waits[0].at_ms)
+        self.until(waits[0])
         return self.when(Due(key))
+
+    def until(self, wait: Wait) -> None:
+        """Let time pass until then."""
+        now_ms = self.awake_ms if wait.is_driven else self.now_ms
+        self.later(max(wait.at_ms - now_ms, 0) / 1000)
 
     # --- parts ----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.causes import Due, Outcome, Prepared
 from holdfast.core.state import next_key, open_run, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
@@ -204,6 +204,18 @@ def test_the_time_limit_counts_driven_time_over_turns_and_not_the_waits_between(
     assert story.run.driven_ms == 60_000
 
 
+@pytest.mark.requirement("B2", "H5")
+@pytest.mark.parametrize("hours", [-5, 5], ids=["set back", "asleep"])
+def test_time_in_which_the_machine_sleeps_or_its_clock_is_set_is_no_driven_time(hours: int) -> None:
+    story = calling(wall_s=60)
+    story.later(20).asleep(3_600 * hours)
+    story.send("x")
+    assert story.run.driven_ms == 20_000
+    assert kinds(story.later(39).when(Due("wall"))) == []
+    assert kinds(story.later(1).when(Due("wall"))) == ["RunStopping"]
+    assert story.run.driven_ms == 60_000
+
+
 @pytest.mark.requirement("B2")
 def test_no_call_is_started_when_the_time_is_used_up() -> None:
     story = calling(wall_s=60)
@@ -335,7 +347,7 @@ def test_a_stop_ends_the_run_as_soon_as_the_call_in_flight_is_cut() -> None:
     story = acting()
     events = story.command(Stop())
     assert kinds(events) == ["RunStopping"]
-    assert only(e.RunStopping, events).grace_until_ms == story.now_ms + 1_000
+    assert only(e.RunStopping, events).grace_until_ms == story.awake_ms + 1_000
     events = story.finished("t1.c1", "half", status="cancelled")
     assert kinds(events) == ["ToolCallFinished", "RunStopped"]
     assert ending(events) == ("interrupted", "stopped")

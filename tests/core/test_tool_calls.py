@@ -362,14 +362,13 @@ def test_a_call_that_was_interrupted_three_times_is_given_up(on_interrupt: str) 
 def test_every_record_names_the_kind_and_the_name_of_its_cause() -> None:
     story = opened()
     told = [
-        decision(story.state, Attach(9), story.now_ms),
-        decision(story.state, Commanded(Command("c1", SESSION, owner("ann"), Stop()), 1), story.now_ms),
-        decision(story.state, Prepared("m1", request()), story.now_ms),
+        decision(story.state, Attach(9), story.now_ms, 0),
+        decision(story.state, Commanded(Command("c1", SESSION, owner("ann"), Stop()), 1), story.now_ms, 0),
+        decision(story.state, Prepared("m1", request()), story.now_ms, 0),
     ]
     story.prepared()
-    told.append(decision(story.state, Outcome("m1", ModelReply((words(),), Usage(1, 1))), story.now_ms))
-    wall_ms = story.now_ms + 7_200_000
-    told.append(decision(story.state, Due("wall"), wall_ms))
+    told.append(decision(story.state, Outcome("m1", ModelReply((words(),), Usage(1, 1))), story.now_ms, 0))
+    told.append(decision(story.state, Due("wall"), story.now_ms, 7_200_000))
     assert [{record.cause for record in draft.records} for draft in told] == [
         {e.Trigger("attach")},
         {e.Trigger("command", "c1")},

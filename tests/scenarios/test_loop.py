@@ -121,7 +121,7 @@ def test_no_time_left_starts_nothing_more(run: Run) -> None:
     begun = next(n for n, r in enumerate(played.records, 1) if isinstance(r.event, e.ToolCallStarted))
     state = fold(list(played.records[:begun]))
     cause = Outcome("t1.c1#1", CallResult("timeout", "It took too long."))
-    events = decide(state, cause, state.at_ms + 60_000)
+    events = decide(state, cause, state.at_ms, state.awake_ms + 60_000)
     assert isinstance(events[-1], e.RunStopped)
     assert (events[-1].status, events[-1].reason) == ("limit", "wall")
 

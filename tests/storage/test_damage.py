@@ -381,8 +381,8 @@ async def test_a_record_of_an_unknown_type_is_told_and_does_not_hide_the_others(
     store = SqliteStore.open(tmp_path)
     driving = await drive(store)
     await driving.commit(MessageReceived("one"))
-    link = chain_link(driving.link, 2, 5, 1, "command test", "MoonLanded", 1, digest_of(b"{}"))
-    newer = StoredRecord(driving.session, 2, 5, 1, "command test", "MoonLanded", 1, b"{}", link)
+    link = chain_link(driving.link, 2, 5, 0, 1, "command test", "MoonLanded", 1, digest_of(b"{}"))
+    newer = StoredRecord(driving.session, 2, 5, 0, 1, "command test", "MoonLanded", 1, b"{}", link)
     commit = msgspec.structs.replace(driving.make(MessageReceived("two")), records=(newer,))
     await store.commit(commit)
     assert [record.type for record in await store.read(driving.session)] == ["MessageReceived", "MoonLanded"]

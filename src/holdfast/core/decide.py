@@ -25,15 +25,22 @@ MAX_INTERRUPTIONS = 3
 """How often a call may be cut off by the end of its process before it is not run again: it may be the cause."""
 
 
-def decide(state: State, cause: Cause, now_ms: int) -> list[e.Event]:
+def decide(state: State, cause: Cause, now_ms: int, awake_ms: int) -> list[e.Event]:
     """The events that the cause brings; empty when it means nothing (any more)."""
-    return [record.event for record in decision(state, cause, now_ms).records]
+    return [record.event for record in decision(state, cause, now_ms, awake_ms).records]
 
 
-def decision(state: State, cause: Cause, now_ms: int) -> Draft:
-    """The same as records that name their cause, with the state that they fold to."""
+def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
+    """The same as records that name their cause, with the state that they fold to.
+
+    Args:
+        state: Where the session stands.
+        cause: What happened.
+        now_ms: The calendar's time.
+        awake_ms: The driver's, as `Record.awake_ms`; 0 for a visitor.
+    """
     epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
-    draft = Draft(state, now_ms, epoch, trigger(cause))
+    draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
     settle(draft)
     return draft
@@ -174,7 +181,7 @@ def _prepared(draft: Draft, cause: Prepared) -> None:
 def _due(draft: Draft, key: str) -> None:
     """A timer counts only while the state still waits for it, and never before its time."""
     waits = (action for action in wanted(draft.state) if isinstance(action, Wait) and action.key == key)
-    if not any(wait.at_ms <= draft.now_ms for wait in waits):
+    if not any(wait.at_ms <= (draft.awake_ms if wait.is_driven else draft.now_ms) for wait in waits):
         return
     name, _, subject = key.partition(" ")
     if name == "retry":

@@ -13,9 +13,11 @@ from holdfast.protocol.events import Event, Record, RunLanding, Trigger
 class Draft:
     """What is decided so far."""
 
-    def __init__(self, state: State, now_ms: int, epoch: int, trigger: Trigger) -> None:
+    def __init__(self, state: State, now_ms: int, awake_ms: int, epoch: int, trigger: Trigger) -> None:
         self.state = state
         self.now_ms = now_ms
+        self.awake_ms = awake_ms
+        """By the driver's clock, as `Record.awake_ms`."""
         self.epoch = epoch
         self.trigger = trigger
         self.records: list[Record] = []
@@ -27,7 +29,10 @@ class Draft:
 
     def add(self, event: Event) -> None:
         """Decide an event."""
-        record = Record(self.state.session, self.state.seq + 1, self.now_ms, self.epoch, self.trigger, event)
+        state = self.state
+        record = Record(
+            state.session, state.seq + 1, self.now_ms, self.epoch, self.trigger, event, self.awake_ms
+        )
         self.state = evolve(self.state, record)
         self.records.append(record)
 

@@ -29,7 +29,7 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
     if draft.state.models.open is None and is_complete(draft.state.turn):
         draft.add(e.RunStopped(run.number, status, reason, message, by))
     else:
-        draft.add(e.RunStopping(status, reason, message, draft.now_ms + STOP_GRACE_MS, by))
+        draft.add(e.RunStopping(status, reason, message, draft.awake_ms + STOP_GRACE_MS, by))
 
 
 def stop_at_wall(draft: Draft, settings: Settings) -> None:

@@ -50,7 +50,7 @@ SHRINK_SHARE = 0.7
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    here = replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms)
+    here = replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms)
     return _FOLDS[type(record.event)](here, record.event)
 
 
@@ -63,15 +63,16 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
 
 
 def _driven(state: State, record: e.Record) -> State:
-    """Count the time since the last record where something was in flight under this very driver."""
-    if record.at_ms <= state.at_ms or record.epoch != state.epoch:
+    """Count the time since the last record where something was in flight under this very driver, by its clock."""
+    passed_ms = record.awake_ms - state.awake_ms
+    if passed_ms <= 0 or record.epoch != state.epoch:
         return state
     run = open_run(state)
     if run is None:
         return state
     if state.models.open is None and not started_calls(state):
         return state
-    return replace(state, run=replace(run, driven_ms=run.driven_ms + record.at_ms - state.at_ms))
+    return replace(state, run=replace(run, driven_ms=run.driven_ms + passed_ms))
 
 
 # --- session ------------------------------------------------------------------------------------

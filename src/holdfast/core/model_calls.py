@@ -134,7 +134,7 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
     )
     if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
-        draft.add(e.RunStopping("failed", reason, failure.message, draft.now_ms))
+        draft.add(e.RunStopping("failed", reason, failure.message, draft.awake_ms))
 
 
 def _cut(draft: Draft, cause: Outcome, call: ModelCall, cut: ModelCut) -> None:

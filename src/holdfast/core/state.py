@@ -244,6 +244,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     title: str = ""
     seq: int = 0
     at_ms: int = 0
+    awake_ms: int = 0
+    """Of the last record, by its driver's clock."""
     epoch: int = 0
     """Of the last driver: what older epochs started is not running any more."""
     groups: dict[str, Group] = {}

@@ -56,6 +56,8 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     at_ms: int
+    is_driven: bool = False
+    """The time is the driver's, as `Record.awake_ms`; else the calendar's."""
 
 
 Prepare = PrepareRequest | Admit
@@ -114,11 +116,11 @@ def _wall(state: State) -> list[Action]:
     if run is None or state.settings is None:
         return []
     left_ms = int(state.settings.limits.wall_s * 1000) - run.driven_ms
-    return [Wait("wall", state.at_ms + max(left_ms, 0))]
+    return [Wait("wall", state.awake_ms + max(left_ms, 0), is_driven=True)]
 
 
 def _grace(state: State) -> list[Action]:
     run = open_run(state)
     if run is None or run.stopping is None:
         return []
-    return [Wait("grace", run.stopping.grace_until_ms)]
+    return [Wait("grace", run.stopping.grace_until_ms, is_driven=True)]

@@ -38,6 +38,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     session: str
     seq: int
     at_ms: int
+    awake_ms: int
     epoch: int
     cause: str
     """The kind of the trigger and its name, with a space between."""
@@ -69,22 +70,47 @@ def encode(record: Record, previous_link: bytes) -> StoredRecord:
     event, cause = record.event, f"{record.cause.kind} {record.cause.name}".rstrip()
     name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
     link = chain_link(
-        previous_link, record.seq, record.at_ms, record.epoch, cause, name, version, digest_of(body)
+        previous_link,
+        record.seq,
+        record.at_ms,
+        record.awake_ms,
+        record.epoch,
+        cause,
+        name,
+        version,
+        digest_of(body),
     )
     return StoredRecord(
-        record.session, record.seq, record.at_ms, record.epoch, cause, name, version, body, link
+        record.session,
+        record.seq,
+        record.at_ms,
+        record.awake_ms,
+        record.epoch,
+        cause,
+        name,
+        version,
+        body,
+        link,
     )
 
 
 def chain_link(
-    previous_link: bytes, seq: int, at_ms: int, epoch: int, cause: str, type_: str, v: int, digest: bytes
+    previous_link: bytes,
+    seq: int,
+    at_ms: int,
+    awake_ms: int,
+    epoch: int,
+    cause: str,
+    type_: str,
+    v: int,
+    digest: bytes,
 ) -> bytes:
     """SHA-256 over the previous link and everything in the record: shows a flip, a cut and a reorder.
 
     The body is in it by its digest, so that a record whose body was erased still holds the chain together. The
     session's id is left out, since a branch shares its parent's records.
     """
-    head = f"{seq}\0{at_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()
+    head = f"{seq}\0{at_ms}\0{awake_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()
     return hashlib.sha256(previous_link + head + digest).digest()  # one call: cheaper than three updates
 
 
@@ -99,6 +125,7 @@ def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
         previous_link,
         stored.seq,
         stored.at_ms,
+        stored.awake_ms,
         stored.epoch,
         stored.cause,
         stored.type,
@@ -118,7 +145,7 @@ def decode(stored: StoredRecord) -> Record:
         raise UnreadableEvent(f"a {stored.type} record is damaged: its cause is {kind!r}", "damaged")
     return Record(
         stored.session, stored.seq, stored.at_ms, stored.epoch, Trigger(kind, name),  # type: ignore[arg-type]
-        decode_event(stored.type, stored.v, stored.body),
+        decode_event(stored.type, stored.v, stored.body), stored.awake_ms,
     )  # fmt: skip
 
 

@@ -119,6 +119,7 @@ class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str
     message: str = ""
     grace_until_ms: int = 0
+    """By the driver's clock, as `Record.awake_ms`."""
     by: str = ""
     """Who asked for it; empty for the runtime."""
 
@@ -453,3 +454,5 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     cause: Trigger
     event: Event
+    awake_ms: int = 0
+    """How long its driver had been at work by then, the machine's sleep left out; 0: a visitor wrote it."""

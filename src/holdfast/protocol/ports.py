@@ -44,6 +44,11 @@ class Clock(Protocol):
         It counts while the machine sleeps, and never jumps."""
         ...
 
+    def awake_ms(self) -> int:
+        """Milliseconds since some moment, for this process only. It does not count while the machine sleeps, and
+        never jumps: as the event loop counts."""
+        ...
+
 
 Check = Callable[[], int]
 """Raises `Fenced` when the lease under which an attempt began is over; else tells until when it lasts, as

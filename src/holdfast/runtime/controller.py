@@ -234,7 +234,7 @@ class SessionController:
                 journal.note(event, now_ms, epoch, Trigger("command", command.id))
                 for event in journal.opening()
             ]
-            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms))
+            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms, 0))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)

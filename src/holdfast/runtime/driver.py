@@ -69,6 +69,7 @@ class Driver:
         self._hold = hold
         self._session = hold.lease.session
         self._epoch = hold.lease.epoch
+        self._begun_ms = parts.clock.awake_ms()
         self._journal = Journal(self._session, key)
         self._originals = originals
         self._planner = Planner(parts, originals)
@@ -134,8 +135,9 @@ class Driver:
         """Whether nothing is in flight, and nothing is due before long."""
         if self._running or self._preparing or not self._causes.empty():
             return False
-        near_ms = self._parts.clock.now_ms() + PATIENCE_MS
-        return all(isinstance(action, Wait) and action.at_ms > near_ms for action in self._wanted)
+        return all(
+            isinstance(action, Wait) and self._left_ms(action) > PATIENCE_MS for action in self._wanted
+        )
 
     async def _step(self) -> None:
         """Wait for the next cause and settle it; None is a ring."""
@@ -185,15 +187,15 @@ class Driver:
         A step waits for the last of the causes, since each of them may change it. Where a run begins to stop,
         the commands from there on stay in the inbox.
         """
-        journal, now_ms = self._journal, self._parts.clock.now_ms()
-        batch = [journal.note(event, now_ms, self._epoch, Trigger("attach")) for event in opening]
+        journal, now_ms, awake_ms = self._journal, self._parts.clock.now_ms(), self._awake_ms()
+        batch = [journal.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
         acknowledged: list[str] = []
         for cause in causes:
             if isinstance(cause, Commanded):
                 if phase(journal.state) == "stopping":
                     break
                 acknowledged.append(cause.command.id)
-            batch += journal.take(decision(journal.state, cause, now_ms))
+            batch += journal.take(decision(journal.state, cause, now_ms, awake_ms))
         self._wanted = wanted(journal.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
@@ -201,7 +203,7 @@ class Driver:
             prepared_at[step.key] = journal.state.seq
             found = await self._prepare(step, batch)
             if found is not None:
-                batch += journal.take(decision(journal.state, found, now_ms))
+                batch += journal.take(decision(journal.state, found, now_ms, awake_ms))
                 self._wanted = wanted(journal.state)
         committed = self._start()
         if batch or acknowledged:
@@ -301,15 +303,24 @@ class Driver:
 
     def _arm(self, waits: list[Wait]) -> None:
         """One timer for the wait that is due first; most steps leave it as it is."""
-        first = min(waits, key=lambda wait: wait.at_ms, default=None)
+        first = min(waits, key=self._left_ms, default=None)
         if first == self._armed:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._armed, self._timer = first, None
         if first is not None:
-            delay_s = max(first.at_ms - self._parts.clock.now_ms(), 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire, first)
+            self._timer = asyncio.get_running_loop().call_later(
+                self._left_ms(first) / 1000, self._fire, first
+            )
+
+    def _left_ms(self, wait: Wait) -> int:
+        now_ms = self._awake_ms() if wait.is_driven else self._parts.clock.now_ms()
+        return max(wait.at_ms - now_ms, 0)
+
+    def _awake_ms(self) -> int:
+        """How long this driver has been at work, the machine's sleep left out."""
+        return self._parts.clock.awake_ms() - self._begun_ms
 
     def _fire(self, wait: Wait) -> None:
         self._armed = self._timer = None

@@ -97,9 +97,9 @@ class Journal:
         """What the first commit of a journal begins with; nothing once there are records."""
         return () if self.state.seq else (SessionOpened(self.session, self.key),)
 
-    def note(self, event: Event, now_ms: int, epoch: int, cause: Trigger) -> Record:
+    def note(self, event: Event, now_ms: int, epoch: int, cause: Trigger, awake_ms: int = 0) -> Record:
         """Fold an event as the next record; it is true when it is committed."""
-        record = Record(self.session, self.state.seq + 1, now_ms, epoch, cause, event)
+        record = Record(self.session, self.state.seq + 1, now_ms, epoch, cause, event, awake_ms)
         self._fold(record)
         return record
 

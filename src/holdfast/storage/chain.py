@@ -170,6 +170,7 @@ def _link(previous_link: bytes, seq: int, record: StoredRecord) -> bytes:
             previous_link,
             seq,
             record.at_ms,
+            record.awake_ms,
             record.epoch,
             record.cause,
             record.type,

@@ -36,6 +36,7 @@ CREATE TABLE records (
     session INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     at_ms INTEGER NOT NULL,
+    awake_ms INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     cause TEXT NOT NULL,
     type TEXT NOT NULL,

@@ -34,7 +34,7 @@ _row_decoder = msgspec.json.Decoder(SessionRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
 
 _RECORDS = (
-    "SELECT seq, at_ms, epoch, cause, type, v, body, link, digest FROM records"
+    "SELECT seq, at_ms, awake_ms, epoch, cause, type, v, body, link, digest FROM records"
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY position DESC, number DESC"

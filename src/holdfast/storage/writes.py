@@ -144,10 +144,10 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
         )
     number, position = advanced[0]
     connection.executemany(
-        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (place, number, record.seq, record.at_ms, record.epoch, record.cause, record.type, record.v,
-             record.body, record.link, record.digest)
+            (place, number, record.seq, record.at_ms, record.awake_ms, record.epoch, record.cause, record.type,
+             record.v, record.body, record.link, record.digest)
             for place, record in enumerate(commit.records, position + 1)
         ],
     )  # fmt: skip

@@ -35,18 +35,26 @@ class JumpingClock:
     def __init__(self, start_ms: int = 1_750_000_000_000) -> None:
         self._start_ms = start_ms
         self._ahead_s = time.monotonic() + _AHEAD_S
+        self._slept_s = 0.0
         self._holds: list[Callable[[], bool]] = []
         self.elapsed_s = 0.0
 
     def now_ms(self) -> int:
-        return self._start_ms + round(self.elapsed_s * 1000)
+        return self._start_ms + round((self.elapsed_s + self._slept_s) * 1000)
 
     def uptime_ms(self) -> int:
-        return round((self._ahead_s + self.elapsed_s) * 1000)
+        return round((self._ahead_s + self.elapsed_s + self._slept_s) * 1000)
+
+    def awake_ms(self) -> int:
+        return round(self.elapsed_s * 1000)
 
     def advance(self, seconds: float) -> None:
         """Let so much time pass."""
         self.elapsed_s += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """The machine is suspended for so long: no timer runs meanwhile."""
+        self._slept_s += seconds
 
     def step(self, seconds: float) -> None:
         """Somebody sets the clock: no time passes."""

@@ -161,7 +161,7 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         return None if batch.is_cut else Difference(first.seq, what, events[0])
     if is_changed and _is_too_late(state, cause, first):
         return Difference(first.seq, "The time limit would have been reached before this event.", first.event)
-    decided = decide(state, cause, first.at_ms)
+    decided = decide(state, cause, first.at_ms, first.awake_ms)
     if is_changed:
         decided = [_as_long(now, then) for now, then in zip_longest(decided, events[: len(decided)])]
     if batch.is_cut:  # the branch has only the beginning of the batch
@@ -182,7 +182,7 @@ def _is_too_late(state: State, cause: Cause, first: e.Record) -> bool:
     """Return whether the changed time limit would have been reached before this outcome."""
     waits = [action for action in wanted(state) if isinstance(action, Wait)]
     is_driven = isinstance(cause, Outcome) and first.epoch == state.epoch
-    return is_driven and any(wait.key == "wall" and wait.at_ms < first.at_ms for wait in waits)
+    return is_driven and any(wait.key == "wall" and wait.at_ms < first.awake_ms for wait in waits)
 
 
 def _as_long(now: e.Event, then: e.Event | None) -> e.Event:
