@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage.home import DATABASE
-from holdfast.testing.conformance_store import an_id
+from holdfast.testing.driving import an_id
 from tests.cli.conftest import Filled, Holdfast
 
 STORAGE = 9

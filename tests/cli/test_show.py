@@ -30,7 +30,7 @@ from holdfast.protocol.rows import Commit
 from holdfast.storage.blobs import blob_path
 from holdfast.storage.home import BLOBS
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import drive
+from holdfast.testing.driving import drive
 from holdfast.views.lines import cells
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
 from tests.views.journals import OUTPUT, Book, a_finished_run, answer, said, write

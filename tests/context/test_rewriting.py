@@ -6,7 +6,7 @@ from holdfast.protocol.events import MessageReceived, SessionOpened
 from holdfast.protocol.messages import Text
 from holdfast.runtime.journal import Journal
 from holdfast.storage.volatile import VolatileStore
-from holdfast.testing.conformance_store import drive
+from holdfast.testing.driving import drive
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, always
 
 

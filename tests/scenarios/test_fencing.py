@@ -18,7 +18,7 @@ from holdfast.protocol.rows import Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_store import lease_of
+from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.invariants import check_session, conversation, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of

@@ -19,7 +19,7 @@ from holdfast.protocol.rows import Lease
 from holdfast.protocol.settings import settings_with
 from holdfast.runtime.controller import SessionController
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import lease_of
+from holdfast.testing.driving import lease_of
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import records_of
 from tests.conftest import REPOSITORY

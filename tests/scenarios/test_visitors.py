@@ -14,7 +14,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_store import lease_of
+from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, finish, records_of, say, settings_of

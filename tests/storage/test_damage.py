@@ -23,7 +23,7 @@ from holdfast.storage.blobs import blob_path
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import an_id, asked, branch, drive
+from holdfast.testing.driving import an_id, asked, branch, drive
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE, MARKER
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_store import Driving, a_holder, drive, lease_of, texts
+from holdfast.testing.driving import Driving, a_holder, drive, lease_of, texts
 
 
 @pytest.fixture

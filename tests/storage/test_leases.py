@@ -9,7 +9,7 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_store import TERM_MS, a_holder, drive, lease_of
+from holdfast.testing.driving import TERM_MS, a_holder, drive, lease_of
 
 
 @pytest.mark.requirement("C11")

@@ -14,7 +14,7 @@ from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import an_id, drive
+from holdfast.testing.driving import an_id, drive
 
 CHILD = Path(__file__).with_name("writing_child.py")
 Child = subprocess.Popen[str]

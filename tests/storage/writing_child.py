@@ -18,7 +18,7 @@ from holdfast.protocol.codec import FIRST_LINK, decode
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Lease
 from holdfast.storage.sqlite import SqliteStore
-from holdfast.testing.conformance_store import NOW_MS, Driving, a_holder, an_id, lease_of
+from holdfast.testing.driving import NOW_MS, Driving, a_holder, an_id, lease_of
 
 
 async def write(home: Path, number: int, commits: int, epoch: int) -> None:

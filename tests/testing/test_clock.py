@@ -13,7 +13,7 @@ from holdfast.protocol.events import MessageReceived
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock, run_jumping
-from holdfast.testing.conformance_store import drive
+from holdfast.testing.driving import drive
 from holdfast.testing.faults import Faults, FaultyStore
 
 

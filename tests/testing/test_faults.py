@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import StorageFull
 from holdfast.protocol.events import MessageReceived
 from holdfast.storage.volatile import VolatileStore
-from holdfast.testing.conformance_store import drive, texts
+from holdfast.testing.driving import drive, texts
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 
 

@@ -33,7 +33,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import SessionStatus
 from holdfast.protocol.settings import groups_of, ref_of, settings_with
 from holdfast.protocol.tools import CallResult
-from holdfast.testing.conformance_store import Driving, drive
+from holdfast.testing.driving import Driving, drive
 
 BASE = b'{"model":"m","messages":['
 TAIL = '],"stream":true}'

@@ -82,11 +82,11 @@ def ask_models(address: str) -> tuple[str, ...] | None:
     return _model_names(content)
 
 
-class _Model(msgspec.Struct):
+class _Model(msgspec.Struct, frozen=True):
     id: str
 
 
-class _Models(msgspec.Struct):
+class _Models(msgspec.Struct, frozen=True):
     data: list[_Model]
 
 

@@ -19,21 +19,21 @@ from holdfast.providers.sse import Event, Heard
 from holdfast.providers.usage import Reported
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, frozen=True):
     id: str | None = None
     extra_content: Any = None
 
 
-class _Said(msgspec.Struct):
+class _Said(msgspec.Struct, frozen=True):
     tool_calls: tuple[_Call, ...] | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, frozen=True):
     delta: _Said | None = None
     message: _Said | None = None
 
 
-class _Answer(msgspec.Struct):
+class _Answer(msgspec.Struct, frozen=True):
     """A whole body or a chunk of a stream, as far as it counts here."""
 
     choices: tuple[_Choice, ...] | None = None
