@@ -100,7 +100,7 @@ def test_an_unknown_approval_and_a_flag_of_a_later_version_end_with_2(cli: Cli) 
     cli("run", "x", "-m", a_model(cli))
     (approval,) = open_approvals(cli)
     refused = cli("approve", approval["id"], "--always")
-    assert (refused.code, "later version" in refused.err) == (2, True)
+    assert (refused.code, "not available yet" in refused.err) == (2, True)
     assert open_approvals(cli) == [approval]
 
 

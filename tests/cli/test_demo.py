@@ -45,12 +45,12 @@ def test_the_demo_survives_its_kill_and_everything_it_claims_holds(tmp_path: Pat
     assert {check.ok for check in checks(whole)} == {True}
     cut = replace(whole, after=whole.after._replace(records=whole.after.records[:-1], stored=[]))
     assert {check.claim for check in broken(cut)} == {
-        "Nothing that was acknowledged is lost.",
+        "No acknowledged record is lost.",
         "It was one run, and it is done.",
-        "Today's code decides the same again.",
+        "Replay decides the same again.",
     }
     (Path(told["project"]) / "fare.py").write_text("")
-    assert [check.claim for check in broken(whole)] == ["The file was mended, and exactly once."]
+    assert [check.claim for check in broken(whole)] == ["The file was fixed exactly once."]
 
 
 def broken(seen: Evidence) -> list[Check]:

@@ -68,7 +68,7 @@ def test_fsck_tells_an_erased_record_from_a_damaged_one(holdfast: Holdfast, home
     assert told == [(home.finished, 3, 4), (home.finished, 12, 12)]
     plain = holdfast("fsck", *flags)
     assert "records 3 to 4" in plain.out
-    assert "every record, row and blob is whole" in plain.out
+    assert "every record, row and blob is intact" in plain.out
 
 
 @pytest.mark.parametrize("command", ["replay", "resume"])

@@ -121,7 +121,7 @@ def test_a_wrong_call_is_exit_2_in_plain_words(holdfast: Holdfast, arguments: li
     assert answer.code == 2
     assert answer.out == ""
     assert said in answer.err
-    assert "--help` tells what it takes" in answer.err
+    assert "--help` lists its options" in answer.err
     assert not re.search("[│╭─]|Traceback", answer.err)
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_call_is_exit_2_in_plain_words(holdfast: Holdfast, arguments: li
 def test_with_json_a_refusal_is_one_object_on_stdout(holdfast: Holdfast, home: Filled) -> None:
     answer = holdfast("show", "nobody", "--home", str(home.folder), "--json")
     assert answer.code == 2
-    message, hint = "There is no session 'nobody' in this home.", "`holdfast sessions` lists what there is."
+    message, hint = "There is no session 'nobody' in this home.", "`holdfast sessions` lists all sessions."
     assert answer.rows == [{"error": {"code": "not_found", "message": message, "hint": hint}}]
     assert message in answer.err
     assert holdfast("sessions", "--limit", "x", "--json").rows[0]["error"]["code"] == "usage"
@@ -213,7 +213,7 @@ def test_an_answer_that_finds_no_space_is_told(home: Filled) -> None:
     with full.open("wb") as nowhere:
         child = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, timeout=30, check=False)
     assert child.returncode == 9
-    assert child.stderr == b"holdfast: The answer could not be written: no space is left for it.\n"
+    assert child.stderr == b"holdfast: The output could not be written: no space is left on the device.\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

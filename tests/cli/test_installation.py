@@ -54,7 +54,7 @@ def damage(home: Filled, seq: int) -> None:
 def test_fsck_tells_a_whole_home_from_a_damaged_one(holdfast: Holdfast, home: Filled) -> None:
     flags = ("--home", str(home.folder))
     whole = holdfast("fsck", *flags)
-    assert (whole.code, whole.out) == (0, f"{home.folder}: every record, row and blob is whole.\n")
+    assert (whole.code, whole.out) == (0, f"{home.folder}: every record, row and blob is intact.\n")
     damage(home, 9)
     broken = holdfast("fsck", "--json", *flags)
     assert broken.code == 1

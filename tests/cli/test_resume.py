@@ -174,7 +174,7 @@ def test_ctrl_c_at_a_session_that_another_process_drives_only_leaves_it(cli: Cli
             second.until_type("MessageReceived")
             left: Ended = second.end(signal.SIGINT)
         assert left.code == 130
-        assert "Another process goes on with it." in left.err
+        assert "Another process continues it." in left.err
         (cli.workspace / "go").touch()
         assert work.end().code == 0
     assert work.rows[-1]["status"] == "done"

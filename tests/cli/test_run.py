@@ -161,8 +161,8 @@ def test_a_script_that_has_no_line_left_ends_failed_with_a_trace_id_and_the_next
         (("run", "x", "-m", "MODEL", "-w", "nowhere"), "not a folder"),
         (("run", "x", "-m", "MODEL", "--system", "nowhere.txt"), "--system nowhere.txt"),
         (("run", "x", "-m", "MODEL", "-s", "no such"), "no such"),
-        (("run", "x", "-m", "MODEL", "--until-done"), "later version"),
-        (("run", "x", "-m", "MODEL", "--plan"), "later version"),
+        (("run", "x", "-m", "MODEL", "--until-done"), "not available yet"),
+        (("run", "x", "-m", "MODEL", "--plan"), "not available yet"),
         (("run", "  ", "-m", "MODEL"), "empty"),
         (("resume", "last"), "no session"),
         (("run", "x", "--frobnicate"), "frobnicate"),
@@ -190,7 +190,7 @@ def test_a_name_that_is_none_is_refused_with_the_rule_and_an_example(
     ended = cli(*command, "-m", cli.model(says("never")), "-s", name)
     assert (ended.code, ended.out) == (2, "")
     assert repr(name) in ended.err
-    assert "named CHANNEL:CHAT, as in `-s cli:docs`: two labels, each of 1 to 64 letters" in ended.err
+    assert "CHANNEL:CHAT, as in `-s cli:docs`: two labels of 1 to 64 letters" in ended.err
 
 
 @pytest.mark.requirement("A5")
@@ -209,7 +209,7 @@ def test_with_json_a_usage_error_is_an_object_on_stdout(cli: Cli) -> None:
     ended = cli("run", "x", "--json")
     assert ended.code == 2
     assert ended.json["error"]["code"] == "usage"
-    assert "exclude each other" in cli("run", "x", "--json", "--stream-json").json["error"]["message"]
+    assert "cannot be combined" in cli("run", "x", "--json", "--stream-json").json["error"]["message"]
 
 
 async def test_a_reached_budget_ends_with_3_and_an_answer(cli: Cli) -> None:
@@ -254,7 +254,7 @@ async def test_a_provider_that_asks_to_be_left_alone_for_an_hour_parks_the_sessi
         cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
         ended = await _in_thread(cli, "run", "x", "-m", "openai:any", "--json")
         assert (ended.code, ended.json["status"], ended.json["reason"]) == (7, "parked", "rate_limited")
-        assert "It may go on at " in ended.err
+        assert "It can continue at " in ended.err
         resumed = await _in_thread(cli, "resume", "last")
     assert (resumed.code, resumed.out) == (0, "Back again.\n")
 

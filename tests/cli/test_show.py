@@ -215,7 +215,7 @@ def test_a_name_that_is_none_finds_nothing(holdfast: Holdfast, home: Filled, nam
 
 
 def test_two_views_at_once_are_refused(show: Any) -> None:
-    assert "--tools and --cost are different views" in show("--tools", "--cost").err
+    assert "--tools and --cost cannot be combined" in show("--tools", "--cost").err
 
 
 @pytest.mark.parametrize("flags", [(), ("--events",), ("--events", "--json"), ("--json",), ("--timeline",)])

@@ -111,7 +111,7 @@ def test_a_person_is_shown_the_changes_and_asked_for_a_clear_answer(cli: Cli) ->
 
 @pytest.mark.parametrize(
     ("named", "told"),
-    [(".", "There is no file"), ("nowhere", "no project file"), ("other.toml", "no project file")],
+    [(".", "There is no file"), ("nowhere", "not a project file"), ("other.toml", "not a project file")],
 )
 def test_what_is_no_project_file_is_refused(cli: Cli, named: str, told: str) -> None:
     (cli.workspace / "other.toml").write_text("")

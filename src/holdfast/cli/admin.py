@@ -1,4 +1,4 @@
-"""Small commands about an installation: `fsck` reads a whole home, `tools` lists what an agent is offered."""
+"""Commands about an installation: `fsck` checks a home, `tools` lists the tools of an agent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": 
 
 
 def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
-    """Read a whole home and tell all damage, and apart from it what was erased; nothing is changed. Exits 1 when
-    there is damage.
+    """Check every record of a home, and list damaged and erased records. Changes nothing. Exits 1 on damage.
 
     \b
     holdfast fsck
@@ -41,14 +40,14 @@ def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     say(_damage_line(damage) for damage in damages)
     say(_erased_line(stretch) for stretch in found.erased)
     if damages:
-        say(["", f"{len(damages)} damages in all; all other records are readable."])
+        say(["", f"Found {len(damages)} damages. All other records are readable."])
     else:
-        say([f"{folder}: every record, row and blob is whole."])
+        say([f"{folder}: every record, row and blob is intact."])
     return _BAD_NEWS if damages else 0
 
 
 def damage_row(damage: Damage) -> dict[str, Any]:
-    """One thing that is wrong, for scripts; `session` and `seq` are null where they do not apply."""
+    """Return a damage for scripts; `session` and `seq` are null if they do not apply."""
     return {
         "kind": damage.kind,
         "message": damage.message,
@@ -66,11 +65,11 @@ def _damage_line(damage: Damage) -> Line:
 def _erased_line(erased: Erased) -> Line:
     first, last = erased.first_seq, erased.last_seq
     which = f"record {first}" if first == last else f"records {first} to {last}"
-    return [Span(f"{'erased':<11}", "dim"), f"{erased.session} {which}: no damage, the place is proven"]
+    return [Span(f"{'erased':<11}", "dim"), f"{erased.session} {which}: erased on purpose, not damaged"]
 
 
 def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
-    """List the tools that an agent is offered, in the order in which a model sees them.
+    """List the tools of an agent, in the order in which the model sees them.
 
     \b
     holdfast tools

@@ -1,6 +1,6 @@
-"""Asking the person at the terminal: an approval or a question is shown whole, and one clear answer is taken.
+"""Asks the person at the terminal: shows an approval or a question in full, and takes one clear answer.
 
-What the answer does is the engine's business; answering from another process stands in `control`.
+`control` answers from another process.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from holdfast.views.lines import Span, counted, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
 _LOOK_S = 0.1
-"""How often an open approval is looked at: another front door may answer first."""
+"""How often to check whether the approval was decided elsewhere."""
 
 
 class Unanswered(Exception):
-    """The person ended the input: nobody is there to ask any more."""
+    """The input ended, so nobody can be asked."""
 
 
 async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow) -> Resolve | None:
-    """What the person says about an open approval; None when it was settled elsewhere meanwhile.
+    """Return the person's answer, or None if the approval was decided elsewhere.
 
     Raises:
-        Unanswered: the input ended.
+        Unanswered: The input ended.
     """
     asked = _question(keyboard, row) if row.question else _approval(keyboard, row)
     asking = asyncio.create_task(asked)
@@ -38,7 +38,7 @@ async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow) -> Resolve | N
         if asking.done():
             return asking.result()
         settling.result()
-        keyboard.forget()  # half an answer is no message either
+        keyboard.forget()  # a half-typed answer must not become a message
         write("\n")
         return None
     finally:
@@ -48,7 +48,7 @@ async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow) -> Resolve | N
 
 
 async def settled(index: Index, approval_id: str) -> None:
-    """Until somebody, the deadline or the end of the run has decided."""
+    """Wait until the approval is decided, expired or withdrawn."""
     while True:
         row = await index.approval(approval_id)
         if row is None or row.decision:
@@ -60,10 +60,10 @@ async def settled(index: Index, approval_id: str) -> None:
 
 
 async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
-    """Yes or no. Enter alone is no answer, and no yes is taken while a part of the call is hidden."""
+    """Ask for yes or no. Enter alone is no answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
-    tell([Span(f"{row.tool} needs a decision", "bold yellow"), Span(f"  {row.reason}", "dim")])
+    tell([Span(f"{row.tool} needs approval", "bold yellow"), Span(f"  {row.reason}", "dim")])
     for line in approval_call_lines(row):
         tell(line)
     while True:
@@ -76,7 +76,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
                     tell(line)
                 hidden = 0
             case "y" | "yes" if hidden:
-                tell([f"  {counted(hidden, 'character')} of it are hidden: see them first, with v."])
+                tell([f"  {counted(hidden, 'character')} are hidden. Press v to see them first."])
             case "y" | "yes":
                 return Resolve(row.id, "approve", why)
             case "n" | "no":
@@ -87,7 +87,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
 
 
 async def _question(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
-    """Words. A number picks one of the options, where there are some."""
+    """Ask for words. A number picks an option."""
     tell([])
     tell([Span(neutral(row.question), "bold yellow")])
     for number, option in enumerate(row.options, 1):

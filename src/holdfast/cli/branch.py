@@ -1,7 +1,4 @@
-"""`holdfast fork` and `holdfast replay`: another way from a point of a session, and the same way once more.
-
-What a branch is stands in `runtime.fork`, what a replay checks and what it does not in `runtime.replay`.
-"""
+"""`holdfast fork` branches off a session; `holdfast replay` decides a recorded session again."""
 
 from __future__ import annotations
 
@@ -38,23 +35,23 @@ _LIMITS = {
     "limits.wall": "wall_s",
 }
 _SETTINGS = {"approve_by": "approve_by", "repeat.note": "repeat_note", "repeat.stop": "repeat_stop"}
-"""What a replay can decide otherwise, by key of the configuration; the rest needs a model, a tool or a gate."""
+"""The settings that a replay can change, by key. Other settings need a model, a tool or a gate."""
 
 
 def fork(
     session: SessionName,
-    at: Annotated[int, typer.Option("--at", metavar="SEQ", help="The last record that both share.")],
+    at: Annotated[int, typer.Option("--at", metavar="SEQ", help="The last shared record.")],
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
-    """Branch off a session after one of its records; prints the new session's id.
+    """Branch off a session after a record, and print the id of the branch.
 
     \b
     holdfast fork last --at 12
     holdfast resume ID "Try it without the cache."
 
-    Nothing is copied and the session itself stays as it is. Files are not part of a session: the branch finds the
-    workspace as it is now.
+    The session itself does not change. Files are not part of a session: the branch works on the workspace as it is
+    now.
     """
     parent, branch = asyncio.run(_fork(home_of(home), session, at))
     if is_json:
@@ -75,21 +72,20 @@ def replay(
     session: SessionName,
     config: Annotated[
         Path | None,
-        typer.Option("--with", metavar="CONFIG", help="Limits, repeats and approve_by of this file instead."),
+        typer.Option("--with", metavar="CONFIG", help="Use the limits, repeats and approve_by of this file."),
     ] = None,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> int:
-    """Decide a recorded session again with today's code; exits 1 where it would decide otherwise.
+    """Decide a recorded session again with today's code. Exits 1 on a difference.
 
     \b
     holdfast replay last
     holdfast replay last --with strict.toml
 
-    No model, tool or gate is asked and nothing is written: their recorded answers are put before the core again.
-    So it does not show what a gate would say today, what a model would answer, or whether a request would be
-    written with the same bytes. With other settings only the first difference is told: what follows it would
-    have been another story.
+    Replay uses the recorded answers of models, tools and gates, and writes nothing. So it cannot show what they
+    would answer today, or whether a request would have the same bytes. With other settings it stops at the first
+    difference, because everything after it would have been different too.
     """
     change = load_only(config) if config is not None else None
     journal, found = asyncio.run(_replay(home_of(home), session, change))
@@ -113,7 +109,7 @@ async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal
 
 
 def _said(config: Config) -> dict[str, Any]:
-    """What the file sets, in place of what was recorded, by the single names of settings."""
+    """Return the settings that the file gives, by their names."""
     said = {key for key, setting in config.settings.items() if setting.layer != "default"}
     limits = {name: getattr(config.limits, name) for key, name in _LIMITS.items() if key in said}
     others = {name: getattr(config, name) for key, name in _SETTINGS.items() if key in said}
@@ -121,12 +117,12 @@ def _said(config: Config) -> dict[str, Any]:
 
 
 def _ignored(config: Config) -> list[str]:
-    """What the file sets and a replay cannot judge."""
+    """Return the settings of the file that a replay cannot change."""
     said = (key for key, setting in config.settings.items() if setting.layer != "default")
     return sorted(key for key in said if key not in _LIMITS and key not in _SETTINGS)
 
 
-# --- telling ------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
 def _as_json(journal: Journal, found: Replay, config: Path | None, ignored: list[str]) -> dict[str, Any]:
@@ -157,13 +153,13 @@ def _lines(journal: Journal, found: Replay, config: Path | None, ignored: list[s
     whose = f"With {config}" if config is not None else "Today's code"
     size = f"{counted(found.decisions, 'decision')} over {counted(found.records, 'record')}"
     if ignored:
-        yield [Span(f"Not judged by a replay: {', '.join(ignored)}.", "yellow")]
+        yield [Span(f"Ignored by replay: {', '.join(ignored)}.", "yellow")]
     if not found.differences:
-        verb = "the same is decided" if config is not None else "decides the same"
+        verb = "it decides the same" if config is not None else "decides the same"
         yield [Span("same", "bold green"), f"  {journal.row.session}: {whose} {verb} ({size})."]
         return
     count = (
-        counted(len(found.differences), "difference") if config is None else "it would have gone otherwise"
+        counted(len(found.differences), "difference") if config is None else "it would have gone differently"
     )
     yield [Span("different", "bold red"), f"  {journal.row.session}: {count}, after {size}."]
     for difference in found.differences[:_SHOWN_DIFFERENCES]:

@@ -1,7 +1,7 @@
-"""How this program was called, so that the commands it prints work when they are copied.
+"""Makes printed commands work when they are copied.
 
-Somebody who passed `--home`, or whose shell does not find `holdfast`, needs both in the next command too. Only what
-people read is written so: JSON has the plain command.
+A user who passed `--home`, or whose shell does not find `holdfast`, needs both in the next command too. Only text for
+people is changed: JSON has the plain command.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 _COMMAND = re.compile(r"^(`?)holdfast\b([^`]*)")
 _HOME = "--home"
 _home: ContextVar[str] = ContextVar("home", default="")
-"""The home that a flag named; empty when none did."""
+"""The value of `--home`; empty without one."""
 
 
 def remember_call(arguments: Sequence[str]) -> None:
-    """Remember what the next commands must repeat."""
+    """Remember the flags that printed commands must repeat."""
     home = home_flag(arguments)
     _home.set(str(Path(home).expanduser().absolute()) if home else "")
 
 
 def home_flag(arguments: Sequence[str]) -> str:
-    """The value of `--home`; empty when it is not given."""
+    """Return the value of `--home`; empty without one."""
     for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         if argument == _HOME:
             return following
@@ -37,13 +37,13 @@ def home_flag(arguments: Sequence[str]) -> str:
 
 
 def as_called(command: str) -> str:
-    """The command as it would have to be typed here: `holdfast show last` with the same program and home."""
+    """Return a command, like `holdfast show last`, as the user would have to type it."""
     home = f" {_HOME} {shlex.quote(_home.get())}" if _home.get() and _HOME not in command else ""
     return _COMMAND.sub(lambda match: f"{match[1]}{_program()}{match[2]}{home}", command)
 
 
 def _program() -> str:
-    """What starts this very installation: its name where the shell finds it by that, else its path."""
+    """Return the name of this program if the shell finds it, otherwise its path."""
     script = Path(sys.executable).parent / "holdfast"
     found = shutil.which("holdfast")
     if found and (not script.exists() or Path(found).samefile(script)):

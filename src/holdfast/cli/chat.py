@@ -1,7 +1,7 @@
-"""`holdfast chat`: work together, message by message, each of them a sitting at the same session.
+"""`holdfast chat`: one session, message by message.
 
-Streaming, approvals and stopping are those of `run`. With prompt_toolkit (the extra `chat`) the input line can be
-edited; in a pipe every line of stdin is a message.
+Streaming, approvals and stopping work as in `run`. With prompt_toolkit (the extra `chat`) the input line can be
+edited. In a pipe, every line of stdin is a message.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _PROMPT = "> "
 _EDITOR = "prompt_toolkit"
 
 ReadLine = Callable[[], Coroutine[Any, Any, str | None]]
-"""The next message; None when there is none any more."""
+"""Returns the next message, or None at the end."""
 LineOf = Callable[[str], Coroutine[Any, Any, str | None]]
-"""The same, with what was typed of it already."""
+"""The same, given what was typed already."""
 
 
 @taking_flags
@@ -59,7 +59,7 @@ def chat(
     is_stream: StreamFlag = False,
     home: HomeFlag = None,
 ) -> int:
-    """Work together, message by message. Esc or Ctrl-C stops the turn and keeps it, Ctrl-D leaves.
+    """Chat with an agent. Esc or Ctrl-C stops the turn and keeps it, Ctrl-D leaves.
 
     \b
     holdfast chat
@@ -70,7 +70,7 @@ def chat(
 
 
 async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
-    """Message by message; the exit code is that of the last run, and 0 when the person just left nothing open."""
+    """Chat until the input ends. Return the exit code of the last run, or 0 if a person left nothing open."""
     state = await past_of(home, name) if name else None
     keyboard, code = Keyboard(), 0
     read = _reader(keyboard)
@@ -97,11 +97,11 @@ class _Turn(NamedTuple):
     state: State
     code: int
     signal: int
-    """The signal that stopped it; 0: none did."""
+    """The signal that stopped it, or 0."""
 
 
 async def _turn(app: App, state: State, settings: Settings, output: Output, keyboard: Keyboard) -> _Turn:
-    """The work on a message, until the session rests."""
+    """Work on a message until the session rests."""
     asking = keyboard if settings.posture.approve_by == "prompt" and has_person() else None
     view = view_of(app, state, output, asking)
     sitting = Sitting(app, state, view, asking)
@@ -112,10 +112,10 @@ async def _turn(app: App, state: State, settings: Settings, output: Output, keyb
 
 
 async def _heard(read: ReadLine) -> str | None:
-    """The next message. Ctrl-C only drops what was typed; the signals that nobody types end the command.
+    """Return the next message. Ctrl-C clears the line; SIGTERM and SIGHUP end the command.
 
     Raises:
-        KeyboardInterrupt: one of them came.
+        KeyboardInterrupt: A signal ended the command.
     """
     loop = asyncio.get_running_loop()
     numbers = [number for number in heeded() if number != signal.SIGINT]
@@ -143,7 +143,7 @@ async def _heard(read: ReadLine) -> str | None:
 
 
 def _reader(keyboard: Keyboard) -> ReadLine:
-    """How messages are read: with an editor for the line where it is installed, else plainly."""
+    """Return how to read messages: with a line editor if it is installed."""
     if not has_person():
         return keyboard.line
     line_of = _edited_line(keyboard) if find_spec(_EDITOR) is not None else _plain_line(keyboard)
@@ -165,7 +165,7 @@ def _plain_line(keyboard: Keyboard) -> LineOf:
 
         def on_interrupt() -> None:
             if not reading.cancel():
-                keyboard.press(INTERRUPT)  # too late for the line: it is meant for what follows
+                keyboard.press(INTERRUPT)  # the line is complete: stop what follows
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
         try:

@@ -1,8 +1,7 @@
-"""The table of all commands, and the group that loads a command's module when it is asked for.
+"""The table of all commands. A command's module is loaded when the command is used.
 
-To add a command: write a function in a module of this room that returns its exit code (None counts as 0), or
-a `typer.Typer` for a command with commands of its own, and add its row here. `holdfast --help` prints this
-table and loads none of the modules.
+To add a command, write a function in this room that returns its exit code (None counts as 0), or a `typer.Typer` for
+a command with subcommands, and add a row here. `holdfast --help` prints the table without loading any module.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A command: where it stands, as "module:name", and what it is for in one line."""
+    """A command: its name, its function as "module:name", and one line of help."""
 
     name: str
     target: str
@@ -29,48 +28,50 @@ class Row(NamedTuple):
 
 COMMANDS: Mapping[str, tuple[Row, ...]] = {
     "Work": (
-        Row("demo", "holdfast.cli.demo:demo", "See it at work without a key: a crash, an approval, an end."),
-        Row("run", "holdfast.cli.run:run", "Give an agent work, and see it done."),
-        Row("chat", "holdfast.cli.chat:chat", "Work together, message by message."),
-        Row("resume", "holdfast.cli.run:resume", "Go on with a session."),
-        Row("pause", "holdfast.cli.control:pause", "Let a session start nothing new."),
-        Row("stop", "holdfast.cli.control:stop", "End a session's run."),
-        Row("fork", "holdfast.cli.branch:fork", "Branch off a session after one of its records."),
-        Row("approve", "holdfast.cli.control:approve", "Allow what a session asks for."),
-        Row("deny", "holdfast.cli.control:deny", "Refuse what a session asks for."),
+        Row("demo", "holdfast.cli.demo:demo", "Watch a scripted agent survive a crash. Needs no key."),
+        Row("run", "holdfast.cli.run:run", "Give an agent a task and watch it work."),
+        Row("chat", "holdfast.cli.chat:chat", "Chat with an agent."),
+        Row("resume", "holdfast.cli.run:resume", "Continue a session."),
+        Row("pause", "holdfast.cli.control:pause", "Pause a session after the current step."),
+        Row("stop", "holdfast.cli.control:stop", "Stop a session's run."),
+        Row("fork", "holdfast.cli.branch:fork", "Branch off a session after a record."),
+        Row("approve", "holdfast.cli.control:approve", "Approve a call that waits for you."),
+        Row("deny", "holdfast.cli.control:deny", "Deny a call that waits for you."),
     ),
     "Look": (
         Row("sessions", "holdfast.cli.sessions:sessions", "List sessions, newest first."),
         Row("show", "holdfast.cli.show:show", "Show a session: transcript, events, requests, tools, cost."),
-        Row("approvals", "holdfast.cli.sessions:approvals", "List what waits for a person's decision."),
-        Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again and compare."),
+        Row(
+            "approvals", "holdfast.cli.sessions:approvals", "List the calls and questions that wait for you."
+        ),
+        Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again, and compare."),
     ),
     "Set up": (
-        Row("init", "holdfast.cli.init:init", "Pick a model from what is found and write the user file."),
-        Row("models", "holdfast.cli.models:models", "List the providers that can be used, and known models."),
-        Row("tools", "holdfast.cli.admin:tools", "List the tools that an agent is offered."),
-        Row("trust", "holdfast.cli.trust:trust", "Let a project file set more than it may by itself."),
-        Row("config", "holdfast.cli.config_commands:config", "Show settings and where each came from."),
+        Row("init", "holdfast.cli.init:init", "Choose a model and write the user file."),
+        Row("models", "holdfast.cli.models:models", "List providers and models, with prices."),
+        Row("tools", "holdfast.cli.admin:tools", "List the tools of an agent."),
+        Row("trust", "holdfast.cli.trust:trust", "Trust a project file."),
+        Row("config", "holdfast.cli.config_commands:config", "Show settings and their sources."),
     ),
     "Care": (
         Row("doctor", "holdfast.cli.doctor:doctor", "Check this installation."),
-        Row("fsck", "holdfast.cli.admin:fsck", "Read a whole home and tell all damage."),
+        Row("fsck", "holdfast.cli.admin:fsck", "Check every record of a home for damage."),
     ),
 }
-"""All commands under the headings of `--help`."""
+"""All commands by their heading in `--help`."""
 
 _ROWS = {row.name: row for rows in COMMANDS.values() for row in rows}
 
 
 class LazyGroup(TyperGroup):
-    """The commands of the table, each loaded when it is used."""
+    """A group that loads each command when it is used."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """All names, in the table's order."""
+        """Return all names in the order of the table."""
         return list(_ROWS)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command:
-        """The command of that name; a usage error when there is none."""
+        """Return the command, or fail with a usage error."""
         row = _ROWS.get(cmd_name)
         if row is None:
             near = difflib.get_close_matches(cmd_name, _ROWS, n=1)
@@ -79,7 +80,7 @@ class LazyGroup(TyperGroup):
         return command_of(getattr(import_module(module), name), cmd_name)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """The table under its headings."""
+        """Write the table with its headings."""
         for heading, rows in COMMANDS.items():
             if rows:
                 with formatter.section(heading):
@@ -87,7 +88,7 @@ class LazyGroup(TyperGroup):
 
 
 def command_of(target: Any, name: str) -> Command:
-    """A function, or a Typer with commands of its own, as a command of that name."""
+    """Turn a function, or a Typer with subcommands, into a command."""
     if isinstance(target, typer.Typer):
         command: Command = typer.main.get_command(target)
         command.name = name

@@ -1,4 +1,4 @@
-"""`holdfast config`: every setting and where it came from, the files, their schema, and whether they hold."""
+"""`holdfast config`: settings and their sources, paths of files, their schema, and a check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.errors import UsageError
 from holdfast.views.lines import Span, neutral, table
 
-_HELP = """Show settings and where each came from.
+_HELP = """Show settings and their sources.
 
 \b
 holdfast config show
@@ -33,16 +33,18 @@ config = typer.Typer(
 
 WorkspaceFlag = Annotated[
     str,
-    typer.Option("--workspace", "-w", metavar="DIR", help="Whose project file counts; else this folder's."),
+    typer.Option(
+        "--workspace", "-w", metavar="DIR", help="The folder of the project file. Default: this folder."
+    ),
 ]
 
 
 def load_here(home: str | None, workspace: str = "") -> Config:
-    """The settings that a run in that folder would have.
+    """Return the settings of a run in that folder.
 
     Raises:
-        ConfigError: with every problem of every source.
-        UsageError: the folder does not exist.
+        ConfigError: A file or variable is wrong; the error lists every problem.
+        UsageError: The folder does not exist.
     """
     folder = Path(workspace) if workspace else Path.cwd()
     if not folder.is_dir():
@@ -52,7 +54,7 @@ def load_here(home: str | None, workspace: str = "") -> Config:
 
 @config.command()
 def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Show every setting, its value and where it came from, and what a file says in vain."""
+    """Show every setting with its value and source, and values that do not count."""
     rows = shown(load_here(home, workspace))
     if is_json:
         for row in rows:
@@ -80,7 +82,7 @@ def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag
 
 @config.command()
 def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Print the path of the user file; with --json of all files that count here."""
+    """Print the path of the user file; with --json, of all files that count here."""
     user_file = home_of(home).user_file
     if is_json:
         project_file = Path.cwd() / PROJECT_FILE
@@ -101,7 +103,7 @@ def schema(home: HomeFlag = None) -> None:
 
 @config.command()
 def check(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Read all files and variables that count here; exits 2 and tells every problem when there is one."""
+    """Check all files and variables that count here. Exits 2 and lists every problem."""
     loaded = load_here(home, workspace)
     if is_json:
         say_json({"ok": True, "warnings": loaded.warnings})

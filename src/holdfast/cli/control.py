@@ -1,7 +1,7 @@
-"""Acting on a session from any process: `pause`, `stop`, `approve`, `deny`.
+"""Commands that act on a session from any process: `pause`, `stop`, `approve`, `deny`.
 
-Where somebody drives the session the command is handed over and seen settled; else its facts are recorded by a
-visit, and the session goes on at the next `resume`. Being asked at the terminal stands in `answer`.
+If a process drives the session, it gets the command and we wait for the outcome. Otherwise the command is recorded by
+a visit, and the session continues at the next `resume`. `answer` asks at the terminal.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from holdfast.views.lists import approval_call_lines
 _BAD_NEWS = 1
 _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
-ApprovalName = Annotated[str, typer.Argument(metavar="ID", help="As `holdfast approvals` lists it.")]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Words for the model; answers a question.")]
+ApprovalName = Annotated[str, typer.Argument(metavar="ID", help="The id that `holdfast approvals` lists.")]
+Note = Annotated[
+    str, typer.Option("--note", metavar="TEXT", help="Words for the model, or the answer to a question.")
+]
 
 
 def pause(session: SessionName, home: HomeFlag = None) -> None:
-    """Let a session start nothing new; what runs may finish. `resume` goes on.
+    """Pause a session: what runs may finish, nothing new starts. `resume` continues it.
 
     \b
     holdfast pause last
@@ -46,11 +48,11 @@ def pause(session: SessionName, home: HomeFlag = None) -> None:
     _say_settled(stood, f"{stood.state.session} is {_STANDS.get(status(stood.state), status(stood.state))}.")
 
 
-_STANDS = {"running": "finishing what runs, and pauses then"}
+_STANDS = {"running": "finishing what runs, then it pauses"}
 
 
 def stop(session: SessionName, home: HomeFlag = None) -> None:
-    """End a session's run, cancelling what runs. `resume` opens another run.
+    """Stop a session's run and cancel what runs. `resume` starts another run.
 
     \b
     holdfast stop cli:docs
@@ -62,13 +64,13 @@ def stop(session: SessionName, home: HomeFlag = None) -> None:
 
 class _Stood(NamedTuple):
     state: State
-    """After the command."""
+    """The state after the command."""
     was_open: bool
-    """Whether a run was open before it."""
+    """Whether a run was open before the command."""
 
 
 async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
-    """Put a command before a session, whatever the configuration says today: a runaway must be stoppable."""
+    """Send a command to a session. A broken configuration must not prevent it."""
     async with about_to_write(home) as store:
         session = await find_session(store, name)
     async with open_app(load_only({}), home) as app:
@@ -94,21 +96,19 @@ def approve(
     is_for_always: Annotated[bool, typer.Option("--always", hidden=True)] = False,
     home: HomeFlag = None,
 ) -> int:
-    """Allow a call that waits for a decision, or answer a question with --note.
+    """Approve a call that waits for you, or answer a question with --note.
 
     \b
     holdfast approvals
     holdfast approve ID
     """
     if is_for_always:
-        raise UsageError(
-            "--always (to allow it from now on) comes with a later version.", hint="Leave it out."
-        )
+        raise UsageError("--always is not available yet.", hint="Leave it out.")
     return asyncio.run(_decide(home_of(home), approval, "approve", note))
 
 
 def deny(approval: ApprovalName, note: Note = "", home: HomeFlag = None) -> int:
-    """Refuse a call that waits for a decision; the note tells the model why.
+    """Deny a call that waits for you. The note tells the model why.
 
     \b
     holdfast deny ID --note "not on a Friday"
@@ -120,7 +120,7 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
     async with _asked(home, name) as (app, row):
         if row.question and decision == "approve" and not note.strip():
             hint = f'Answer it with `holdfast approve {row.id} --note "TEXT"`.'
-            raise UsageError(f"It is a question: {neutral(row.question)}", hint=hint)
+            raise UsageError(f"{row.id} is a question: {neutral(row.question)}", hint=hint)
         if not row.decision:
             is_answer = bool(row.question) and decision == "approve"
             body = Resolve(row.id, "answer" if is_answer else decision, note)
@@ -133,15 +133,11 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
                 if not row.question:
                     say(approval_call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
-                    say(
-                        [
-                            "No process runs this session now. Unless somebody waits at its prompt, continue with:"
-                        ]
-                    )
+                    say(["No process drives this session now. Continue with:"])
                     say([["  ", Span(f"holdfast resume {row.session}", COMMAND)]])
                 return 0
         if not row.decision:
-            raise UsageError(f"{row.id} cannot be decided: its session does not wait for it.")
+            raise UsageError(f"{row.id} cannot be decided: its session no longer waits for it.")
         word = _DECIDED.get(row.decision, row.decision)
         if row.decision == "expired":
             say([[Span("Expired", "yellow"), f" {local(row.decided_ms)}: nobody decided in time."]])
@@ -153,10 +149,10 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
 
 @asynccontextmanager
 async def _asked(home: Home, name: str) -> AsyncIterator[tuple[App, ApprovalRow]]:
-    """The rooms, and the approval of that name.
+    """Open the app and read the approval.
 
     Raises:
-        NoSuchSession: there is none.
+        NoSuchSession: There is no such approval.
     """
     async with about_to_write(home) as store:
         row = await store.approval(name)

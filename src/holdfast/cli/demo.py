@@ -1,8 +1,7 @@
-"""`holdfast demo`: the main job without any key, on the real loop, tools and journal; only the model is scripted.
+"""`holdfast demo`: a scripted model drives the real loop, tools and journal.
 
-It starts `holdfast run` as a process of its own, kills it with SIGKILL in the middle of a command, goes on with
-`resume` and `approve` in other processes, and then checks in the journal that all of it is as it says. The story
-itself stands in `demo_story`.
+The demo starts `holdfast run`, kills it with SIGKILL in the middle of a command, continues with `resume` and
+`approve` in other processes, and then checks its claims in the journal. `demo_story` has the story.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _PATIENCE_S = 60.0
 _LOOK_S = 0.05
 _KEPT_VARIABLES = ("HOLDFAST_ADMIN_CONFIG", "HOLDFAST_DEBUG")
 _SCRIPTED = (
-    "The model is scripted: its words are read from a file. All else is real: the loop, the tools, the journal, "
-    "the SIGKILL, the approval."
+    "The model is scripted: its responses come from a file. Everything else is real: the loop, the tools, the "
+    "journal, the SIGKILL, the approval."
 )
 
 
@@ -52,35 +51,34 @@ Until = Callable[[], Awaitable[bool]]
 
 
 class Place(NamedTuple):
-    """Where the demonstration happens; it is kept."""
+    """The folders and files of the demo. They are kept."""
 
     folder: Path
-    """Where its commands are run."""
+    """The folder that its commands run in."""
     home: Home
     project: Path
     script: Path
 
     def command(self, *words: str) -> list[str]:
-        """A command on this home, as a user would write it."""
+        """Return a command on this home, as a user would type it."""
         return ["holdfast", "--home", str(self.home.folder), *words]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A command that was run, and how it ended."""
+    """A command with its exit code."""
 
     command: list[str]
     exit: int
-    """Negative: the signal that ended it."""
+    """Negative for a signal."""
 
 
 def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
-    """See it at work without a key: it mends a bug, is killed in the middle, resumes, and asks before it acts.
+    """Watch an agent fix a bug: it is killed in the middle, resumes, and asks for an approval. Needs no key.
 
     \b
     holdfast demo
 
-    The model is scripted; everything else is real. What it leaves stays, to be looked at. Exits 1 when anything
-    was not as it says.
+    The model is scripted, everything else is real. The demo keeps its files. Exits 1 if a claim does not hold.
     """
     place = _prepare(home)
     tell = _silent if is_json else _say_at_once
@@ -88,7 +86,7 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
         [
             [
                 Span("holdfast demo", "bold"),
-                f"  in {place.folder}, which is kept; each command with --home {place.home.folder}",
+                f"  in {place.folder}, which is kept. Each command has --home {place.home.folder}",
             ],
             [Span(_SCRIPTED, "yellow")],
             "",
@@ -110,13 +108,13 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
 
 
 def _prepare(named: str | None) -> Place:
-    """A fresh home with a price for the script, and a project with a bug.
+    """Create a home with a price for the script, and a project with a bug.
 
     Raises:
-        UsageError: the named home is in use.
+        UsageError: The named home is not empty.
     """
     if named and (used := home_of(named).folder).exists() and any(used.iterdir()):
-        raise UsageError(f"{used} is not empty.", hint="The demonstration wants a fresh home.")
+        raise UsageError(f"{used} is not empty.", hint="The demo needs a new or empty home.")
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     home = home_of(named or str(folder / "home"))
     home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,7 +128,7 @@ def _prepare(named: str | None) -> Place:
 
 
 def _environment() -> dict[str, str]:
-    """What the commands see: no setting of the user's, and this very Python first on the path."""
+    """Return the environment of the commands: no settings of the user, and this Python first on the path."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_") or k in _KEPT_VARIABLES}
     return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
@@ -139,7 +137,7 @@ def _environment() -> dict[str, str]:
 
 
 async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
-    """All that happens, in order, and what there is to see afterwards."""
+    """Run all commands in order. Return the evidence and the commands."""
     steps: list[Step] = []
 
     async def run(about: str, *words: str, until: Until | None = None) -> str:
@@ -151,7 +149,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         return out
 
     await run(
-        "It works until a long command runs; there the process is killed.",
+        "The agent works. While it runs a long command, the process is killed.",
         "run", demo_story.TASK, "-s", _KEY, "-m", f"script:{place.script.name}", "-w", place.project.name,
         "--autonomy", "full", "--budget", demo_story.BUDGET_USD, "--approve-by", "wait", "--json",
         until=lambda: _is_in_the_middle(place),
@@ -159,14 +157,14 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
     killed_ms = SYSTEM_CLOCK.now_ms()
     before = await _journal(place)
     await run(
-        "Another process goes on. From here on commands need a person's yes.",
+        "Another process continues. From now on, commands need approval.",
         "resume", _KEY, "--autonomy", "supervised", "--json",
     )  # fmt: skip
-    asked = (await run("What does it wait for?", "approvals", "--json")).splitlines()
+    asked = (await run("What does the session wait for?", "approvals", "--json")).splitlines()
     approval = json.loads(asked[0])["id"] if asked else "none"
-    await run("A person says yes, from a third process.", "approve", approval, "--note", "go on")
-    result = await run("And it comes to its end.", "resume", _KEY, "--json")
-    await run("Is every record of the home as it was written?", "fsck")
+    await run("A person approves the call, in a third process.", "approve", approval, "--note", "go on")
+    result = await run("The session continues to its end.", "resume", _KEY, "--json")
+    await run("Is every record intact?", "fsck")
     tests = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "unittest", cwd=place.project, stderr=asyncio.subprocess.DEVNULL
     )
@@ -184,9 +182,9 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
 async def _process(
     place: Place, command: list[str], on_line: Callable[[str], None], until: Until | None
 ) -> tuple[int, str]:
-    """Run a command to its end, or until something holds: then it is killed. Exit code and stdout.
+    """Run a command to its end, or kill it when `until` is true. Return its exit code and stdout.
 
-    `on_line` is given each line of its stderr as it comes.
+    `on_line` gets each line of stderr as it arrives.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "holdfast", *command[1:], cwd=place.folder, env=_environment(),
@@ -206,7 +204,7 @@ async def _process(
             await telling
             return await process.wait(), (await answering).decode()
     except TimeoutError:
-        on_line(f"Nothing came of it within {_PATIENCE_S:g} s.")
+        on_line(f"It did not end within {_PATIENCE_S:g} s.")
         return _FAILED, ""
     finally:
         if process.returncode is None:
@@ -220,7 +218,7 @@ async def _each_line(stream: asyncio.StreamReader, on_line: Callable[[str], None
 
 
 async def _is_in_the_middle(place: Place) -> bool:
-    """Whether the long command has been recorded as started, and is at work."""
+    """Return whether the long command is recorded as started, and running."""
     if not (place.project / demo_story.MARKER).exists():
         return False
     started = [r.event for r in (await _journal(place)).records if isinstance(r.event, ToolCallStarted)]
@@ -232,7 +230,7 @@ async def _journal(place: Place) -> Journal:
         return await read_journal(store, _KEY)
 
 
-# --- telling ------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
 def _say_at_once(lines: Iterable[Line | str]) -> None:
@@ -241,11 +239,11 @@ def _say_at_once(lines: Iterable[Line | str]) -> None:
 
 
 def _silent(lines: Iterable[Line | str]) -> None:
-    """With --json only the object is written."""
+    """Write nothing: with --json, only the object is written."""
 
 
 def _shown(command: Sequence[str]) -> str:
-    """The command without the home that all of them have."""
+    """Return the command without --home, which all of them have."""
     words = [command[0], *command[3:]]
     return shlex.join(words)
 
@@ -257,14 +255,14 @@ def _progress(line: str) -> Sequence[Line]:
 def _ended(code: int) -> str:
     told = {
         0: "exit 0",
-        5: "exit 5: at rest, waiting for a person",
+        5: "exit 5: waiting for a person",
         -signal.SIGKILL: "killed with SIGKILL, in the middle of a command",
     }
     return told.get(code, f"exit {code}")
 
 
 def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: float) -> Iterator[Line | str]:
-    yield [Span("What happened, by the journal", "bold")]
+    yield [Span("What the journal shows", "bold")]
     for check in found:
         mark = Span("✓ ", "green") if check.ok else Span("✗ ", "bold red")
         yield ["  ", mark, check.claim, Span(f"  {check.detail}" if check.detail else "", "dim")]
@@ -272,24 +270,24 @@ def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: f
     yield from timeline_lines(story(evidence.after.records), columns(sys.stdout))
     broken = sum(not check.ok for check in found)
     if broken:
-        yield [Span(f"{broken} of {len(found)} claims do not hold.", "bold red"), " Please report it."]
+        yield [Span(f"{broken} of {len(found)} claims do not hold.", "bold red"), " Please report this."]
     else:
-        yield [Span("All of it holds.", "bold green"), f" It took {took_s:.0f} s; the model was scripted."]
+        yield [Span("Every claim holds.", "bold green"), f" It took {took_s:.0f} s. The model was scripted."]
     yield ""
-    yield [Span("Look yourself", "bold")]
+    yield [Span("See for yourself", "bold")]
     for command, about in _looks(place):
         yield [Span(f"  {about}:", "dim")]
         yield ["    ", Span(shlex.join(command), COMMAND)]
-    yield ["Then give it a model: ", Span("holdfast init", COMMAND)]
+    yield ["Then choose a model: ", Span("holdfast init", COMMAND)]
 
 
 def _looks(place: Place) -> list[tuple[list[str], str]]:
     return [
         (place.command("show", "last"), "the conversation"),
-        (place.command("show", "last", "--timeline"), "the picture above"),
+        (place.command("show", "last", "--timeline"), "the timeline above"),
         (place.command("show", "last", "--events"), "the journal"),
-        (place.command("show", "last", "--request", "6"), "what the model was told after the crash"),
-        (place.command("replay", "last"), "the same decisions, by today's code"),
+        (place.command("show", "last", "--request", "6"), "the request after the crash"),
+        (place.command("replay", "last"), "the same decisions again"),
     ]
 
 

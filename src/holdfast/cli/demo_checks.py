@@ -1,4 +1,4 @@
-"""What the demonstration claims, each claim checked: in the journal, in the project, in how the commands ended."""
+"""The claims of the demo, checked against the journal, the project and the exit codes."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from holdfast.views.replay import replay
 from holdfast.views.story import Call, story
 
 _EXITS = (-signal.SIGKILL, 5, 0, 0, 0, 0)
-"""Of run, resume, approvals, approve, resume, fsck."""
+"""The exit codes of run, resume, approvals, approve, resume and fsck."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What there is to see afterwards."""
+    """Everything that the checks look at."""
 
     before: Sequence[StoredRecord]
     """The journal as the killed process left it."""
     after: Journal
     killed_ms: int
     marker: Path
-    """Where the interrupted command wrote its process id."""
+    """The file with the process id of the interrupted command."""
     exits: tuple[int, ...]
-    """How the commands ended, in order."""
+    """The exit codes of the commands, in order."""
     result: dict[str, Any]
-    """What the last `resume --json` said."""
+    """The output of the last `resume --json`."""
     tests_exit: int
-    """Of the project's tests, run without any agent."""
+    """The exit code of the project's tests, run without an agent."""
 
     def facts(self, kind: type[Any]) -> list[Any]:
-        """The events of one type, in order."""
+        """Return the events of a type, in order."""
         return [record.event for record in self.after.records if isinstance(record.event, kind)]
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The tool calls, in order."""
+        """Return the tool calls, in order."""
         return story(self.after.records).calls
 
 
@@ -57,33 +57,31 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def checks(evidence: Evidence) -> list[Check]:
-    """Every claim of the demonstration."""
+    """Check every claim."""
     return [check(evidence) for check in _CHECKS]
 
 
 def _found(seen: Evidence) -> Check:
     failed = [call for call in seen.calls if call.name == "shell" and "FAILED (failures=1)" in call.text]
-    return Check("It read the project, ran its tests and saw one fail.", bool(failed))
+    return Check("The agent ran the tests and saw one fail.", bool(failed))
 
 
 def _killed(seen: Evidence) -> Check:
     abandoned = seen.facts(e.ToolCallAbandoned)
     is_killed = seen.exits[:1] == (-signal.SIGKILL,) and len(abandoned) == 1
     detail = f"{abandoned[0].call_id} was running" if abandoned else ""
-    return Check("It was killed with SIGKILL while a command ran.", is_killed, detail)
+    return Check("The process was killed with SIGKILL while a command ran.", is_killed, detail)
 
 
 def _gone(seen: Evidence) -> Check:
     pid = seen.marker.read_text().strip() if seen.marker.exists() else ""
     is_gone = pid.isdecimal() and not Path(f"/proc/{pid}/cwd").exists()
-    return Check("The killed process left no command running.", is_gone, f"process {pid} is gone")
+    return Check("No command of the killed process is still running.", is_gone, f"process {pid} is gone")
 
 
 def _kept(seen: Evidence) -> Check:
     is_same = len(seen.before) > 0 and list(seen.after.stored[: len(seen.before)]) == list(seen.before)
-    return Check(
-        "Nothing that was acknowledged is lost.", is_same, f"{len(seen.before)} records, byte for byte"
-    )
+    return Check("No acknowledged record is lost.", is_same, f"{len(seen.before)} records, byte for byte")
 
 
 def _resumed(seen: Evidence) -> Check:
@@ -91,33 +89,33 @@ def _resumed(seen: Evidence) -> Check:
         r.at_ms for r in seen.after.records if isinstance(r.event, e.Attached) and r.at_ms >= seen.killed_ms
     ]
     detail = f"{(late[0] - seen.killed_ms) / 1000:.1f} s after the kill" if late else ""
-    return Check("Another process took the session over.", bool(late), detail)
+    return Check("Another process took over the session.", bool(late), detail)
 
 
 def _told(seen: Evidence) -> Check:
     cut = [call for call in seen.calls if call.status == "abandoned"]
     is_told = len(cut) == 1 and cut[0].attempts == 1 and "unknown" in cut[0].text
-    return Check("The command was not repeated behind its back: the model was told so.", is_told)
+    return Check("The command was not repeated, and the model was told.", is_told)
 
 
 def _once(seen: Evidence) -> Check:
     edits = [call for call in seen.calls if call.name == "edit_file"]
     content = (seen.marker.parent / demo_story.MENDED).read_text()
     is_once = len(edits) == 1 and edits[0].attempts == 1 and content.count("// 2") == 1
-    return Check("The file was mended, and exactly once.", is_once)
+    return Check("The file was fixed exactly once.", is_once)
 
 
 def _approved(seen: Evidence) -> Check:
     resolved = [event for event in seen.facts(e.ApprovalResolved) if event.decision == "approve"]
     counts = (len(seen.facts(e.ApprovalRequested)), len(resolved), len(seen.facts(e.ApprovalConsumed)))
     detail = f"by {resolved[0].by}" if resolved else ""
-    return Check("One approval was asked, given, and used once.", counts == (1, 1, 1), detail)
+    return Check("One approval was requested, given and used once.", counts == (1, 1, 1), detail)
 
 
 def _passed(seen: Evidence) -> Check:
     last = seen.calls[-1] if seen.calls else None
     is_ok = last is not None and last.status == "ok" and "OK" in last.text and seen.tests_exit == 0
-    return Check("The tests pass, for the agent and without it.", is_ok)
+    return Check("The tests pass, with and without the agent.", is_ok)
 
 
 def _ended(seen: Evidence) -> Check:
@@ -125,21 +123,21 @@ def _ended(seen: Evidence) -> Check:
     turns = seen.result.get("turns", 0)
     is_done = stopped == ["done"] and seen.result.get("status") == "done" and seen.exits == _EXITS
     return Check(
-        "It was one run, and it is done.", is_done, f"{counted(turns, 'turn')}, every exit code right"
+        "It was one run, and it is done.", is_done, f"{counted(turns, 'turn')}, every exit code correct"
     )
 
 
 def _affordable(seen: Evidence) -> Check:
     cost = Decimal(seen.result.get("cost_usd") or 0)
     is_within = 0 < cost <= Decimal(demo_story.BUDGET_USD)
-    return Check("It stayed within its budget.", is_within, f"${cost} of ${demo_story.BUDGET_USD}")
+    return Check("The run stayed within its budget.", is_within, f"${cost} of ${demo_story.BUDGET_USD}")
 
 
 def _replayed(seen: Evidence) -> Check:
     row = seen.after.row
     found = replay(row.session, row.key, seen.after.records)
     return Check(
-        "Today's code decides the same again.", not found.differences, counted(found.decisions, "decision")
+        "Replay decides the same again.", not found.differences, counted(found.decisions, "decision")
     )
 
 

@@ -1,18 +1,15 @@
-"""What the demonstration is about: a small project with a bug, and what the scripted model says about it.
-
-Only data. Playing it and checking what came of it stands in `demo`.
-"""
+"""The story of the demo as data: a small project with a bug, and the responses of the scripted model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-TASK = "The tests of this project fail. Find out why, mend it, and show that they pass."
+TASK = "The tests of this project fail. Find out why, fix it, and show that they pass."
 
 MENDED = "fare.py"
 MARKER = "check.pid"
-"""The long command writes its process id here: from then on it is certainly at work."""
+"""The long command writes its process id here: then it is certainly running."""
 
 FILES: Mapping[str, str] = {
     MENDED: '''"""Fares of a ferry."""
@@ -41,12 +38,12 @@ if __name__ == "__main__":
 }
 
 _WRONG, _RIGHT = "children * 900 // 4", "children * (900 // 2)"
-"""Not of one length: within a second Python would take the file's cached bytecode for fresh."""
+"""Different lengths, because Python takes cached bytecode for fresh if time and size of the file are the same."""
 _TEST = "python3 -m unittest"
 
 
 def _say(text: str, *calls: tuple[str, Mapping[str, Any]], when: str = "", tokens: int = 0) -> dict[str, Any]:
-    """A line of the script."""
+    """Return a line of the script."""
     return {
         "text": text,
         "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls],
@@ -58,17 +55,17 @@ def _say(text: str, *calls: tuple[str, Mapping[str, Any]], when: str = "", token
 
 
 SCRIPT: Sequence[Mapping[str, Any]] = (
-    _say("I look around first.", ("list_dir", {}), ("read_file", {"path": "test_fare.py"})),
-    _say("Now the tests themselves.", ("shell", {"command": _TEST}), when="test_children_pay_half", tokens=400),
-    _say("A child's fare is wrong. Here is where it is made.", ("read_file", {"path": MENDED}),
+    _say("I will look around first.", ("list_dir", {}), ("read_file", {"path": "test_fare.py"})),
+    _say("Now I run the tests.", ("shell", {"command": _TEST}), when="test_children_pay_half", tokens=400),
+    _say("The fare of a child is wrong. I will look at the code.", ("read_file", {"path": MENDED}),
          when=r"FAILED \(failures=1\)", tokens=700),
-    _say("Children pay half, and this takes a quarter.",
+    _say("Children pay half, but this computes a quarter.",
          ("edit_file", {"path": MENDED, "old": _WRONG, "new": _RIGHT}), when="// 4", tokens=900),
-    _say("Mended. A long check, to be sure.",
+    _say("Fixed. Now a long check, to be sure.",
          ("shell", {"command": f"echo $$ > {MARKER}; {_TEST}; sleep 60; echo checked"}), tokens=1_100),
-    _say("I was interrupted, and nobody knows how far the check came. I look before I do anything again.",
+    _say("The check was interrupted, and its outcome is unknown. I will look at the file before I do anything.",
          ("read_file", {"path": MENDED}), when="outcome of this call is unknown", tokens=1_300),
-    _say("The mended line is there, once. I run the tests again.", ("shell", {"command": _TEST}),
+    _say("The fix is there, once. I run the tests again.", ("shell", {"command": _TEST}),
          when="// 2", tokens=1_500),
     _say("Both tests pass. Children paid a quarter of the fare instead of half: `// 4` in fare.py is `// 2` now. "
          "The long check was interrupted and its outcome is not known.", when="OK", tokens=1_700),

@@ -1,7 +1,6 @@
-"""`holdfast doctor`: looks at this installation and says what is wrong with it and what to do about that.
+"""`holdfast doctor`: checks this installation, and says what to do about each problem.
 
-Each check is a function that answers with findings; their ids stay as they are, for scripts. Nothing is
-mended here.
+Each check returns findings. Scripts rely on their ids. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a check found."""
+    """The result of a check."""
 
     id: str
     severity: Literal["ok", "warning", "fault"]
@@ -51,7 +50,7 @@ Check = Callable[[Home], Iterator[Finding]]
 
 
 def doctor(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
-    """Check this installation. Exits 1 when something must be mended before it works.
+    """Check this installation. Exits 1 on a fault.
 
     \b
     holdfast doctor
@@ -75,35 +74,35 @@ def _lines(finding: Finding) -> Iterator[Line]:
 
 
 def check_python(home: Home) -> Iterator[Finding]:
-    """The interpreter is new enough."""
+    """Check that Python is new enough."""
     found = f"Python {platform.python_version()}"
     if sys.version_info >= _OLDEST_PYTHON:
         yield Finding("python", "ok", found)
     else:
-        yield Finding("python", "fault", f"{found} is too old", "Python 3.11 or newer is needed.")
+        yield Finding("python", "fault", f"{found} is too old", "Install Python 3.11 or newer.")
 
 
 def check_home(home: Home) -> Iterator[Finding]:
-    """The home can be written, and by its owner alone be read."""
+    """Check that the home is writable, and closed to others."""
     folder = home.folder
     if not folder.exists():
         ground = _nearest(folder)
         if os.access(ground, os.W_OK):
-            yield Finding("home", "ok", f"{folder} will be made when it is first needed")
+            yield Finding("home", "ok", f"{folder} will be created on first use")
         else:
             hint = "Name another home with --home or HOLDFAST_HOME."
-            yield Finding("home", "fault", f"{folder} cannot be made: {ground} cannot be written", hint)
+            yield Finding("home", "fault", f"{folder} cannot be created: {ground} is not writable", hint)
         return
     if not (folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)):
-        yield Finding("home", "fault", f"{folder} cannot be written", "Check its owner and rights.")
+        yield Finding("home", "fault", f"{folder} is not writable", "Check its owner and permissions.")
         return
     open_to_others = [path for path in (folder, *sorted(folder.iterdir())) if _is_open(path)]
     if not open_to_others:
-        yield Finding("home", "ok", f"{folder} is yours alone")
+        yield Finding("home", "ok", f"{folder} is closed to others")
         return
     listed = ", ".join(str(path) for path in open_to_others[:_LISTED_FILES])
     hint = f"Close it with: chmod -R go-rwx {shlex.quote(str(folder))}"
-    yield Finding("home", "fault", f"others than you may read or write {listed}", hint)
+    yield Finding("home", "fault", f"others may read or write {listed}", hint)
 
 
 def _is_open(path: Path) -> bool:
@@ -111,7 +110,7 @@ def _is_open(path: Path) -> bool:
 
 
 def check_database(home: Home) -> Iterator[Finding]:
-    """The database opens and answers; whether every record is whole is for fsck."""
+    """Check that the database opens and answers. `fsck` checks the records."""
     path = home.folder / DATABASE
     try:
         with storage_errors(path):
@@ -121,7 +120,7 @@ def check_database(home: Home) -> Iterator[Finding]:
     except StorageError as error:
         yield Finding("database", "fault", error.message, error.hint)
     else:
-        told = "there is none yet" if size is None else f"{path} opens, {size / (1 << 20):.1f} MiB"
+        told = "there is no database yet" if size is None else f"{path} opens, {size / (1 << 20):.1f} MiB"
         yield Finding("database", "ok", told)
 
 
@@ -133,7 +132,7 @@ async def _ask(home: Home) -> None:
 
 
 def check_config(home: Home) -> Iterator[Finding]:
-    """All configuration that counts here is valid, and names a model."""
+    """Check that the configuration is valid and names a model."""
     try:
         config = load(home, Path.cwd(), {}, os.environ)
     except ConfigError as error:
@@ -142,11 +141,11 @@ def check_config(home: Home) -> Iterator[Finding]:
     if config.model:
         yield Finding("config", "ok", f"the model is {config.model}")
     else:
-        yield Finding("config", "warning", "no model is configured", "`holdfast init` picks one.")
+        yield Finding("config", "warning", "no model is configured", "Run `holdfast init`.")
 
 
 def check_keys(home: Home) -> Iterator[Finding]:
-    """Some model can be used."""
+    """Check that a model can be used."""
     try:
         config = load(home, Path.cwd(), {}, os.environ)
     except ConfigError:
@@ -161,17 +160,17 @@ def check_keys(home: Home) -> Iterator[Finding]:
 
 
 def check_sandbox(home: Home) -> Iterator[Finding]:
-    """How tools are fenced in."""
-    hint = "Do not give it work that you would not do on this account yourself."
-    yield Finding("sandbox", "warning", "mode unsafe: commands run with your own rights", hint)
+    """Check the sandbox."""
+    hint = "There is no sandbox yet. Give Holdfast only tasks that may do what you may do."
+    yield Finding("sandbox", "warning", "mode unsafe: commands run with your permissions", hint)
 
 
 def check_disk(home: Home) -> Iterator[Finding]:
-    """There is room for what is to be recorded."""
+    """Check the free disk space."""
     free = shutil.disk_usage(_nearest(home.folder)).free
     told = f"{free / (1 << 30):.1f} GiB free"
     if free < _DISK_FAULT_BYTES:
-        yield Finding("disk", "fault", told, "Free some space: what cannot be recorded is not done.")
+        yield Finding("disk", "fault", told, "Free some space. Holdfast stops when it cannot write.")
     else:
         yield Finding("disk", "ok" if free >= _DISK_WARNING_BYTES else "warning", told)
 
@@ -182,5 +181,5 @@ CHECKS: tuple[Check, ...] = (
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """Return the folder, or the nearest parent that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -1,6 +1,6 @@
-"""How a command ends badly: a sentence, the next command, an exit code, and never a traceback.
+"""Turns an error into a sentence, a next command and an exit code, never into a traceback.
 
-`main` catches; what is said about what it caught is decided here. Details of a bug go to a log in the home.
+`root` catches the errors. The details of a bug go to a log in the home.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEBUG = "HOLDFAST_DEBUG"
 
 
 def _end(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
-    """Say what went wrong: on stderr for people, with --json also on stdout; returns the exit code."""
+    """Write the error to stderr, with --json also to stdout. Return the exit code."""
     tell(f"holdfast: {message}")
     if hint:
         tell(f"  {hint}")
@@ -40,41 +40,39 @@ def _end(arguments: Sequence[str], message: str, hint: str, code: str, exit_code
 
 
 def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
-    """Say an error of the taxonomy."""
+    """Report an expected error."""
     return _end(arguments, error.message, error.hint, error.code, error.exit_code)
 
 
 def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
-    """Say that a command was called wrongly."""
-    return _end(arguments, message, f"`{command} --help` tells what it takes.", "usage", 2)
+    """Report a wrong command line."""
+    return _end(arguments, message, f"`{command} --help` lists its options.", "usage", 2)
 
 
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:
-    """Say that something failed that should not have, under a trace id that the log has the details to."""
+    """Report a bug with a trace id. The log has the details."""
     trace_id = secrets.token_hex(16)
     details = Redactor(named_secrets(os.environ))("".join(traceback.format_exception(error)))
     if os.environ.get(_DEBUG):
         tell(details)
-        where = "the details stand above"
+        where = "the details are above"
     else:
         log = _log_path(arguments)
         is_logged = log is not None and _log(log, trace_id, details)
         where = f"the details are in {log}" if is_logged else f"{_DEBUG}=1 shows the details"
-    message = (
-        f"Something went wrong that should not have ({type(error).__name__}, trace {trace_id}); {where}."
-    )
+    message = f"This is a bug ({type(error).__name__}, trace {trace_id}); {where}."
     return _end(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
 
 
 def _log_path(arguments: Sequence[str]) -> Path | None:
     try:
         return find_home(home_flag(arguments), os.environ).folder / "log" / LOG_FILE
-    except HoldfastError:  # there is no such home; that is not what is to be told now
+    except HoldfastError:  # the bug matters more than the wrong home
         return None
 
 
 def _log(path: Path, trace_id: str, details: str) -> bool:
-    """Append one line; False when the home cannot be written, which must not hide the first error."""
+    """Append a line to the log. Return False if it cannot be written: that must not hide the bug."""
     try:
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)

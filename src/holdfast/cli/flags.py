@@ -1,7 +1,7 @@
-"""The flags of `run`, `resume` and `chat`, and the settings that they make of a configuration and a past.
+"""The flags of `run`, `resume` and `chat`, and the settings that follow from them.
 
-A session keeps the settings it was recorded with: flags change them, the administrator's file caps them, and
-nothing else that is configured today touches them.
+A session keeps its recorded settings. Flags change them, and the administrator's file limits them; other files of
+today do not apply.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
 
 _LATER = {
-    "--until-done": "to repeat until the work is done",
-    "--plan": "to plan before acting",
+    "--until-done": "repeat until the work is done",
+    "--plan": "plan before acting",
 }
 _COST = "limits.cost_usd"
 _POSTURE_ORIGIN = "(--posture)"
@@ -40,19 +40,24 @@ def _flag(*names: str, about: str, metavar: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class RunFlags:
-    """How a run is to be done, as far as flags say it; empty: they do not."""
+    """The flags of a run. An empty flag was not given."""
 
     model: Annotated[str, _flag("--model", "-m", metavar="PROVIDER:MODEL", about="The model.")] = ""
     workspace: Annotated[
-        str, _flag("--workspace", "-w", metavar="DIR", about="Where tools work; else this folder.")
+        str,
+        _flag(
+            "--workspace", "-w", metavar="DIR", about="The folder that tools work in. Default: this folder."
+        ),
     ] = ""
-    budget: Annotated[str | None, _flag("--budget", metavar="USD", about="The most it may cost.")] = None
-    max_turns: Annotated[str | None, _flag("--max-turns", metavar="N", about="Model calls.")] = None
+    budget: Annotated[str | None, _flag("--budget", metavar="USD", about="The cost limit of the run.")] = None
+    max_turns: Annotated[str | None, _flag("--max-turns", metavar="N", about="The limit of turns.")] = None
     max_tokens: Annotated[
-        str | None, _flag("--max-tokens", metavar="N", about="Input and output of all calls.")
+        str | None,
+        _flag("--max-tokens", metavar="N", about="The limit of tokens: input and output of all calls."),
     ] = None
     timeout: Annotated[
-        str | None, _flag("--timeout", metavar="2h", about="Driven time; waiting for people is free.")
+        str | None,
+        _flag("--timeout", metavar="2h", about="The time limit. Waiting for people does not count."),
     ] = None
     idle_timeout: Annotated[
         str | None, _flag("--idle-timeout", metavar="5m", about="The longest silence of a model or tool.")
@@ -61,26 +66,27 @@ class RunFlags:
         str | None, _flag("--autonomy", metavar="LEVEL", about="read-only, supervised or full.")
     ] = None
     posture: Annotated[
-        str | None, _flag("--posture", metavar="NAME", about="A bundle: interactive, headless, overnight.")
+        str | None,
+        _flag("--posture", metavar="NAME", about="A bundle of settings: interactive, headless or overnight."),
     ] = None
     system: Annotated[
-        str, _flag("--system", metavar="FILE", about="Instructions for the model, beside its own.")
+        str, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
     ] = ""
     allow_tool: Annotated[
-        list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Only these tools; may be repeated.")
+        list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Allow only these tools. Repeatable.")
     ] = None
     deny_tool: Annotated[
-        list[str] | None, _flag("--deny-tool", metavar="GLOB", about="Not these tools; may be repeated.")
+        list[str] | None, _flag("--deny-tool", metavar="GLOB", about="Do not allow these tools. Repeatable.")
     ] = None
-    approve_by: Annotated[str | None, _flag("--approve-by", metavar="HOW", about="prompt, wait or deny.")] = (
-        None
-    )
+    approve_by: Annotated[
+        str | None, _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait or deny.")
+    ] = None
     until_done: Annotated[bool, typer.Option("--until-done", hidden=True)] = False
     plan: Annotated[bool, typer.Option("--plan", hidden=True)] = False
 
     @property
     def values(self) -> dict[str, object]:
-        """What they say about settings, by dotted key; None: nothing."""
+        """The settings that the flags give, by dotted key; None if not given."""
         return {
             "model": self.model or None,
             "autonomy": self.autonomy,
@@ -95,10 +101,10 @@ class RunFlags:
 
 
 def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the flags of a run as options of its own; it gets them as its argument `flags`.
+    """Add the flags of a run to a command, which receives them as its argument `flags`.
 
     Raises (when the command is called):
-        UsageError: a flag of a later version was given.
+        UsageError: A flag is not available yet.
     """
     hints = get_type_hints(RunFlags, include_extras=True)
     shared = [
@@ -119,7 +125,7 @@ def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
         flags = RunFlags(**{each.name: given.pop(each.name) for each in shared})
         for name, purpose in _LATER.items():
             if getattr(flags, name[2:].replace("-", "_")):
-                raise UsageError(f"{name} ({purpose}) comes with a later version.", hint="Leave it out.")
+                raise UsageError(f"{name} ({purpose}) is not available yet.", hint="Leave it out.")
         return command(flags=flags, **given)
 
     everything = [*own, *shared]
@@ -129,10 +135,10 @@ def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
-    """Where tools are to work.
+    """Return the folder that tools work in.
 
     Raises:
-        UsageError: it is no folder.
+        UsageError: It is not a folder.
     """
     named = flags.workspace or (recorded.tools.workspace if recorded else "")
     folder = Path(named).expanduser() if named else Path.cwd()
@@ -142,14 +148,14 @@ def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
 
 
 def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config:
-    """The configuration under which the flags and what was recorded are to be understood.
+    """Return the configuration for the flags and the recorded settings.
 
-    What was recorded counts as if it had been given as flags again, under the flags that were: so it holds
-    against the files of today, but for the administrator's, which caps it.
+    Recorded settings count like flags, below the given flags. So they override the files of today, except the
+    administrator's file.
 
     Raises:
-        ConfigError: with every problem of every source.
-        UsageError: the workspace is no folder.
+        ConfigError: A file, variable or flag is wrong; the error lists every problem.
+        UsageError: The workspace is not a folder.
     """
     workspace, given = workspace_of(flags, recorded), flags.values
     if recorded is None:
@@ -163,13 +169,13 @@ def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config
     is_capped = config.settings[_COST].layer == "admin"
     if recorded.limits.is_cost_set or _COST in said or is_capped:
         return config
-    # Nobody had set a cost limit: what today's files say of one is not for this session.
+    # The session has no cost limit of its own, and the files of today do not apply to it.
     cost = recorded.limits.cost_microusd
     return replace(config, limits=replace(config.limits, cost_microusd=cost, is_cost_set=False))
 
 
 def _written(recorded: Settings) -> dict[str, object]:
-    """The recorded settings as flags would say them; a cost limit only when somebody had set one."""
+    """Return recorded settings as flags would give them. Only a cost limit that somebody set counts."""
     limits = recorded.limits
     written: dict[str, object] = {
         "autonomy": recorded.posture.autonomy,
@@ -186,11 +192,10 @@ def _written(recorded: Settings) -> dict[str, object]:
 
 
 def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool) -> Chosen:
-    """The settings of a run under the app's configuration (see `configured`), and what to say about them.
+    """Return the settings of a run, with warnings for the user. The app has the configuration of `configured`.
 
     Raises:
-        UsageError: there is no model, or no such provider, or a set cost limit meets an unknown price, or the
-            file of instructions cannot be read.
+        UsageError: No model, unknown provider, a cost limit without a price, or an unreadable instruction file.
     """
     past = recorded
     if past is not None and (not flags.model or app.facts(flags.model).name == past.model.facts.name):

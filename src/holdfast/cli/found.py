@@ -1,6 +1,6 @@
-"""What this machine offers: which providers have a key, and which local servers answer.
+"""Finds usable providers: those with a key, and local servers that answer.
 
-Nothing leaves the machine: only loopback addresses are asked, and briefly.
+Nothing leaves the machine: only loopback addresses are contacted.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _SHOWN_MODELS = 200
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A provider, and whether it can be used from here."""
+    """A provider, and whether it can be used."""
 
     provider: str
     address: str
     key_variable: str
-    """Where its key is looked for first."""
+    """The variable that is read first for its key."""
     has_key: bool
     is_local: bool
     is_usable: bool
     why: str
-    """Why it can or cannot be used, in a few words."""
+    """Why it can or cannot be used."""
     models: tuple[str, ...] = ()
-    """What a local server says that it has."""
+    """The models that a local server lists."""
 
 
 def find_providers(config: Config, environ: Mapping[str, str]) -> list[Found]:
-    """Every provider that speaks over a network, in the registry's order."""
+    """Return every network provider, in the order of the registry."""
     entries = [entry for entry in PROVIDERS.values() if entry.wire != "script"]
     with ThreadPoolExecutor(len(entries)) as threads:
         return list(threads.map(lambda entry: _found(entry, config, environ), entries))
@@ -59,14 +59,13 @@ def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
         return Found(entry.name, address, variable, has_key, False, is_usable, why)
     models = ask_models(address)
     if models is None:
-        return Found(entry.name, address, variable, has_key, True, False, "nothing answers there")
+        return Found(entry.name, address, variable, has_key, True, False, "no server answers")
     why = f"a server answers, {len(models)} models" if models else "a server answers"
     return Found(entry.name, address, variable, has_key, True, True, why, models)
 
 
 def ask_models(address: str) -> tuple[str, ...] | None:
-    """The models of a local server, by the list that compatible servers give; None when nothing answers,
-    empty when something does that has no such list."""
+    """Return the models that a local server lists: None without an answer, empty without a list."""
     parts = urlsplit(address)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_PROBE_S)

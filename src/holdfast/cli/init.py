@@ -1,4 +1,4 @@
-"""`holdfast init`: picks a model from the keys and local servers it finds, and writes the user file once."""
+"""`holdfast init`: chooses a model from keys and local servers, and writes the user file once."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FIRST_CHOICES = {
     "openai": "gpt-5.5",
     "openrouter": "anthropic/claude-sonnet-5",
 }
-"""The model of a provider that is taken when nobody named one, in the order of preference."""
+"""The default model of each provider, in order of preference."""
 
 
 def init(
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="PROVIDER:MODEL", help="Take this one.")
+        str | None, typer.Option("--model", "-m", metavar="PROVIDER:MODEL", help="Choose this model.")
     ] = None,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
-    """Pick a model and write it into the user file, if there is none yet.
+    """Choose a model and write the user file, if there is none yet.
 
     \b
     holdfast init
@@ -45,7 +45,7 @@ def init(
         entry_of(model.partition(":")[0])
         chosen, why = model, "you named it"
     elif config.model:
-        chosen, why = config.model, f"configured already: {config.settings['model'].origin}"
+        chosen, why = config.model, f"already configured in {config.settings['model'].origin}"
     else:
         chosen, why = choose(find_providers(config, os.environ))
     content = f'model = "{_escaped(chosen)}"\n'
@@ -58,16 +58,21 @@ def init(
     if is_written:
         say([f"Wrote {place.user_file}"])
     else:
-        say([f"{place.user_file} exists and was left as it is; it would say:", f"    {neutral(content)}"])
+        say(
+            [
+                f"{place.user_file} already exists and was not changed. It would contain:",
+                f"    {neutral(content)}",
+            ]
+        )
     say(["", "Try next:"])
     say(["    ", Span(command, COMMAND)] for command in _NEXT)
 
 
 def choose(found: Sequence[Found]) -> tuple[str, str]:
-    """The model to take, and why: a provider with a key first, then a local server.
+    """Return the model to use, and why. A provider with a key comes first, then a local server.
 
     Raises:
-        UsageError: nothing was found, or nothing whose models have names that are known.
+        UsageError: There is no usable provider, or none with a known model.
     """
     usable = {place.provider: place for place in found if place.is_usable}
     for provider, model in FIRST_CHOICES.items():
@@ -77,21 +82,19 @@ def choose(found: Sequence[Found]) -> tuple[str, str]:
         if place.models:
             return f"{place.provider}:{place.models[0]}", f"a server answers at {place.address}"
     if usable:
-        hint = (
-            f"Name one: `holdfast init -m {next(iter(usable))}:MODEL`; `holdfast models` lists what is known."
-        )
-        raise UsageError(f"Found {', '.join(usable)}, but not which model to take.", hint=hint)
+        hint = f"Name one with `holdfast init -m {next(iter(usable))}:MODEL`. `holdfast models` lists known models."
+        raise UsageError(f"Found {', '.join(usable)}, but no default model for it.", hint=hint)
     raise UsageError(
         "No provider has a key, and no local server answers.",
-        hint="Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama; `holdfast models` lists the others.",
+        hint="Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama. `holdfast models` lists other providers.",
     )
 
 
 def write_once(path: Path, content: str) -> bool:
-    """Write the user file, for its owner alone; False when there is one already.
+    """Write the user file, readable only for its owner. Return False if it already exists.
 
     Raises:
-        StorageReadOnly: it cannot be written.
+        StorageReadOnly: The file cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

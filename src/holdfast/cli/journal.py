@@ -1,7 +1,7 @@
-"""Finding a session by any of its names and reading its journal, for commands that only look.
+"""Finds a session by any of its names and reads its journal, for commands that only look.
 
-Looking never makes a home, needs no configuration and no right to write, and shows what it can of a journal
-that a newer version wrote, or of which something was erased. What is shown of a journal is the views' business.
+Looking never creates a home, and needs neither configuration nor write permission. It shows what it can of a journal
+with erased records or records of a newer version.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _EVERY = 1_000_000
 
 @asynccontextmanager
 async def reading(home: Home) -> AsyncIterator[Store]:
-    """The home's store for looking only, also where it cannot be written; an empty one where there is no home yet.
+    """Open the store read-only. Without a home, the store is empty.
 
     Raises:
-        StorageError: the home cannot be read.
+        StorageError: The home cannot be read.
     """
     async with aclosing(open_store_to_read(home) if _has_been_used(home) else open_store(None)) as store:
         yield store
@@ -39,10 +39,10 @@ async def reading(home: Home) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def about_to_write(home: Home) -> AsyncIterator[Store]:
-    """As `reading`, for what is to be written to next: a home that cannot be is refused before anything is done.
+    """Like `reading`, but refuse a home that is not writable, because the caller will write to it next.
 
     Raises:
-        StorageError: the home cannot be opened.
+        StorageError: The home cannot be opened.
     """
     async with aclosing(open_store(home if _has_been_used(home) else None)) as store:
         yield store
@@ -54,41 +54,39 @@ def _has_been_used(home: Home) -> bool:
 
 
 async def find_session(index: Index, name: str) -> str:
-    """The id of the one session that the name means: an id, its beginning, channel:chat, last, a trace id.
+    """Return the id of a session. The name is an id, a prefix of one, channel:chat, `last` or a trace id.
 
     Raises:
-        NoSuchSession: none is meant.
-        UsageError: several are.
+        NoSuchSession: No session has that name.
+        UsageError: Several sessions match.
     """
     found = await (_by_trace(index, name) if _TRACE_ID.fullmatch(name) else index.find(name))
     if not found:
-        hint = "`holdfast sessions` lists what there is."
+        hint = "`holdfast sessions` lists all sessions."
         if name == "last":
             raise NoSuchSession(
-                "There is no session in this home yet.", hint='Begin with `holdfast run "TASK"`.'
+                "There is no session in this home yet.", hint='Start one with `holdfast run "TASK"`.'
             )
         raise NoSuchSession(f"There is no session {name!r} in this home.", hint=hint)
     if len(found) > 1:
         listed = ", ".join(found[:_LISTED_MAX]) + (" ..." if len(found) > _LISTED_MAX else "")
-        raise UsageError(
-            f"{name!r} could be any of {len(found)} sessions: {listed}", hint="Write more of it."
-        )
+        raise UsageError(f"{name!r} matches {len(found)} sessions: {listed}", hint="Use a longer prefix.")
     return found[0]
 
 
 async def _by_trace(index: Index, trace: str) -> list[str]:
-    """The sessions whose runs have that trace id, whatever the run."""
+    """Return the sessions with a run of that trace id."""
     rows = await index.sessions(limit=_EVERY)
     return [row.session for row in rows if trace_id(row.session, 0)[:-_RUN_DIGITS] == trace[:-_RUN_DIGITS]]
 
 
 async def read_journal(store: Store, name: str) -> Journal:
-    """The journal of the one session that the name means.
+    """Read the journal of a session.
 
     Raises:
-        NoSuchSession: no session is meant.
-        UsageError: several are.
-        StorageCorrupt: a record was changed, cut out or reordered.
+        NoSuchSession: No session has that name.
+        UsageError: Several sessions match.
+        StorageCorrupt: A record was changed, removed or reordered.
     """
     session = await find_session(store, name)
     row = await store.session(session)

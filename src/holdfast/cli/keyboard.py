@@ -1,6 +1,6 @@
-"""Reading from a person, or from a pipe, while work goes on: lines that can be waited for and given up.
+"""Reads lines from a person or a pipe while work goes on. Waiting for a line can be cancelled.
 
-Never a thread: a thread that reads cannot be stopped. What is asked and what an answer means is not known here.
+It uses no thread, because a reading thread cannot be stopped.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ INTERRUPT = "\x03"
 _RUBOUT = "\x7f\b"
 _KILL = "\x15"
 _NO_TEXT = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)")
-"""Keys that are no text, as a terminal sends them: arrows and the like."""
+"""Keys that are not text, such as arrows."""
 _LOCAL_MODES = 3
-"""Where they stand among what `termios.tcgetattr` answers."""
+"""The index of the local modes in the result of `termios.tcgetattr`."""
 
 
 class Keyboard:
-    """Standard input, line by line."""
+    """Reads standard input line by line."""
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
@@ -39,18 +39,18 @@ class Keyboard:
         self._is_at_end = False
         self.is_terminal = os.isatty(self._fd)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        """Of single keys: one of them may come in two pieces."""
+        """Decodes single keys. A key may arrive in two pieces."""
         self._ahead = ""
-        """What was typed while no line was asked for."""
+        """The text that was typed while nobody waited for a line."""
         self._on_escape: Callable[[], None] | None = None
         self._is_escaped = False
-        """Somebody wanted to stop what had not begun yet."""
+        """Esc was pressed before the turn began."""
 
     async def line(self) -> str | None:
-        """The next line without its end; None when there is none any more.
+        """Return the next line, or None at the end.
 
         Raises:
-            UsageError: it is longer than any message.
+            UsageError: The line is too long.
         """
         self._unwatch()
         try:
@@ -61,7 +61,7 @@ class Keyboard:
                 chunk = self._read()
                 self._buffer += chunk
                 if not chunk:
-                    # Ctrl-D ends one reading of a terminal, and all readings of anything else.
+                    # Ctrl-D ends one read from a terminal. Anything else is at its end.
                     self._is_at_end = not os.isatty(self._fd)
                     break
         finally:
@@ -73,21 +73,20 @@ class Keyboard:
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
     def ahead(self) -> tuple[str, bool]:
-        """What was typed while no line was asked for, up to the end of a line; and whether that line is whole."""
-        self._is_escaped = False  # what was to be stopped never began
+        """Return the first line that was typed ahead, and whether it is complete."""
+        self._is_escaped = False  # the turn never began
         line, end, self._ahead = self._ahead.partition("\n")
         return line, bool(end)
 
     def forget(self) -> None:
-        """Drop what nobody has read yet, so that it does not answer what is asked next."""
+        """Drop everything that was typed but not read, so that it does not answer the next question."""
         if self.is_terminal:
             self._buffer = b""
             termios.tcflush(self._fd, termios.TCIFLUSH)
 
     @contextmanager
     def escaping(self, on_escape: Callable[[], None]) -> Iterator[None]:
-        """Call back when the Esc key is pressed; what else is typed is kept for the next line. On a terminal
-        only."""
+        """Call `on_escape` when Esc is pressed on a terminal. Other keys are kept for the next line."""
         self._on_escape = on_escape if self.is_terminal else None
         self._watch()
         if self._is_escaped:
@@ -100,7 +99,7 @@ class Keyboard:
             self._on_escape = None
 
     def _watch(self) -> None:
-        """Look for Esc while no line is read."""
+        """Watch for Esc while no line is read."""
         if self._on_escape is not None and os.isatty(self._fd):
             tty.setcbreak(self._fd, termios.TCSANOW)
             asyncio.get_running_loop().add_reader(self._fd, self._on_key)
@@ -117,7 +116,7 @@ class Keyboard:
             self._unwatch()
 
     def press(self, keys: str) -> None:
-        """Keys for which no line was asked: one of them stops what is going on, or they are kept."""
+        """Handle keys that were typed ahead: Esc and Ctrl-C stop the turn, others are kept."""
         keys = _NO_TEXT.sub("", keys)
         if _ESCAPE in keys or INTERRUPT in keys:
             self._is_escaped = self._on_escape is None
@@ -127,7 +126,7 @@ class Keyboard:
             self._ahead = _edited(self._ahead, keys)
 
     def _read(self) -> bytes:
-        """What is there to read; empty at an end, also of a terminal that vanished."""
+        """Read what is there; empty at the end, also if the terminal is gone."""
         try:
             return os.read(self._fd, _CHUNK_BYTES)
         except OSError as error:
@@ -140,7 +139,7 @@ class Keyboard:
         is_ready = asyncio.Event()
         try:
             loop.add_reader(self._fd, is_ready.set)
-        except PermissionError:  # a regular file is always ready, and cannot be watched
+        except PermissionError:  # a regular file is always ready and cannot be watched
             return
         try:
             await is_ready.wait()
@@ -149,7 +148,7 @@ class Keyboard:
 
 
 def _edited(text: str, keys: str) -> str:
-    """What was typed, after more keys: those that a terminal would act on while it gathers a line are heeded."""
+    """Return the text after more keys. Backspace, Ctrl-U and Enter work as on a terminal."""
     for key in keys:
         if key in _RUBOUT:
             text = text if text.endswith("\n") else text[:-1]
@@ -163,7 +162,7 @@ def _edited(text: str, keys: str) -> str:
 
 
 def restore_terminal() -> None:
-    """Let the terminal gather and show lines again, whatever a keyboard made of it."""
+    """Turn line editing and echo of the terminal on again."""
     if sys.stdin.isatty():
         modes = termios.tcgetattr(sys.stdin.fileno())
         modes[_LOCAL_MODES] |= termios.ICANON | termios.ECHO

@@ -1,6 +1,6 @@
-"""Showing work while it happens: streamed on a terminal, a line for each event in a pipe, JSON for scripts.
+"""Shows work while it happens: streamed on a terminal, one line per event in a pipe, or JSON.
 
-Progress goes to stderr, JSON to stdout. What is said about a record stands in `happenings`.
+Progress goes to stderr, JSON to stdout. `views.happenings` has the words.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _ERASE = "\r\x1b[K"
 
 
 class View(Protocol):
-    """Somebody who watches a session."""
+    """Shows a session while it happens."""
 
     async def show(self, item: Record | Delta, state: State) -> None:
-        """Something happened; `state` is the fold with all records so far."""
+        """Show a record or delta. `state` is the fold of all records so far."""
         ...
 
     def pause(self) -> None:
-        """Somebody else writes to the terminal from now on: be silent between two calls of `show`."""
+        """Stop writing by yourself: a question is on the terminal."""
         ...
 
     def resume(self) -> None:
-        """The terminal is free again."""
+        """Start writing again."""
         ...
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """End the view."""
         ...
 
 
 class JsonView:
-    """Every record and delta as one object a line on stdout."""
+    """Writes every record and delta to stdout, one JSON object per line."""
 
     def __init__(self, store: Journals, session: str) -> None:
         self._plain = PlainEvents(store, session, tell)
@@ -64,23 +64,23 @@ class JsonView:
         except OSError as error:
             if not is_unread(error):
                 raise
-            mute(sys.stdout)  # the work goes on
+            mute(sys.stdout)  # the work continues
 
     def pause(self) -> None:
-        """Nothing to do: stdout is nobody else's."""
+        """Do nothing: nobody else writes to stdout."""
 
     def resume(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class LineView:
-    """One plain line for each thing that matters on stderr, words of the model included."""
+    """Writes one plain line to stderr for each event that matters."""
 
     def __init__(self, state: State) -> None:
-        """`state`: how the session stands."""
+        """`state`: the state of the session before the first event."""
         self._happenings = Happenings(state)
 
     async def show(self, item: Record | Delta, state: State) -> None:
@@ -95,35 +95,35 @@ class LineView:
             tell(line)
 
     def pause(self) -> None:
-        """Nothing to do: nobody is asked in a pipe."""
+        """Do nothing: nobody is asked in a pipe."""
 
     def resume(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class LiveView:
-    """A terminal: the model's words as they come, a line for each call, and a last line that tells what runs."""
+    """Shows the model's words as they arrive, one line per call, and a status line at the bottom."""
 
     def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
-        """`state`: how the session stands; `is_asked_here`: the person who watches is asked about approvals."""
+        """`is_asked_here`: the person who watches is also asked for approvals."""
         self.shown_seq = 0
-        """The record of the last response whose words all stand on the screen."""
+        """The record of the last response that is completely on the screen."""
         self._happenings = Happenings(state, is_asked_here=is_asked_here)
         self._spinner = itertools.cycle(_SPINNER)
         self._state = State()
         self._since_s = time.monotonic()
         self._streamed = ""
-        """The words of the response that is arriving."""
+        """The words of the current response so far."""
         self._is_mid_line = False
         self._is_after_lines = False
-        """A line about a call or a notice stands above: words begin with an empty line."""
+        """The last line was about a call or an event, so words begin after an empty line."""
         self._has_status = False
         self._is_paused = False
         self._output = ""
-        """The last line that a running tool wrote."""
+        """The last output line of the running tool."""
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
@@ -172,7 +172,7 @@ class LiveView:
         self._write(delta.text, "dim" if delta.kind == "reasoning" else "")
 
     def _words(self, text: str, seq: int) -> None:
-        """The whole words of a response are known: show what did not arrive as crumbs."""
+        """Show the part of a complete response that was not streamed."""
         if not text.startswith(self._streamed):
             self._end_line()
             self._streamed = ""
@@ -209,7 +209,7 @@ class LiveView:
             self._has_status = False
 
     def _status(self) -> str:
-        """What runs, since when, and what the run came to so far; empty when nothing runs."""
+        """Return the status line: what runs, for how long, turns and cost; empty if nothing runs."""
         passed = took(int((time.monotonic() - self._since_s) * 1000))
         match phase(self._state):
             case "calling":
@@ -221,7 +221,7 @@ class LiveView:
                 doing += f" {passed}"
                 doing += f" │ {one_line(self._output, columns(sys.stderr) // 3)}" if self._output else ""
             case "backing_off":
-                doing = "waiting before another attempt"
+                doing = "waiting before the next attempt"
             case "stopping":
                 doing = "stopping"
             case _:

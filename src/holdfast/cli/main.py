@@ -1,6 +1,6 @@
-"""The way in: heeds signals before anything else is loaded, then `root` runs the command.
+"""The entry point: installs signal handlers, then loads `root` and runs the command.
 
-Nothing heavy is imported here: until the handlers stand, a signal ends the process as the system does it.
+This module imports nothing heavy, because a signal before the handlers are installed kills the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROOT = "holdfast.cli.root"
 
 
 def main() -> None:
-    """The entry point of the installed script."""
+    """Run the command line."""
     try:
         interruptible()
         _mend_streams()
@@ -33,15 +33,15 @@ def _leave_interrupted() -> NoReturn:
     with suppress(OSError):  # the terminal may be gone
         sys.stderr.write("holdfast: interrupted\n")
         sys.stdout.flush()
-    # Not by SystemExit: after an interrupt within an `exec`, as in a module that makes a dataclass, the
-    # interpreter would end by SIGINT whatever code it is given.
+    # No SystemExit: if the interrupt came during an `exec`, as in a module with a dataclass, the
+    # interpreter would die of SIGINT and ignore the exit code.
     os._exit(INTERRUPTED)
 
 
 def _mend_streams() -> None:
-    """Have all three streams, and have them take any text."""
+    """Open missing standard streams, and make all three accept any text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # started with the descriptor closed, as some daemons do
+        if getattr(sys, name) is None:  # some daemons start programs with closed descriptors
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - open until the process ends
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for stream in (sys.stdout, sys.stderr):

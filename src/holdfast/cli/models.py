@@ -1,4 +1,4 @@
-"""`holdfast models`: which providers can be used from here, and what is known about their models."""
+"""`holdfast models`: usable providers, and prices and windows of known models."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from holdfast.views.lines import Line, Span, one_line, short, table
 
 
 def models(
-    is_all: Annotated[
-        bool, typer.Option("--all", help="Also the models of providers that cannot be used yet.")
-    ] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Include the models of unusable providers.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
-    """List providers, and the models of those that can be used, with price and window.
+    """List providers, and the models of usable providers with prices and windows.
 
     \b
     holdfast models
@@ -80,7 +78,7 @@ def _lines(found: list[Found], known: dict[str, list[ModelFacts]], width: int) -
     yield [""]
     if not rows:
         yield [
-            "No model can be used yet: set a provider's key, or start a local server; then `holdfast init`."
+            "No model is usable yet. Set a provider's key or start a local server, then run `holdfast init`."
         ]
         return
     heads = ("model", "in $/Mtok", "out $/Mtok", "window", "for larger calls")

@@ -1,4 +1,4 @@
-"""The flags that many commands share, and what they mean. A flag of one command stands with that command."""
+"""The flags that several commands share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def _or_before_the_command(context: typer.Context, value: str | None) -> str | N
 HomeFlag = Annotated[
     str | None,
     typer.Option(
-        "--home", metavar="DIR", help="The home; else HOLDFAST_HOME, else the user's folders.",
+        "--home", metavar="DIR", help="The home. Default: HOLDFAST_HOME, then the user's folders.",
         callback=_or_before_the_command,
     ),
 ]  # fmt: skip
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON; lists are one object a line.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON; lists are one object per line.")]
 SessionName = Annotated[
-    str, typer.Argument(metavar="SESSION", help="An id, a unique beginning of one, channel:chat, or last.")
+    str, typer.Argument(metavar="SESSION", help="An id, a unique prefix of one, channel:chat, or last.")
 ]
 
 
 def home_of(flag: str | None) -> Home:
-    """The home that the flag, or else the environment, names."""
+    """Return the home that the flag or the environment names."""
     return find_home(flag, os.environ)

@@ -1,7 +1,4 @@
-"""What is told at the end of a stretch of work: the exit code, the object of `--json`, closing words for people.
-
-What a run came to is `views.report`'s to say.
-"""
+"""The end of a command that ran a session: the exit code, the closing lines, the next commands."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _STYLES = {"done": "green", "waiting": "yellow", "parked": "yellow"}
 
 
 def exit_code(status: str, reason: str) -> int:
-    """The code that tells a script how a run ended, or why it rests."""
+    """Return the exit code for the status of a run."""
     if status == "failed" and reason in _PROVIDER_REASONS:
         return _UNAVAILABLE
     if status == "limit" and reason == "cost":
@@ -35,20 +32,18 @@ def exit_code(status: str, reason: str) -> int:
 
 
 def left(report: Result) -> Result:
-    """The report for a person who went away before the session came to rest."""
-    goes_on = (
-        "It still waits for a person." if report.status == "waiting" else "Another process goes on with it."
-    )
+    """Return the report for a person who left before the session came to rest."""
+    goes_on = "It still waits for you." if report.status == "waiting" else "Another process continues it."
     return replace(report, status="interrupted", reason="left", message=goes_on)
 
 
 def is_answer(report: Result) -> bool:
-    """Whether the last words are the run's answer, and not what was said on the way."""
+    """Return whether the last words are the answer of the run."""
     return bool(report.text) and report.status in ("done", "limit")
 
 
 def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
-    """How it stands, and what it took."""
+    """Return the status of the run and what it used."""
     spent = (
         counted(report.turns, "turn"),
         counted(report.tool_calls, "tool call"),
@@ -63,11 +58,11 @@ def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
     if report.status == "failed":
         yield [Span(f"  trace {report.trace_id}", "dim")]
     if report.status == "parked":
-        yield [f"  It may go on at {local(report.due_ms)}; `resume` tries at once."]
+        yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
 
 
 def next_steps(report: Result, approvals: Sequence[str]) -> Iterator[Line]:
-    """The commands that continue from here. `approvals`: the ids of those that are open."""
+    """Return the commands that continue from here. `approvals` has the ids of open approvals."""
     if report.reason == "question":
         yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]
         return

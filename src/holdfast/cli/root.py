@@ -1,6 +1,6 @@
-"""The root of all commands, and the one edge where whatever a command raises becomes a sentence.
+"""The root command, and the one place that catches whatever a command raises.
 
-Which commands there are stands in `commands`; what is said about an error, in `edge`; signals, in `main`.
+`commands` lists the commands, `edge` reports errors, `main` handles signals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError, StorageFull
 _HELP_CELLS = 100
 _HELP_LEAST_CELLS = 30
 BROKEN_PIPE = 141
-"""As a shell tells of a program that SIGPIPE ended."""
+"""The exit code of a program that SIGPIPE ended."""
 
 app = typer.Typer(
     name="holdfast", cls=LazyGroup, add_completion=False, rich_markup_mode=None, invoke_without_command=True
@@ -33,15 +33,13 @@ app = typer.Typer(
 def root(
     context: typer.Context,
     is_version_asked: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    home: Annotated[
-        str | None, typer.Option("--home", metavar="DIR", help="The home of all commands.")
-    ] = None,
+    home: Annotated[str | None, typer.Option("--home", metavar="DIR", help="The home to use.")] = None,
 ) -> None:
     """An agent runtime for work that lasts.
 
     \b
-    holdfast init                         pick a model
-    holdfast run "mend the failing test"  give it work
+    holdfast init                         choose a model
+    holdfast run "fix the failing test"   run a task
     holdfast show last                    see what happened
     """
     if is_version_asked:
@@ -52,10 +50,10 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code.
+    """Run a command and return its exit code.
 
     Raises:
-        KeyboardInterrupt: a signal ended it. Nothing else, but for the end of the process itself.
+        KeyboardInterrupt: A signal ended the command.
     """
     try:
         given = [legible(argument) for argument in arguments]
@@ -80,18 +78,18 @@ def _run(arguments: Sequence[str]) -> int:
         return tell_usage(arguments, error.format_message(), context.command_path if context else "holdfast")
     except typer.Abort:
         raise KeyboardInterrupt from None
-    # A bug: the user gets a sentence and a trace id, the log gets the rest.
+    # A bug: the user gets a sentence and a trace id, the log gets the details.
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
             mute(sys.stdout)
             return tell_error(
-                arguments, StorageFull("The answer could not be written: no space is left for it.")
+                arguments, StorageFull("The output could not be written: no space is left on the device.")
             )
         return tell_bug(arguments, error)
 
 
 def _help_cells() -> int:
-    """How wide a page of help is; typer itself takes 50 cells for the least."""
+    """Return the width of a help page. Typer by itself uses at least 50 cells."""
     return max(min(columns(sys.stdout), _HELP_CELLS), _HELP_LEAST_CELLS) - 2
 
 

@@ -1,7 +1,4 @@
-"""`holdfast run` and `holdfast resume`: words or a wish to go on are put before a session, which is then driven.
-
-What a stretch of work is stands in `sitting`, how it ends in `outcome`, the flags in `flags`.
-"""
+"""`holdfast run` and `holdfast resume`: send a task or a continue command to a session, then drive it."""
 
 from __future__ import annotations
 
@@ -38,35 +35,35 @@ from holdfast.views.report import Result, result_row
 Output = Literal["text", "json", "stream"]
 
 _HOW_TO_NAME = (
-    "A new one is named CHANNEL:CHAT, as in `-s cli:docs`: two labels, each of 1 to 64 letters, digits, dots,"
-    " dashes and underscores. One that is there also goes by its id, the beginning of its id, or `last`."
+    "Name a new session CHANNEL:CHAT, as in `-s cli:docs`: two labels of 1 to 64 letters, digits, dots, dashes and"
+    " underscores. An existing session can also be named by its id, a prefix of it, or `last`."
 )
 
 KeyFlag = Annotated[
     str | None,
     typer.Option(
-        "--session", "-s", metavar="CHANNEL:CHAT", help="Go on with this session, or begin it by that name."
+        "--session", "-s", metavar="CHANNEL:CHAT", help="Continue this session, or start it with that name."
     ),
 ]
 ResultFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
 StreamFlag = Annotated[
-    bool, typer.Option("--stream-json", help="Print every event and crumb as one JSON object a line.")
+    bool, typer.Option("--stream-json", help="Print every event and delta, one JSON object per line.")
 ]
 
 
 @taking_flags
 def run(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task; - reads it from stdin.")],
     flags: RunFlags,
     session: KeyFlag = None,
     is_json: ResultFlag = False,
     is_stream: StreamFlag = False,
     home: HomeFlag = None,
 ) -> int:
-    """Give an agent work, and see it done. The answer goes to stdout, progress to stderr.
+    """Run a task. The answer goes to stdout, progress to stderr.
 
     \b
-    holdfast run "mend the failing test" -w ./project
+    holdfast run "fix the failing test" -w ./project
     holdfast run "and now the docs" -s cli:docs --budget 0.50
     git diff | holdfast run -              the task comes from stdin
     """
@@ -82,13 +79,13 @@ def resume(
     session: SessionName,
     flags: RunFlags,
     text: Annotated[
-        str, typer.Argument(metavar='["TEXT"]', help="Words for it; they answer a question.")
+        str, typer.Argument(metavar='["TEXT"]', help="A message, or the answer to a question.")
     ] = "",
     is_json: ResultFlag = False,
     is_stream: StreamFlag = False,
     home: HomeFlag = None,
 ) -> int:
-    """Go on with a session as it was recorded; flags change that from here on.
+    """Continue a session with its recorded settings. Flags change them from now on.
 
     \b
     holdfast resume last
@@ -102,29 +99,29 @@ def _from_stdin() -> str:
     try:
         return read_stream(sys.stdin.buffer, TEXT_MAX_BYTES).decode("utf-8", "replace")
     except Unreadable as error:
-        hint = "Put it into a file in the workspace, and say in the task where it is."
+        hint = "Put it into a file in the workspace, and name the file in the task."
         raise UsageError(f"The task on stdin {error}.", hint=hint) from None
 
 
 def output_of(*, is_json: bool, is_stream: bool) -> Output:
-    """What goes to stdout.
+    """Return what goes to stdout.
 
     Raises:
-        UsageError: both forms of JSON were asked for.
+        UsageError: Both JSON flags are given.
     """
     if is_json and is_stream:
-        raise UsageError("--json and --stream-json exclude each other.")
+        raise UsageError("--json and --stream-json cannot be combined.")
     return "json" if is_json else "stream" if is_stream else "text"
 
 
 def name_of(session: str | None) -> str:
-    """The name that -s gives; empty when it is not given.
+    """Return the name that -s gives; empty without -s.
 
     Raises:
-        UsageError: it is given and empty, as by a variable of a script that is not set.
+        UsageError: The name is empty, for example because a variable in a script is not set.
     """
     if session == "":
-        raise UsageError("-s: the name of the session is empty.", hint=_HOW_TO_NAME)
+        raise UsageError("-s: The name of the session is empty.", hint=_HOW_TO_NAME)
     return session or ""
 
 
@@ -150,7 +147,7 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
 
 
 async def send(app: App, past: State | None, key: str, words: Send) -> State:
-    """Put words before a session, or before a new one with that key; how it stood until then."""
+    """Send a message to a session, or to a new one with that key. Return the state before it."""
     if past is None:
         return State(session=await app.controller.begin(key, sender(), words), key=key)
     await app.controller.submit(past.session, sender(), words)
@@ -162,10 +159,10 @@ def _changed(settings: Settings, past: State) -> Settings | None:
 
 
 async def past_of(home: Home, name: str) -> State | None:
-    """The session that goes on under a name; None when one is to begin.
+    """Return the session with that name, or None if it is a new one.
 
     Raises:
-        UsageError: the name is neither CHANNEL:CHAT nor a session's.
+        UsageError: The name is neither CHANNEL:CHAT nor that of a session.
     """
     if not is_session_key(name):
         try:
@@ -178,11 +175,11 @@ async def past_of(home: Home, name: str) -> State | None:
 
 
 async def existing(home: Home, name: str) -> State:
-    """The fold of the session that the name means.
+    """Return the state of an existing session.
 
     Raises:
-        NoSuchSession: there is none.
-        StorageError: its journal cannot be read.
+        NoSuchSession: There is no such session.
+        StorageError: Its journal cannot be read.
     """
     async with about_to_write(home) as store:
         session = await find_session(store, name)
@@ -195,10 +192,10 @@ async def existing(home: Home, name: str) -> State:
 
 @asynccontextmanager
 async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncIterator[tuple[App, Settings]]:
-    """The rooms, opened, and the settings of the run to come; what its user should know is said.
+    """Open the app, and return it with the settings of the next run. Warnings go to stderr.
 
     Raises:
-        UsageError: something is missing, so that nothing was accepted: a model, a key, a folder.
+        UsageError: A model, key or folder is missing. Nothing was accepted.
     """
     recorded = past.settings if past is not None else None
     async with open_app(configured(home, flags, recorded), home) as app:
@@ -210,7 +207,7 @@ async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncItera
 
 
 async def work(app: App, state: State, settings: Settings, output: Output) -> int:
-    """One sitting at a session that was given something to do, and its report; returns the exit code."""
+    """Work on a session until it rests, show the result, and return the exit code."""
     tell([Span(f"{state.session} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
     keyboard = person(settings)
     view = view_of(app, state, output, keyboard)
@@ -223,29 +220,29 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
 
 
 async def what_came_of(app: App, rest: Rest) -> Result:
-    """The report of a sitting."""
+    """Return the report of a sitting."""
     came_to = await report(app.store, rest.state)
     return left(came_to) if rest.is_left else came_to
 
 
 def person(settings: Settings) -> Keyboard | None:
-    """Who is asked about approvals: the person at the terminal, if that is how they are decided."""
+    """Return the keyboard of the person to ask for approvals, or None."""
     return Keyboard() if settings.posture.approve_by == "prompt" and has_person() else None
 
 
 def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -> View:
-    """Who shows what happens from `state` on; `keyboard`: who is asked."""
+    """Return the view that shows everything after `state`. `keyboard`: the person who is asked."""
     if output == "stream":
         return JsonView(app.store, state.session)
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # which cannot write a line again
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # a dumb terminal cannot rewrite a line
         return LiveView(state, is_asked_here=keyboard is not None)
     return LineView(state)
 
 
 def show(came_to: Result, state: State, output: Output, view: View | None = None) -> int:
-    """Put the answer on stdout and the closing words on stderr; returns the exit code.
+    """Write the answer to stdout and the closing lines to stderr. Return the exit code.
 
-    An answer that the view has put on this very terminal, word by word, is not written again.
+    An answer that was streamed to this terminal is not written again.
     """
     run = state.run
     is_shown = isinstance(view, LiveView) and run is not None and view.shown_seq == run.answer_seq

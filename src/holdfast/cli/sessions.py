@@ -1,4 +1,4 @@
-"""`holdfast sessions` and `holdfast approvals`: what there is in a home, and what waits for a person."""
+"""`holdfast sessions` and `holdfast approvals`: lists of sessions and of open approvals."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ LIMIT_MAX = 100
 
 def sessions(
     status: Annotated[
-        SessionStatus | None, typer.Option("--status", help="Only those with this status.")
+        SessionStatus | None, typer.Option("--status", help="Only sessions with this status.")
     ] = None,
     grep: Annotated[
-        str, typer.Option("--grep", metavar="TEXT", help="Only those whose title or messages hold the text.")
+        str,
+        typer.Option("--grep", metavar="TEXT", help="Only sessions with this text in a title or message."),
     ] = "",
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=LIMIT_MAX, help="So many at the most.")
+        int, typer.Option("--limit", metavar="N", min=1, max=LIMIT_MAX, help="The most sessions to list.")
     ] = 20,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
@@ -48,7 +49,7 @@ def sessions(
             [
                 "No session matches."
                 if status or grep
-                else 'No sessions yet. Begin with `holdfast run "TASK"`.'
+                else 'No sessions yet. Start one with `holdfast run "TASK"`.'
             ]
         )
 
@@ -59,7 +60,7 @@ async def _sessions(home: Home, status: str, grep: str, limit: int) -> list[Sess
 
 
 def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """List what waits for a person's decision, oldest first.
+    """List the calls and questions that wait for you, oldest first.
 
     \b
     holdfast approvals
@@ -70,7 +71,7 @@ def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
         for row in rows:
             say_json(approval_row(row))
     else:
-        say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for a decision."])
+        say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
 
 
 async def _approvals(home: Home) -> list[ApprovalRow]:

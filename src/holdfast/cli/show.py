@@ -1,4 +1,4 @@
-"""`holdfast show`: chooses the view of a session and prints it. Each view has a module of its own."""
+"""`holdfast show`: prints a view of a session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES = {
     "--timeline": (timeline_lines, timeline_rows),
     "--cost": (cost_lines, cost_rows),
 }
-"""The views of a story: as lines for people, and as rows for scripts."""
+"""The views of a story: functions that return lines for people and rows for scripts."""
 
 
 def show(  # noqa: PLR0913 -- each parameter is a flag of the command
@@ -39,19 +39,17 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
     is_requests: Annotated[bool, typer.Option("--requests", help="Every attempt of a model call.")] = False,
     request: Annotated[
         int | None,
-        typer.Option(
-            "--request", metavar="N", min=1, help="The exact bytes of the N-th attempt that was sent."
-        ),
+        typer.Option("--request", metavar="N", min=1, help="The exact bytes of the N-th request."),
     ] = None,
     is_tools: Annotated[bool, typer.Option("--tools", help="Every tool call with its result.")] = False,
     is_timeline: Annotated[
-        bool, typer.Option("--timeline", help="A picture of turns, calls, repeats and cost.")
+        bool, typer.Option("--timeline", help="A timeline of turns, calls, repeats and cost.")
     ] = False,
-    is_cost: Annotated[bool, typer.Option("--cost", help="Money and tokens of each turn.")] = False,
+    is_cost: Annotated[bool, typer.Option("--cost", help="Cost and tokens of each turn.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
-    """Show a session: what was said, done and paid, as the journal has it.
+    """Show what was said, done and paid in a session.
 
     \b
     holdfast show last
@@ -68,7 +66,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
     }
     views = [flag for flag, is_given in flags.items() if is_given]
     if len(views) > 1:
-        raise UsageError(f"{' and '.join(views)} are different views.", hint="Ask for one at a time.")
+        raise UsageError(f"{' and '.join(views)} cannot be combined.", hint="Choose one view.")
     asyncio.run(_show(home_of(home), session, views[0] if views else "", request or 0, is_json))
 
 
@@ -77,11 +75,11 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
         journal = await read_journal(store, name)
         if journal.newer:
             tell(
-                f"{journal.newer} records come from a newer version of Holdfast;"
-                " only --events --json shows them."
+                f"{journal.newer} records were written by a newer version of Holdfast."
+                " Only --events --json shows them."
             )
         if journal.erased:
-            tell(f"{journal.erased} records were erased; what they said is not kept any more.")
+            tell(f"{journal.erased} records were erased. Their content is gone.")
         match view:
             case "":
                 if is_json:
@@ -132,7 +130,7 @@ async def _show_request(store: Journals, journal: Journal, number: int) -> None:
                 return
     except StorageCorrupt:
         if journal.erased:
-            raise RecordErased(f"Request {number} cannot be shown: some of it was erased.") from None
+            raise RecordErased(f"Request {number} cannot be shown: a part of it was erased.") from None
         raise
     raise NoSuchSession(
         f"There is no request {number}: {journal.row.session} sent {count}.",

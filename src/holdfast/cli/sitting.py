@@ -1,6 +1,6 @@
-"""One sitting at a session: drive or follow it until it rests, show what happens, ask the person, heed signals.
+"""A sitting: drive or follow a session until it rests, show what happens, ask the person, handle signals.
 
-`run`, `resume` and `chat` are made of sittings. How things are shown and asked stands in `live` and `answer`.
+`run`, `resume` and `chat` use sittings. `live` shows events, `answer` asks.
 """
 
 from __future__ import annotations
@@ -30,51 +30,51 @@ STOP_REASON = "interrupted"
 
 
 def sender() -> Principal:
-    """Who asks: the user of this machine, whose home it is."""
+    """Return the user of this machine, who owns the home."""
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
+    except (KeyError, OSError):  # the user id has no name
         name = str(os.getuid())
     return owner(name, "cli")
 
 
 class Rest(NamedTuple):
-    """How a sitting ended."""
+    """The end of a sitting."""
 
     state: State
     is_left: bool
-    """The person went away before the session came to rest: it waits, or another process goes on with it."""
+    """The person left before the session came to rest."""
     signal: int
-    """The signal that ended it; 0: none did."""
+    """The signal that ended it, or 0."""
 
 
 class Sitting:
-    """One stretch of work at a session; `work` is called once."""
+    """One period of work on a session. Call `work` once."""
 
     def __init__(self, app: App, state: State, view: View, asking: Keyboard | None) -> None:
-        """`asking`: where the person is asked about approvals; None: nobody is asked."""
+        """`asking`: the keyboard of the person to ask for approvals; None to ask nobody."""
         self._app = app
         self._session = state.session
         self._state = state
-        """The fold of all that was shown."""
+        """The fold of all records that were shown."""
         self._view = view
         self._asking = asking
         self._is_free = asyncio.Event()
-        """Nobody is asked anything: the terminal may be written to."""
+        """Set while nobody is asked, so the view may write."""
         self._is_free.set()
         self._was_asked = asyncio.Event()
         self._was_answered = asyncio.Event()
-        """A session that rested may have something to do again."""
+        """Set when a session at rest may have work again."""
         self._was_shown = asyncio.Event()
         self._is_left = asyncio.Event()
         self._signal = 0
         self._stopping: asyncio.Task[None] | None = None
 
     async def work(self) -> Rest:
-        """Until the session rests, or its person leaves.
+        """Work until the session rests or the person leaves.
 
         Raises:
-            StorageError: the store failed; what was acknowledged is safe.
+            StorageError: The store failed. Acknowledged records are safe.
         """
         working = asyncio.create_task(self._work())
         leaving = asyncio.create_task(self._is_left.wait())
@@ -92,12 +92,12 @@ class Sitting:
         return Rest(self._state if is_left else working.result(), is_left, self._signal)
 
     def stop_once(self) -> None:
-        """Stop the run, unless it is being stopped already."""
+        """Stop the run, unless it is already stopping."""
         if not self._signal:
             self.stop()
 
     def stop(self, signal_number: int = signal.SIGINT) -> None:
-        """Stop the run, or leave where it rests or is not ours; the second time, end this process at once."""
+        """Stop the run, or leave if it rests or another process drives it. The second call ends this process."""
         if self._signal:
             self._leave_at_once()
         self._signal = signal_number
@@ -113,7 +113,7 @@ class Sitting:
             self._was_answered.set()
 
     def _leave_at_once(self) -> None:
-        """The session goes on from its journal; a tool's processes end with this one."""
+        """End this process. Its tools end with it, and the session can be resumed from its journal."""
         restore_terminal()
         write("\n")
         tell(f"Stopped at once. Continue with `holdfast resume {self._session}`.")
@@ -126,10 +126,10 @@ class Sitting:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._view.close()
 
-    # --- the work -------------------------------------------------------------------------------
+    # --- work -----------------------------------------------------------------------------------
 
     async def _work(self) -> State:
-        """Drive until the session rests and nobody here is about to change that."""
+        """Drive until the session rests and no answer from here is pending."""
         while True:
             self._was_answered.clear()
             state = await self._app.controller.drive(self._session)
@@ -144,7 +144,7 @@ class Sitting:
     # --- showing --------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Show everything, but hold it back while the person is asked."""
+        """Show all events, but wait while the person is asked."""
         async with aclosing(self._app.controller.follow(self._session, self._state.seq)) as items:
             async for item in items:
                 await self._is_free.wait()
@@ -159,7 +159,7 @@ class Sitting:
     # --- asking ---------------------------------------------------------------------------------
 
     async def _answer(self, keyboard: Keyboard) -> None:
-        """Ask about every open approval of the session, one after the other; never ends by itself."""
+        """Ask for each open approval in turn, forever."""
         store = self._app.store
         while True:
             self._was_asked.clear()

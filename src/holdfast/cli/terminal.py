@@ -1,6 +1,6 @@
-"""Writing to the terminal or into a pipe: answers to stdout, progress and warnings to stderr.
+"""Writes lines to a terminal or a pipe: answers to stdout, progress and warnings to stderr.
 
-Colour is for terminals only. What is written belongs to the commands and to `views`.
+Only terminals get colour and wrapped lines.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _COMMAND = re.compile(r"(`holdfast [^`]*`)")
 
 
 def legible(text: str) -> str:
-    """What came from outside as UTF-8 has it: where Python kept bytes that it could not decode, `\ufffd`."""
+    """Replace bytes that Python could not decode as UTF-8 with `\ufffd`."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def is_terminal() -> bool:
-    """Whether the answer goes to a person's terminal."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def has_person() -> bool:
-    """Whether somebody sits there who can be asked."""
+    """Return whether a person can be asked: stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def columns(stream: TextIO) -> int:
-    """How many cells a line may take there."""
+    """Return the width of the stream in cells."""
     if not stream.isatty():
         return PIPE_COLUMNS
     given = os.environ.get("COLUMNS", "")
@@ -60,7 +60,7 @@ def say(lines: Iterable[Line | str]) -> None:
 
 
 def tell(line: Line | str) -> None:
-    """Write a line to stderr, or each line of a text, made safe to show."""
+    """Write a line, or each line of a text, to stderr. Unsafe characters are escaped."""
     lines = neutral(line).split("\n") if isinstance(line, str) else [[_safe(piece) for piece in line]]
     write("".join(_shown(each, sys.stderr) for each in lines))
 
@@ -70,7 +70,7 @@ def _safe(piece: Span | str) -> Span:
 
 
 def _shown(line: Line | str, stream: TextIO) -> str:
-    """The line as it is written: in a pipe as it is, on a terminal styled and wrapped between words."""
+    """Return the line as the stream gets it: styled and wrapped on a terminal, unchanged in a pipe."""
     spans = _spans(line)
     pieces = wrapped(spans, columns(stream)) if stream.isatty() else [spans]
     texts = ("".join(styled(span.text, span.style, stream) for span in piece) for piece in pieces)
@@ -78,7 +78,7 @@ def _shown(line: Line | str, stream: TextIO) -> str:
 
 
 def _spans(line: Line | str) -> list[Span]:
-    """The pieces of a line, or of a text with commands in backticks; commands as one would type them here."""
+    """Return the spans of a line. In a text, commands stand in backticks. Commands are made copyable."""
     if isinstance(line, str):
         spans = [Span(text, COMMAND if at % 2 else "") for at, text in enumerate(_COMMAND.split(line))]
     else:
@@ -87,7 +87,7 @@ def _spans(line: Line | str) -> list[Span]:
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
-    """The text in a style, `bold` or `bold red`, where the stream shows styles."""
+    """Return the text in a style like `bold red`, if the stream shows styles."""
     is_shown = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     if not style or not text or not is_shown:
         return text
@@ -95,24 +95,24 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 
 def is_unread(error: OSError) -> bool:
-    """Whether writing failed since the reader is gone: a closed pipe, or a terminal that vanished."""
+    """Return whether writing failed because nobody reads: a closed pipe, or a terminal that is gone."""
     return error.errno in (errno.EPIPE, errno.EIO)
 
 
 def mute(stream: TextIO) -> None:
-    """Nobody reads the stream any more: what is still written to it goes nowhere and must not fail."""
+    """Discard further output to a stream that nobody reads, so that writing does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say_json(value: object) -> None:
-    """Write one JSON object on a line of its own; what a terminal would act on is escaped in it."""
+    """Write a JSON object on one line, with everything escaped that a terminal would act on."""
     sys.stdout.write(safe_json(value) + "\n")
 
 
 def write(text: str) -> None:
-    """Put text on stderr at once. The caller made it safe to show."""
+    """Write text to stderr immediately. The caller made it safe to show."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:  # nobody reads it, or its disk is full: the work goes on
+    except OSError:  # nobody reads it, or the disk is full: the work continues
         mute(sys.stderr)

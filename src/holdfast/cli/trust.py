@@ -1,6 +1,6 @@
-"""`holdfast trust`: shows what a project file would change, and asks whether it may from now on.
+"""`holdfast trust`: shows what a project file would change, and asks whether to trust it.
 
-What needs trust stands in `config.keys`; where it is remembered, in `config.trust`.
+`config.keys` says what needs trust, `config.trust` remembers it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from holdfast.views.lines import Line, Span, neutral, table
 
 _BAD_NEWS = 1
 _HEADS = {
-    "trusted": "Trusted, it sets:",
-    "overruled": "Trusted, it sets these too, but something else goes before it:",
-    "already": "These count already, since they only tighten:",
+    "trusted": "If you trust it, it sets:",
+    "overruled": "If you trust it, it also sets these, but another source overrides them:",
+    "already": "These count already, because they only tighten:",
     "never": "These never count in a project file:",
 }
-"""What is said of each group of values, the ones that matter first."""
+"""The headings of the groups of values, most important first."""
 
 
 def trust(
     file: Annotated[
         str,
-        typer.Argument(metavar="[FILE|DIR]", help=f"A {PROJECT_FILE}, or its folder; else this folder's."),
+        typer.Argument(metavar="[FILE|DIR]", help=f"A {PROJECT_FILE}, or its folder. Default: this folder."),
     ] = ".",
     is_yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> int:
-    """Show what a project file would change, and let it, until its content changes. Exits 1 when you say no.
+    """Show what a project file would change, and trust it until its content changes. Exits 1 if you say no.
 
     \b
     holdfast trust
@@ -52,9 +52,7 @@ def trust(
     place, path = home_of(home), project_file(file)
     told = proposal(place, path, os.environ)
     if not told.sha256:
-        raise UsageError(
-            f"There is no file {path}.", hint=f"Name a {PROJECT_FILE}, or the folder it lies in."
-        )
+        raise UsageError(f"There is no file {path}.", hint=f"Name a {PROJECT_FILE}, or its folder.")
     is_trusted = told.is_trusted
     if not is_trusted:
         _show(path, told, is_json=is_json)
@@ -66,24 +64,22 @@ def trust(
         changes = [change._asdict() for change in told.changes]
         say_json({"file": str(path), "sha256": told.sha256, "trusted": is_trusted, "changes": changes})
     elif told.is_trusted:
-        say([f"{neutral(str(path))} is trusted already, as it is."])
+        say([f"{neutral(str(path))} is already trusted."])
     else:
         say([f"{neutral(str(path))} is {'trusted until it changes' if is_trusted else 'not trusted'}."])
     return 0 if is_trusted else _BAD_NEWS
 
 
 def project_file(named: str) -> Path:
-    """The project file that a name means: itself, or the one in a folder.
+    """Return the project file for a path: the file itself, or the one in a folder.
 
     Raises:
-        UsageError: no project file is ever called so.
+        UsageError: It is not a project file.
     """
     path = Path(named).expanduser().absolute()
     path = path / PROJECT_FILE if path.is_dir() else path
     if path.name != PROJECT_FILE:
-        raise UsageError(
-            f"{named} is no project file: one is called {PROJECT_FILE}.", hint="Name that, or its folder."
-        )
+        raise UsageError(f"{named} is not a project file.", hint=f"Name a {PROJECT_FILE}, or its folder.")
     if not is_text(f"{path}{path.parent.resolve()}"):
         raise UsageError(f"The name of the folder of {path!r} is not UTF-8 text.", hint="Name another one.")
     return path
@@ -101,7 +97,7 @@ def _show(path: Path, told: Proposal, *, is_json: bool) -> None:
 def _lines(path: Path, told: Proposal) -> Iterator[Line]:
     yield [Span(neutral(str(path)), "bold")]
     if not told.changes:
-        yield ["It says nothing."]
+        yield ["It sets nothing."]
     for counts, head in _HEADS.items():
         rows = [_row(change) for change in told.changes if change.counts == counts]
         if rows:
@@ -129,11 +125,11 @@ def _is_wanted(path: Path) -> bool:
 
 
 async def _asked() -> bool:
-    """What the person says; no when the input ends. Enter alone is no answer."""
+    """Ask the person. Enter alone is no answer, and the end of the input is a no."""
     keyboard = Keyboard()
     while True:
         keyboard.forget()
-        write("Trust it, until it changes? y or n: ")
+        write("Trust it until it changes? y or n: ")
         line = await keyboard.line()
         if line is None:
             write("\n")
