@@ -157,8 +157,8 @@ class App:
         name = model or self.config.model
         if not name:
             hint = "`holdfast init` picks one; or name it with -m PROVIDER:MODEL."
-            in_vain = next((each for each in self.config.ignored if each.key == "model"), None)
-            why = f" Of {in_vain.origin} it does not count: a project file {in_vain.why}." if in_vain else ""
+            ignored = next((each for each in self.config.ignored if each.key == "model"), None)
+            why = f" {ignored.origin} does not count: a project file {ignored.why}." if ignored else ""
             raise UsageError("No model is given and none is configured.", hint=hint + why)
         if not workspace.is_dir():
             raise UsageError(

@@ -44,7 +44,7 @@ def test_a_cloned_repository_chooses_no_model_and_runs_no_command_of_its_own(cli
 
 
 @pytest.mark.requirement("A4", "A16")
-def test_what_an_untrusted_file_says_in_vain_is_told_once_with_the_next_command(cli: Cli) -> None:
+def test_values_of_an_untrusted_file_that_do_not_count_are_told_once_with_the_next_command(cli: Cli) -> None:
     file = project(cli)
     ended = cli("run", "hi", "-m", cli.model(says("Hi.")))
     assert ended.code == 0

@@ -160,7 +160,8 @@ def test_when_the_disk_fills_nothing_acknowledged_is_lost_and_resume_goes_on(
         for number in range(60)
     ]
     model = machine.script([*steps, {"text": "the end"}])
-    command = ("run", "go", "-s", "t:full", "-m", model, "--max-turns", "100", *home)
+    limits = ("--max-turns", "100", "--max-tokens", "50000000")
+    command = ("run", "go", "-s", "t:full", "-m", model, *limits, *home)
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * (7 << 20))
     with machine.start(*command, "--stream-json") as process:

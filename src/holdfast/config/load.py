@@ -287,7 +287,7 @@ def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bo
 
 
 def _told(ignored: Iterable[Ignored]) -> list[str]:
-    """Sentences about what a project file says in vain; all that waits for trust is one of them."""
+    """Return sentences about the ignored values of a project file. All that need trust share one sentence."""
     ignored = list(ignored)
     waiting = [each for each in ignored if each.needs_trust]
     told = []

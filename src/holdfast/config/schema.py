@@ -40,8 +40,8 @@ def _section() -> dict[str, Any]:
 def shown(config: Config) -> list[dict[str, Any]]:
     """Every setting as `{"key", "value", "origin"}`, in the order of the table, values as one writes them.
 
-    A key of which a file said something in vain has `"ignored": [{"value", "origin", "why"}]` too; where nothing
-    else sets it, its value and origin are null.
+    A key has `"ignored": [{"value", "origin", "why"}]` too if a file gives it a value that does not count. Its value
+    and origin are null if nothing else sets it.
     """
     rows: dict[str, dict[str, Any]] = {}
     for name, setting in config.settings.items():
