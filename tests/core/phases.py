@@ -84,7 +84,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.SessionOpened("other", "cli:demo", "cli:ann"),
         e.SessionForked("branch", SESSION, 1),
         e.Attached(9, "host:1"),
-        e.MessageReceived("words", "cli:ann"),
+        e.MessageReceived("words", "cli:ann", ("speak",)),
         e.SettingsStored(groups_of(settings(turns=1))),
         e.RunStarted(9, ref_of(SETTINGS), is_continuation=True),
         e.SettingsChanged(ref_of(settings(turns=1))),

@@ -10,7 +10,7 @@ from holdfast.core.state import Permission, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Pause, Principal, Resolve, Send, Stop
+from holdfast.protocol.commands import SCOPES, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Bound, CallResult, Decision, Refused
 from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
@@ -174,7 +174,7 @@ def test_an_answer_to_a_question_is_the_result_of_its_call(decision: str) -> Non
     events = questioned().resolve(decision, "red")
     assert kinds(events) == ["ApprovalResolved", "ToolCallFinished"]
     assert only(e.ApprovalResolved, events).decision == "answer"
-    assert only(e.ToolCallFinished, events).result == CallResult("ok", "red")
+    assert only(e.ToolCallFinished, events).result == CallResult("ok", "red", trust="user")
 
 
 def test_words_answer_an_open_question_and_are_not_said_twice() -> None:
@@ -186,7 +186,7 @@ def test_words_answer_an_open_question_and_are_not_said_twice() -> None:
 def test_words_of_somebody_who_may_not_answer_join_the_run_and_leave_the_question_open() -> None:
     story = questioned()
     assert story.command(Send("blue"), Principal("bob", "chat", ("speak",))) == [
-        e.MessageReceived("blue", "chat:bob")
+        e.MessageReceived("blue", "chat:bob", ("speak",))
     ]
     assert story.asked().is_question
 
@@ -228,7 +228,7 @@ def test_a_visitors_answer_to_a_question_starts_nothing() -> None:
     story = questioned()
     approval = story.asked().approval_id
     assert kinds(story.visit(Resolve(approval, "answer", "red"))) == ["ApprovalResolved", "ToolCallFinished"]
-    assert story.visit(Send("more", settings())) == [e.MessageReceived("more", "cli:bob")]
+    assert story.visit(Send("more", settings())) == [e.MessageReceived("more", "cli:bob", SCOPES)]
 
 
 def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None:

@@ -98,7 +98,7 @@ def test_a_stranger_does_not_loosen_an_open_run(stage: Stage) -> None:
             assert state.settings == settings
             records = await records_of(store, door.session)
             words = [record.event for record in records if isinstance(record.event, e.MessageReceived)]
-            assert words[-1] == e.MessageReceived("Please do it.", "telegram:stranger")
+            assert words[-1] == e.MessageReceived("Please do it.", "telegram:stranger", ("speak",))
             assert not (workspace / "made").exists()
 
     stage.run(talk)

@@ -53,7 +53,7 @@ class Bench:
 
     def proposal(self, name: str, text: str = "{}", is_approved: bool = False) -> Proposal:
         call = ToolCall(ref="r", name=name, arguments=text, call_id="t1.c1")
-        return Proposal(call, SESSION, self.settings, is_approved)
+        return Proposal(call, SESSION, self.settings, is_approved=is_approved)
 
     async def run(self, name: str, /, **arguments: Any) -> RawResult:
         return await self.tools.run(name, json.dumps(arguments), self.context())

@@ -112,6 +112,32 @@ def test_an_annotation_that_is_no_kind_of_argument_is_refused() -> None:
         tool(look)
 
 
+def test_a_function_says_how_far_its_result_may_be_trusted() -> None:
+    def plain() -> str:
+        """Answer."""
+        return ""
+
+    def marked() -> Annotated[str, "untrusted"]:
+        """Answer."""
+        return ""
+
+    def bold() -> Annotated[str, "user"]:
+        """Answer."""
+        return ""
+
+    def mail() -> list[Annotated[str, "data"]]:
+        """Answer."""
+        return []
+
+    assert [tool(plain).spec.trust, tool(marked).spec.trust] == ["data", "untrusted"]
+    assert [tool(effect="network")(f).spec.trust for f in (plain, mail)] == ["untrusted", "data"]
+    with pytest.raises(
+        TypeError, match="bold: its result is annotated 'user', which is none of data, untrusted"
+    ):
+        tool(bold)
+    assert ToolSpec("x", "", {}).trust == "untrusted"
+
+
 async def test_a_declared_timeout_is_that_of_the_call(bench_of: Callable[..., Bench]) -> None:
     bench = bench_of(Echo({"patience": {"type": "number", "default": 7}}, {"patience": "timeout"}))
     assert (await bench.admit("echo", patience=3)).timeout_s == 3

@@ -12,9 +12,10 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.ports import Tools
+from holdfast.protocol.ports import RawResult, Tools
 from holdfast.protocol.settings import changed
-from holdfast.protocol.tools import Allowed, Asked, Decision, Refused
+from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, ToolSpec
+from holdfast.protocol.trust import Trust
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
 from tests.tools.conftest import Bench
@@ -215,3 +216,26 @@ async def test_a_spec_that_its_tool_changes_later_stays_as_it_was_registered(
     shifty.spec.parameters["properties"]["path"] = {"type": "string"}
     shifty.spec = msgspec.structs.replace(shifty.spec, effect="read", description="harmless")
     assert msgspec.json.encode(bench.tools.specs(bench.settings)) == before
+
+
+@pytest.mark.requirement("C14")
+async def test_a_result_is_as_trusted_as_its_tool_declares_and_may_be_less_and_never_more(
+    bench_of: Callable[..., Bench],
+) -> None:
+    class Says:
+        def __init__(self, name: str, trust: Trust, of_result: Trust | None) -> None:
+            self.spec = ToolSpec(name, "", {"type": "object"}, effect="read", trust=trust)
+            self._of_result = of_result
+
+        async def run(self, arguments: dict[str, Any], context: Any) -> RawResult:
+            return RawResult("ok", "x", trust=self._of_result)
+
+        async def plan(self, arguments: dict[str, Any], context: Any) -> None:
+            return None
+
+    told = [("data", None), ("data", "untrusted"), ("untrusted", "user"), ("untrusted", None)]
+    bench = bench_of(*(Says(f"t{number}", *each) for number, each in enumerate(told)))  # type: ignore[arg-type]
+    found = [(await bench.run(f"t{number}")).trust for number in range(len(told))]
+    assert found == ["data", "untrusted", "untrusted", "untrusted"]
+    assert (await bench.run("list_dir")).trust == "data"
+    assert {spec.name: spec.trust for spec in bench.tools.specs(bench.settings)}["ask_user"] == "user"

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.protocol.commands import NOBODY
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, Resource
@@ -71,6 +72,7 @@ async def test_a_gate_sees_what_is_asked_and_what_the_gates_before_it_found(gate
     assert (case.spec.name, case.values, case.canonical) == ("read_file", {"path": "link"}, '{"path":"link"}')
     assert case.resources == (Resource("read", f"{bench.workspace}/a.txt"),)
     assert case.proposal == bench.proposal("read_file", '{ "path" : "link" }', is_approved=True)
+    assert (case.proposal.principal, case.proposal.labels, case.proposal.grants) == (NOBODY, (), ())
     assert [decision.by for decision in case.decisions] == ["policy"]
     with pytest.raises(AttributeError):
         case.canonical = "{}"  # type: ignore[misc]

@@ -8,12 +8,13 @@ of `conversation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.protocol import events as e
-from holdfast.protocol.messages import Message, Part, Text, ToolCall, ToolResult, calls_of
+from holdfast.protocol.messages import Message, Text, ToolCall, ToolResult, calls_of
+from holdfast.protocol.trust import Trust, least
 
 RUNTIME = "[holdfast] "
 CUT = "\n[holdfast] The response was stopped here."
@@ -69,6 +70,15 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     """(seq, text) of records whose text the message holds whole."""
 
 
+class _Result(NamedTuple):
+    """What became of a call. What the runtime says about one may quote what the model or a file holds."""
+
+    seq: int
+    text: str
+    is_error: bool = True
+    trust: Trust = "data"
+
+
 class Transcript:
     """The fold. Its state is the turn in progress: an open request, open calls, their results so far, and the
     words that arrive meanwhile: no request has carried them yet, so they come after what answers the last one."""
@@ -77,7 +87,7 @@ class Transcript:
         """`is_asking`: a request is open; nothing else is under way then."""
         self._is_asking = is_asking
         self._calls: tuple[ToolCall, ...] = ()
-        self._results: dict[str, tuple[int, str, bool]] = {}
+        self._results: dict[str, _Result] = {}
         self._waiting: list[Said] = []
 
     def add(self, record: e.Record) -> Iterator[Said]:
@@ -106,36 +116,35 @@ class Transcript:
             case e.ModelCallFailed() | e.ModelCallAbandoned():
                 yield from self._answered()
             case e.ToolCallFinished(call_id=call_id, result=result):
-                yield from self._result(call_id, seq, result.text, result.status != "ok")
+                yield from self._result(
+                    call_id, _Result(seq, result.text, result.status != "ok", result.trust)
+                )
             case e.ToolCallRefused(call_id=call_id, failure=failure):
-                yield from self._result(call_id, seq, failure.message, True)
+                yield from self._result(call_id, _Result(seq, failure.message))
             case e.ToolCallAbandoned(call_id=call_id, text=text):
-                yield from self._result(call_id, seq, text, True)
+                yield from self._result(call_id, _Result(seq, text))
             case _:
                 pass
 
     def _words(self, seq: int, text: str, shown: str) -> Iterator[Said]:
         is_note = shown != text
-        message = Message("user", (Text(shown),), "runtime" if is_note else "user")
+        message = Message("user", (Text(shown),), "user")
         said = Said(message, "n" if is_note else "u", seq, ((seq, text),))
         if self._calls or self._is_asking:
             self._waiting.append(said)
         else:
             yield said
 
-    def _result(self, call_id: str, seq: int, text: str, is_error: bool) -> Iterator[Said]:
+    def _result(self, call_id: str, result: _Result) -> Iterator[Said]:
         if not any(call.call_id == call_id for call in self._calls):
             return
-        self._results.setdefault(call_id, (seq, text, is_error))
+        self._results.setdefault(call_id, result)
         if len(self._results) < len(self._calls):
             return
-        parts: list[Part] = []
-        quotes: list[tuple[int, str]] = []
-        for call in self._calls:
-            at, words, failed = self._results[call.call_id]
-            parts.append(ToolResult(call.call_id, call.ref, call.name, words, failed))
-            quotes.append((at, words))
-        yield Said(Message("tool", tuple(parts), "tool"), "t", seq, tuple(quotes))
+        told = [(call, self._results[call.call_id]) for call in self._calls]
+        parts = tuple(ToolResult(call.call_id, call.ref, call.name, r.text, r.is_error) for call, r in told)
+        trust = least(*(each.trust for _, each in told))
+        yield Said(Message("tool", parts, trust), "t", result.seq, tuple((r.seq, r.text) for _, r in told))
         self._calls, self._results = (), {}
         yield from self._waited()
 

@@ -89,7 +89,9 @@ def act_on_answers(draft: Draft) -> None:
     for call in draft.state.turn.calls:
         match call.stage:
             case Answered(text=text):
-                draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", text or "(no words)")))
+                draft.add(
+                    e.ToolCallFinished(call.call_id, CallResult("ok", text or "(no words)", trust="user"))
+                )
             case Expired(was_question=was_question):
                 text = UNANSWERED if was_question else EXPIRED
                 draft.add(not_run(call, Failure("policy_denied", text)))

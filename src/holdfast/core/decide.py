@@ -126,7 +126,7 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
             return
     if "speak" not in principal.scopes:  # the question was answered by somebody else meanwhile
         return
-    draft.add(e.MessageReceived(words.text, by))
+    draft.add(e.MessageReceived(words.text, by, principal.scopes))
     settings = words.settings or draft.state.settings
     if run is None and settings is not None:
         _start(draft, settings)

@@ -37,8 +37,10 @@ from holdfast.core.state import (
     started_calls,
 )
 from holdfast.protocol import events as e
+from holdfast.protocol.commands import Principal
 from holdfast.protocol.messages import Usage, calls_of, text_of
 from holdfast.protocol.settings import SettingsRef, settings_by
+from holdfast.protocol.trust import Label
 
 TITLE_CHARS = 80
 NO_EPOCH = -1
@@ -158,10 +160,19 @@ def _of_run(state: State, event: e.RunEvent) -> State:
 
 
 def _message(state: State, event: e.MessageReceived) -> State:
+    """Words make a title, and tell on whose behalf the run works: of several, with the rights that all have."""
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
-    return replace(
-        state, title=title, unsaid=replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq)
-    )
+    scopes = event.scopes
+    if open_run(state) is not None:
+        scopes = tuple(scope for scope in scopes if scope in state.principal.scopes)
+    principal = Principal(event.sender, scopes=scopes)
+    unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq)
+    spoken = _labelled(state, Label("user", "user"))
+    return replace(spoken, title=title, principal=principal, unsaid=unsaid)
+
+
+def _labelled(state: State, label: Label) -> State:
+    return state if label in state.labels else replace(state, labels=(*state.labels, label))
 
 
 def _run_started(state: State, event: e.RunStarted) -> State:
@@ -425,7 +436,12 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
-    return _done(state, event.call_id, f"{result.status}\0{result.blob or result.text}")
+    name = next((call.name for call in state.turn.calls if call.call_id == event.call_id), "")
+    return _done(
+        _labelled(state, Label(name, result.trust)),
+        event.call_id,
+        f"{result.status}\0{result.blob or result.text}",
+    )
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:

@@ -12,11 +12,13 @@ from typing import Literal
 import msgspec
 
 from holdfast.core.measure import Measure
+from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, in_conflict
+from holdfast.protocol.trust import Label
 
 Phase = Literal[
     "idle", "preparing", "calling", "backing_off", "admitting", "acting", "waiting", "paused", "stopping"
@@ -256,6 +258,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The open run, else the last one, else None."""
     before: Totals = Totals()
     """Of all runs before `run`."""
+    principal: Principal = NOBODY
+    """On whose behalf the run works: who spoke last, with the rights that all have who spoke in it."""
+    labels: tuple[Label, ...] = ()
+    """Where all comes from that the session ever held, each origin once."""
     approvals: int = 0
     """Asked for so far: the next one is named after it."""
     models: Models = Models()

@@ -34,7 +34,7 @@ def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
         return
     match found:
         case Probed(happened="yes"):
-            draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE)))
+            draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE, trust="data")))
         case Probed():
             draft.add(abandoned(call, "it was interrupted, and a look did not show whether it happened"))
         case Lost():

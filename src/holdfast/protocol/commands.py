@@ -32,6 +32,10 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.channel}:{self.name}" if self.channel else self.name
 
 
+NOBODY = Principal("")
+"""Somebody who may ask for nothing."""
+
+
 def owner(name: str, channel: str = "") -> Principal:
     """Somebody with the rights of the user whose home it is: they may ask for everything."""
     return Principal(name, channel, SCOPES)

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from holdfast.protocol.commands import Scope
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Estimated, Finish, Part, Usage
 from holdfast.protocol.settings import Group, SettingsRef
@@ -68,6 +69,9 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
     text: str
     sender: str = ""
+    """As `Principal.label`."""
+    scopes: tuple[Scope, ...] = ()
+    """What the sender might ask for."""
 
 
 class SettingsStored(msgspec.Struct, frozen=True, gc=False):

@@ -9,8 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Trust = Literal["system", "user", "assistant", "tool", "runtime"]
-"""Where a text comes from. Only `system` and `user` may instruct; everything else is data."""
+from holdfast.protocol.trust import Trust
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text"):
@@ -62,7 +61,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     role: Literal["user", "assistant", "tool"]
     parts: tuple[Part, ...]
-    trust: Trust = "user"
+    trust: Trust = "untrusted"
+    """That of its least trusted part."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

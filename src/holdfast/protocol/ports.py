@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
+from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, ToolCall
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
@@ -30,6 +31,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
+from holdfast.protocol.trust import Label, Trust
 
 
 class Clock(Protocol):
@@ -316,6 +318,8 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     detail: str = ""
     """For the journal only: the end of a traceback, a killed process's pid."""
+    trust: Trust | None = None
+    """How far this very text may be trusted, where that is less than the tool declares."""
 
 
 class Tool(Protocol):
@@ -343,6 +347,12 @@ class Proposal(msgspec.Struct, frozen=True):
     call: ToolCall
     session: str
     settings: Settings
+    principal: Principal = NOBODY
+    """On whose behalf."""
+    labels: tuple[Label, ...] = ()
+    """What the session holds by now: what the model may have been told to do this by."""
+    grants: tuple[str, ...] = ()
+    """Standing permissions; nothing gives one yet."""
     is_approved: bool = False
     """A person said yes to it, so that `ask` counts as allowed while `deny` still rules. Whether it is what they said
     yes to is the asker's to compare."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.trust import Trust
 
 Effect = Literal["read", "write", "exec", "network", "ask"]
 """`ask` is a question to a person: it has no effect on the world, and a person's answer is its result."""
@@ -39,6 +40,8 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the model sees of one result; the whole is kept as a blob."""
     source: str = "foreign"
     """Who made it: `builtin` (it comes with Holdfast), `function` (it belongs to the program), else `foreign`."""
+    trust: Trust = "untrusted"
+    """How far what it answers may be trusted."""
     kinds: dict[str, ParameterKind] = {}
     """The parameters that mean something to the gates, by name. The gates look at these and at no others; every
     text inside such an argument counts as one path, command or URL."""
@@ -215,3 +218,5 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output_chars: int = 0
     """The length of the whole output."""
     duration_ms: int = 0
+    trust: Trust = "untrusted"
+    """How far the text may be trusted, as the tool declares it."""

@@ -184,7 +184,14 @@ class Planner:
         if original is None:
             return Lost()
         proposed = ToolCall(call.ref, call.name, original.arguments, call.call_id)
-        proposal = Proposal(proposed, state.session, state.settings, call.permission is not None)
+        proposal = Proposal(
+            proposed,
+            state.session,
+            state.settings,
+            principal=state.principal,
+            labels=state.labels,
+            is_approved=call.permission is not None,
+        )
         if before is not None and before.on_interrupt == "probe" and before.expects is not None:
             probed = await tools.probe(proposal, before.expects)
             if probed.happened != "no":

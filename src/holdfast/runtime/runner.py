@@ -167,7 +167,7 @@ class Runner:
         call = action.call
         original = self._originals.of(self._session, call)
         if original is None:
-            return CallResult("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP))
+            return CallResult("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP), trust="data")
         teller = _Teller(self._bus, original.redact, self._session, call.call_id)
         context = CallContext(
             session=self._session,
@@ -183,7 +183,7 @@ class Runner:
             raw = await self._parts.tools.run(call.name, original.arguments, context)
         except asyncio.CancelledError:
             text = "The call was stopped before it ended; what it had done until then stays done."
-            return CallResult("cancelled", text, Failure("cancelled", text))
+            return CallResult("cancelled", text, Failure("cancelled", text), trust="data")
         finally:
             teller.flush()
         return await self._recorded(raw, original.redact)
@@ -200,7 +200,7 @@ class Runner:
         if raw.status in _CODES:
             detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
-        return CallResult(raw.status, text, failure, blob, len(whole))
+        return CallResult(raw.status, text, failure, blob, len(whole), trust=raw.trust or "untrusted")
 
     # --- safety ---------------------------------------------------------------------------------
 
@@ -272,4 +272,5 @@ def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) ->
     if isinstance(action, CallModel):
         failure = Failure("provider_fatal", "The provider's adapter failed: see the journal.", detail)
         return ModelFailure(failure, estimated=("input", "output"))
-    return CallResult("error", "The tool failed.", Failure("tool_execution", "The tool failed.", detail))
+    failure = Failure("tool_execution", "The tool failed.", detail)
+    return CallResult("error", failure.message, failure, trust="data")

@@ -208,11 +208,9 @@ def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list
 
 
 def _plain(message: Message, but: Collection[str]) -> tuple[Any, ...]:
-    return (
-        message.role,
-        message.trust,
-        *(
-            (part.call_id, ANY) if isinstance(part, ToolResult) and part.call_id in but else part
-            for part in message.parts
-        ),
-    )
+    parts = [
+        (part.call_id, ANY) if isinstance(part, ToolResult) and part.call_id in but else part
+        for part in message.parts
+    ]
+    # The trust of a mixture may depend on the part that is left open.
+    return (message.role, ANY if tuple(parts) != message.parts else message.trust, *parts)

@@ -30,6 +30,7 @@ class AskUser(Unplanned):
             effect="ask",
             on_interrupt="rerun",
             source="builtin",
+            trust="user",
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

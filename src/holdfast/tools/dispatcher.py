@@ -24,6 +24,7 @@ from holdfast.protocol.tools import (
     Refused,
     ToolSpec,
 )
+from holdfast.protocol.trust import least
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, refused
@@ -91,20 +92,9 @@ class Dispatcher:
         """Run an admitted call with its canonical arguments; exceptions come out as results, but for `Fenced`."""
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
-            return RawResult("error", f"The tool {name} is not there any more.")
-        limit, inner = limited(context, GRACE_S if spec.keeps_time else 0.0)
-        try:
-            async with limit:
-                return await tool.run(msgspec.json.decode(arguments), inner)
-        except Fenced:
-            raise
-        # Whatever a tool raises is its result: a bug in one capability must not end a session.
-        except Exception as error:
-            if limit.expired():
-                return RawResult("timeout", f"{name} did not finish. {over(context)}")
-            text = f"{name} failed with {type(error).__name__}: {error}"
-            detail = "".join(traceback.format_exception(error))
-            return RawResult("error", _clipped(text, _MESSAGE_CHARS), detail=detail[-_DETAIL_CHARS:])
+            return RawResult("error", f"The tool {name} is not there any more.", trust="data")
+        result = await _run(tool, spec, arguments, context)
+        return msgspec.structs.replace(result, trust=least(spec.trust, result.trust or spec.trust))
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
         """Have the tool look whether an interrupted call happened."""
@@ -130,6 +120,23 @@ class Dispatcher:
         near = self._registry.nearest(name, offered)
         hint = f"Did you mean {near}?" if near else f"There are: {', '.join(offered) or 'none'}."
         return Failure("unknown_tool", f"There is no tool called {_clipped(name, 80)!r}. {hint}")
+
+
+async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext) -> RawResult:
+    """What the tool answers within its time."""
+    limit, inner = limited(context, GRACE_S if spec.keeps_time else 0.0)
+    try:
+        async with limit:
+            return await tool.run(msgspec.json.decode(arguments), inner)
+    except Fenced:
+        raise
+    # Whatever a tool raises is its result: a bug in one capability must not end a session.
+    except Exception as error:
+        if limit.expired():
+            return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
+        text = f"{spec.name} failed with {type(error).__name__}: {error}"
+        detail = "".join(traceback.format_exception(error))
+        return RawResult("error", _clipped(text, _MESSAGE_CHARS), detail=detail[-_DETAIL_CHARS:])
 
 
 async def _admission(case: Case, tool: Tool) -> Admission:

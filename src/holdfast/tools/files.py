@@ -45,6 +45,7 @@ class ReadFile(Unplanned):
             effect="read",
             on_interrupt="rerun",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 
@@ -67,6 +68,7 @@ class WriteFile:
             effect="write",
             on_interrupt="probe",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 
@@ -105,6 +107,7 @@ class EditFile:
             effect="write",
             on_interrupt="probe",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 

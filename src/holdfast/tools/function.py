@@ -67,6 +67,8 @@ def tool(
 
     A parameter that is annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) is judged like those of the
     built-in tools; `Annotated[float, "timeout"]` is the time that the call may take. No other argument is judged.
+    What it returns counts as `data`, and with the effect `network` as `untrusted`; `-> Annotated[str, "untrusted"]`
+    says otherwise.
 
     Args:
         function: What bare `@tool` stands above.
@@ -106,6 +108,7 @@ def tool(
             timeout_s=timeout_s,
             keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
             source="function",
+            trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             kinds=signature.kinds,
         )
         target = _target(function) if isolation == "process" else None

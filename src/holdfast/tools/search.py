@@ -67,6 +67,7 @@ class ListDir(Unplanned):
             effect="read",
             on_interrupt="rerun",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 
@@ -90,6 +91,7 @@ class Glob(Unplanned):
             effect="read",
             on_interrupt="rerun",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 
@@ -120,6 +122,7 @@ class Grep(Unplanned):
             effect="read",
             on_interrupt="rerun",
             source="builtin",
+            trust="data",
             kinds={"path": "path"},
         )
 

@@ -44,6 +44,7 @@ class Shell(Unplanned):
             timeout_s=TIMEOUT_S,
             keeps_time=True,
             source="builtin",
+            trust="data",
             kinds={"command": "command", "timeout_s": "timeout"},
         )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from holdfast.protocol.ports import CallContext
 from holdfast.protocol.tools import ParameterKind
+from holdfast.protocol.trust import Trust
 
 _ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
@@ -21,6 +22,9 @@ _ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 _SHAPE = "Arguments_of_a_call"
 _KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
+TOOL_TRUST: tuple[Trust, ...] = ("data", "untrusted")
+"""What a function may say about its result: it is never the word of a person or of the model."""
+W = TypeVar("W", bound=str)
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -36,6 +40,8 @@ class Signature(msgspec.Struct, frozen=True):
     """The parameter that takes a `CallContext`; empty when there is none."""
     kinds: dict[str, ParameterKind]
     """What the parameters mean to the gates, as `Annotated[str, "path"]` says."""
+    trust: Trust | None
+    """How far what it returns may be trusted, as `-> Annotated[str, "untrusted"]` says; None: it says nothing."""
 
 
 def describe(function: Callable[..., object]) -> Signature:
@@ -68,7 +74,8 @@ def describe(function: Callable[..., object]) -> Signature:
     summary, about = _docstring(function)
     shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
     schema, kinds = _schema(shape, rest, name, about), _kinds(hints, name)
-    return Signature(schema, summary, shape, rest or dict, context_name, kinds)
+    trust = next(iter(_said(hints.get("return"), TOOL_TRUST, f"{name}: its result")), None)
+    return Signature(schema, summary, shape, rest or dict, context_name, kinds, trust)
 
 
 def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
@@ -79,22 +86,23 @@ def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
 
 
 def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
-    kinds: dict[str, ParameterKind] = {}
-    for parameter, hint in hints.items():
-        for word in _metadata(hint) if parameter != "return" else ():
-            if word in _KINDS:
-                kinds[parameter] = word
-            elif isinstance(word, str):
-                known = ", ".join(_KINDS)
-                raise TypeError(f"{name}: {parameter} is annotated {word!r}, which is none of {known}")
-    return kinds
+    found = {
+        parameter: list(_said(hint, _KINDS, f"{name}: {parameter}"))
+        for parameter, hint in hints.items()
+        if parameter != "return"
+    }
+    return {parameter: kinds[-1] for parameter, kinds in found.items() if kinds}
 
 
-def _metadata(hint: Any) -> Iterator[Any]:
-    """What `Annotated` says anywhere in a type: of a list's items, of one of several types."""
-    yield from getattr(hint, "__metadata__", ())
+def _said(hint: Any, words: tuple[W, ...], subject: str) -> Iterator[W]:
+    """Which of the words an annotation says, anywhere in the type: of a list's items, of one of several types."""
+    for word in getattr(hint, "__metadata__", ()):
+        if word in words:
+            yield word
+        elif isinstance(word, str):
+            raise TypeError(f"{subject} is annotated {word!r}, which is none of {', '.join(words)}")
     for inner in get_args(hint):
-        yield from _metadata(inner)
+        yield from _said(inner, words, subject)
 
 
 def _default(value: object) -> Any:

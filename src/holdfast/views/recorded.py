@@ -79,7 +79,7 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if message is not None:  # if a question was open, the sender could not answer it
-        return Principal(message.sender, scopes=("speak",)), Send(message.text, settings)
+        return Principal(message.sender, scopes=message.scopes), Send(message.text, settings)
     for event in batch:
         match event:
             case e.RunPaused(by=by):

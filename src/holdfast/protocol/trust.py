@@ -1,0 +1,27 @@
+"""How far a text may be trusted, in one order, and where it came from."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+Trust = Literal["user", "assistant", "data", "untrusted"]
+"""From the most trusted to the least. `user`: the person, and the runtime on their behalf. `assistant`: the model.
+`data`: files, the shell, memory that comes from those. `untrusted`: the web, tools of strangers, whatever declares
+itself so. Only a user may instruct."""
+
+ORDER: tuple[Trust, ...] = get_args(Trust)
+
+
+class Label(msgspec.Struct, frozen=True, gc=False, order=True):
+    """What a session holds something of."""
+
+    origin: str
+    """A tool's name, or who spoke."""
+    trust: Trust
+
+
+def least(*parts: Trust) -> Trust:
+    """The trust of a mixture: that of its least trusted part. Nothing at all is as good as the user's word."""
+    return max(parts, key=ORDER.index, default="user")
