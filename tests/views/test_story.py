@@ -6,11 +6,14 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast.core.state import State
 from holdfast.protocol.events import (
     Attached,
     MessageReceived,
     ModelCallAbandoned,
+    ModelCallStarted,
     Record,
     SessionOpened,
     ToolCallAbandoned,
@@ -20,10 +23,11 @@ from holdfast.protocol.events import (
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.rows import SessionRow
 from holdfast.views.events_view import event_lines
+from holdfast.views.happenings import Happenings
 from holdfast.views.journal import Journal
 from holdfast.views.lines import cells, wrapped
 from holdfast.views.story import story
-from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines
+from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines, request_rows
 from holdfast.views.timeline import timeline_lines, timeline_rows
 from holdfast.views.transcript import transcript_lines
 from tests.views.journals import STARTED, Book, a_finished_run, answer, said
@@ -105,3 +109,29 @@ def test_no_length_of_time_is_negative_when_the_clock_goes_back() -> None:
         assert not re.search(r"-\d", re.sub(r"\d{4}-\d\d-\d\d", "", plain(lines(told, 100))))
     rows = [*timeline_rows(told), *call_rows(told)]
     assert min(row["duration_ms"] for row in rows if row["duration_ms"] is not None) >= 0
+
+
+@pytest.mark.requirement("L8", "H6")
+def test_what_a_full_window_leaves_out_is_shown_where_it_begins_and_ends() -> None:
+    book = a_finished_run("S")
+    starts = [at for at, event in enumerate(book.events) if isinstance(event, ModelCallStarted)]
+    for at, ranges in zip(starts[1:], (((3, 4), (6, 6)), ((3, 4), (6, 6)), ()), strict=True):
+        started = book.events[at]
+        assert isinstance(started, ModelCallStarted)
+        book.events[at] = replace(started, request=replace(started.request, left_out=ranges))
+    records = [Record("S", seq, seq * 1_000, 1, Trigger("attach"), e) for seq, e in enumerate(book.events, 1)]
+    told = story(records)
+    full = "the window is full: the model no longer sees records 3 to 4, record 6"
+    *_, begins, ends = request_lines(told, 100)
+    assert plain([begins]) == f"from request 2 on, {full}"
+    assert plain([ends]) == "from request 4 on, the model sees the whole conversation again"
+    assert [row["left_out"] for row in request_rows(told)] == [[], [[3, 4], [6, 6]], [[3, 4], [6, 6]], []]
+    journal = Journal(SessionRow("S"), [], records)
+    transcript = plain(transcript_lines(journal, 100))
+    assert transcript.count(full) == 1
+    assert transcript.index(full) < transcript.index("sees the whole conversation again")
+    live = Happenings(State())
+    lines = [plain([line]).strip() for record in records for line in live.lines(record, 100)]
+    assert [line for line in lines if "the model" in line] == [
+        f"! {full}", "! the model sees the whole conversation again",
+    ]  # fmt: skip

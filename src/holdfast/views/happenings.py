@@ -11,7 +11,9 @@ import msgspec
 
 from holdfast.core.state import Call, State
 from holdfast.protocol.events import (
+    Again,
     ApprovalRequested,
+    ModelCallStarted,
     Record,
     Responded,
     SettingsStored,
@@ -22,7 +24,7 @@ from holdfast.protocol.events import (
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import MASKED, Line, Span, counted, one_line, took
-from holdfast.views.notices import notice
+from holdfast.views.notices import left_out, notice
 
 _MARKS = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
@@ -43,6 +45,7 @@ class Happenings:
         """
         self._is_asked_here = is_asked_here
         self._groups = state.groups
+        self._left_out: tuple[Again, ...] = ()
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Iterator[Line]:
@@ -57,6 +60,9 @@ class Happenings:
                 yield self._call(call_id, "refused", "", failure.message, width, name)
             case ToolCallAbandoned(call_id=call_id, text=text):
                 yield self._call(call_id, "unknown", "", text, width)
+            case ModelCallStarted(request=request) if request.left_out != self._left_out:
+                self._left_out = request.left_out
+                yield _notice(left_out(request.left_out), width)
             case ApprovalRequested() if self._is_asked_here:
                 return
             case SettingsStored(groups=groups):
@@ -64,7 +70,7 @@ class Happenings:
             case _:
                 said = notice(record, self._groups)
                 if said:
-                    yield ["  ", Span("! ", "yellow"), Span(one_line(said, max(width * 3, 240)), "yellow")]
+                    yield _notice(said, width)
 
     def about(self, call_id: str, width: int) -> str:
         """Return the call in a few words: its name and the argument that says most."""
@@ -84,6 +90,10 @@ class Happenings:
         if why:
             line.append(Span("  " + one_line(why, max(room - len(told), 30)), _MARKS[status].style))
         return line
+
+
+def _notice(text: str, width: int) -> Line:
+    return ["  ", Span("! ", "yellow"), Span(one_line(text, max(width * 3, 240)), "yellow")]
 
 
 def _told(arguments: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from holdfast.protocol.events import (
+    Again,
     ApprovalRequested,
     ApprovalResolved,
     ModelCallAbandoned,
@@ -73,6 +74,14 @@ def _changed(settings: Settings | None) -> str:
         return "settings changed"
     model, place = settings.model.facts.name, settings.tools.workspace
     return f"settings changed: {model} in {place}, {settings.posture.autonomy}"
+
+
+def left_out(ranges: Sequence[Again]) -> str:
+    """Return the sentence about the records whose messages a request leaves out."""
+    if not ranges:
+        return "the model sees the whole conversation again"
+    names = [f"record {first}" if first == last else f"records {first} to {last}" for first, last in ranges]
+    return f"the window is full: the model no longer sees {', '.join(names)}"
 
 
 def decided(decision: str, by: str) -> str:

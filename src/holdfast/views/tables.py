@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
+from holdfast.protocol.events import Again, ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
 from holdfast.views.lines import (
     FRAME,
@@ -24,6 +24,7 @@ from holdfast.views.lines import (
     table,
     took,
 )
+from holdfast.views.notices import left_out
 from holdfast.views.story import Attempt, Call, Run, Story, starts
 
 STYLES = {
@@ -86,7 +87,23 @@ def request_lines(story: Story, width: int) -> list[Line]:
             short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
             Span(one_line(outcome_of(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
-    return table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8), drop=(5, 2, 3, 6, 7))
+    said = {attempt.seq: attempt.number for attempt in story.attempts}
+    return [
+        *table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8), drop=(5, 2, 3, 6, 7)),
+        *([Span(f"from request {said[seq]} on, {text}", "yellow")] for seq, text in cuts(story).items()),
+    ]
+
+
+def cuts(story: Story) -> dict[int, str]:
+    """Return a sentence for each request, by seq, that leaves out other records than the request before it."""
+    found: dict[int, str] = {}
+    before: tuple[Again, ...] = ()
+    for attempt in story.attempts:
+        ranges = attempt.started.request.left_out
+        if ranges != before:
+            found[attempt.seq] = left_out(ranges)
+        before = ranges
+    return found
 
 
 def request_rows(story: Story) -> Iterator[dict[str, Any]]:
@@ -107,6 +124,7 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
             "outcome": outcome_of(attempt),
             "size_bytes": started.request.size_bytes,
             "sha256": started.request.sha256,
+            "left_out": [list(stretch) for stretch in started.request.left_out],
             "usage": usage_row(attempt),
             "cost_usd": None if cost is None else usd(cost),
             "held_usd": usd(attempt.held_microusd),

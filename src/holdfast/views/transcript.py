@@ -30,6 +30,7 @@ from holdfast.views.tables import (
     STYLES,
     counted_calls,
     counted_turns,
+    cuts,
     has_price,
     length_of,
     money,
@@ -92,6 +93,7 @@ def overview(journal: Journal) -> dict[str, Any]:
         "due_at": iso(row.due_ms) if row.due_ms else None,
         "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
         "records": len(journal.stored),
+        "left_out": [list(r) for r in told.attempts[-1].started.request.left_out] if told.attempts else [],
         "next": next_command(row),
     }
 
@@ -102,11 +104,14 @@ def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
     yield from _head(journal, told)
     calls = {call.call_id: call for call in told.calls}
     runs = {run.number: run for run in told.runs}
-    shown_run = 0
+    cut_at, shown_run = cuts(told), 0
     for number, record in zip(runs_of(journal.records), journal.records, strict=True):
         if number != shown_run and number in runs:
             shown_run = number
             yield from _run_line(runs[number], width)
+        if record.seq in cut_at:
+            at = local(record.at_ms, "%H:%M:%S")
+            yield [Span(f"{_INDENT}· {at}  {cut_at[record.seq]}", "yellow")]
         yield from _record_lines(record, calls, told.groups, width)
 
 
