@@ -15,6 +15,8 @@ from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.redact import Redactor, Span
 from holdfast.redact.deep import in_every_text
 
+_NAMED_CHARS = 512
+"""A longer text is no secret just by the name that it stands under."""
 _UNREADABLE = '{"arguments":"[redacted:secret]"}'
 
 
@@ -27,13 +29,12 @@ class Masked(NamedTuple):
 
 def masked_copy(arguments: str, redact: Redactor) -> Masked:
     """The arguments as they may be stored. An escape (`\\u0070assword`) hides nothing, and a mask breaks no JSON."""
-    spans = redact.find(arguments)
-    if not spans and "\\" not in arguments:
+    if "\\" not in arguments and not redact.find(arguments):
         return Masked(arguments, ())
     try:
         value = decode_untrusted(arguments)
     except msgspec.DecodeError:  # it will not run; nobody needs to read it as JSON
-        return Masked(redact(arguments), _stretches(arguments, spans))
+        return Masked(redact(arguments), _stretches(arguments, redact.find(arguments)))
     masking = _Masking(redact)
     masked = masking.masked(value)
     copy = arguments
@@ -78,7 +79,7 @@ class _Masking:
         if not name or not text:
             return text
         head = f'"{name}":"'
-        for span in self._redact.find(f'{head}{text}"'):
+        for span in self._redact.find(f'{head}{text[:_NAMED_CHARS]}"'):
             if span.end > len(head):
                 self.values.append(text)
                 return f"[redacted:{span.kind}]"
