@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, Delta
+from holdfast import Agent, Delta, tool
 from holdfast.protocol.events import (
     ApprovalRequested,
     Record,
@@ -37,6 +37,12 @@ each_way = pytest.mark.parametrize("way", WAYS)
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KNOWN)
+
+
+@tool(effect="read", isolation="process")
+def where(password: str) -> str:
+    """Tell where the arguments came from."""
+    return f"{Path('/proc/self/fd/0').readlink()} {len(password)}"
 
 
 class Desk:
@@ -216,3 +222,14 @@ async def test_what_is_stored_of_an_approval_tells_nothing_that_could_be_tried_o
             asking = the(ApprovalRequested, await recorded(agent, f"cli:{number}"))
             seals |= {asking.seal, asking.sha256}
     assert len(seals) == 4, "the same arguments look different in each process"
+
+
+@pytest.mark.requirement("A4", "C3")
+async def test_what_a_function_in_a_process_of_its_own_is_given_never_gets_onto_a_disk(desk: Desk) -> None:
+    call = {"tool_calls": [{"name": "where", "arguments": {"password": LOOKS}}]}
+    desk.model.write_text("\n".join(map(json.dumps, [call, {"text": "Done."}])))
+    async with Agent(model=f"script:{desk.model}", home=desk.home, tools=[where]) as agent:
+        await agent.run("Go on.", session="cli:it")
+        records = await recorded(agent)
+    assert the(ToolCallFinished, records).result.text == f"/memfd:holdfast (deleted) {len(LOOKS)}"
+    assert asked(records).is_masked

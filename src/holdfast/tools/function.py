@@ -11,7 +11,6 @@ import inspect
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
@@ -22,6 +21,7 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
+from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.limits import limited, over
 from holdfast.tools.signature import Signature, describe
@@ -200,7 +200,7 @@ class FunctionTool(Generic[P, R]):
         self, target: dict[str, str], arguments: dict[str, Any], context: CallContext
     ) -> RawResult:
         processes = Processes()
-        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as answer:
+        with unnamed_file() as request, unnamed_file() as answer:
             facts = {"session": context.session, "call_id": context.call_id, "key": context.key}
             facts |= {"workspace": context.workspace}
             request.write(json.dumps({**target, "arguments": arguments, "context": facts}).encode())

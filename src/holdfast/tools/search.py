@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from holdfast.policy.protected import HOME
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Launch, Processes
+from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import answer, attempt
 from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.schema import arguments_object
@@ -152,7 +152,7 @@ class Grep(Unplanned):
             "prefix": searched.prefix,
             "max_lines": MAX_ENTRIES,
         }
-        with tempfile.TemporaryFile() as stdin:
+        with unnamed_file() as stdin:
             stdin.write(json.dumps(request).encode())
             stdin.seek(0)
             launch = Launch(
