@@ -17,6 +17,11 @@ def test_a_variable_that_is_named_so_holds_a_secret(name: str) -> None:
     assert found == {name: "hunter2-and-more"}
 
 
+@pytest.mark.requirement("A4", "C15")
+def test_a_variable_that_is_called_some_key_holds_one_if_its_value_looks_like_one() -> None:
+    assert named_secrets({"DATADOG_KEY": "9f8a7b6c5d4e3f2a1b0c"}) == {"DATADOG_KEY": "9f8a7b6c5d4e3f2a1b0c"}
+
+
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -32,6 +37,8 @@ def test_a_variable_that_is_named_so_holds_a_secret(name: str) -> None:
         ("API_KEY", "your-api-key-here"),
         ("DB_PASSWORD", ""),
         ("ID_KEY", "20240101"),
+        ("SONAR_PROJECT_KEY", "my-project-2"),
+        ("S3_KEY", "folder/of/some/file"),
     ],
 )
 def test_what_is_plainly_no_secret_is_left_alone(name: str, value: str) -> None:
