@@ -5,6 +5,7 @@ Pure: sending, delays and broken connections stand in `model_server`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -48,6 +49,8 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_calls: tuple[ReplyCall, ...] = ()
     usage: Usage | None = Usage(input_tokens=10, output_tokens=5)
     """None: the server reports none."""
+    report: dict[str, Any] | None = None
+    """What the server reports instead, with the names of its wire, true or not."""
     finish: Literal["", "stop", "tool_calls", "length", "none"] = ""
     """Empty: as it should be; `none`: it is left out."""
     pieces: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -110,6 +113,12 @@ def _finish(reply: Reply) -> str | None:
     return reply.finish or ("tool_calls" if reply.tool_calls else "stop")
 
 
+def _reported(reply: Reply, written: Callable[[Usage], dict[str, Any]]) -> dict[str, Any]:
+    if reply.report is not None:
+        return {"usage": reply.report}
+    return {"usage": written(reply.usage)} if reply.usage else {}
+
+
 def _pieces(text: str, count: int) -> list[str]:
     size = max(-(-len(text) // count), 1)
     return [text[start : start + size] for start in range(0, len(text), size)]
@@ -158,7 +167,7 @@ def _openai_whole(reply: Reply, number: int) -> dict[str, Any]:
         "model": _MODEL,
         "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
     }
-    return whole | ({"usage": _openai_usage(reply.usage)} if reply.usage else {})
+    return whole | _reported(reply, _openai_usage)
 
 
 def _openai_events(reply: Reply, number: int) -> list[bytes]:
@@ -178,8 +187,8 @@ def _openai_events(reply: Reply, number: int) -> list[bytes]:
     if finish := _finish(reply):
         choices.append([{"index": 0, "delta": {}, "finish_reason": finish}])
     chunks: list[dict[str, Any]] = [head | {"choices": choice} for choice in choices]
-    if reply.usage:
-        chunks.append(head | {"choices": [], "usage": _openai_usage(reply.usage)})
+    if reported := _reported(reply, _openai_usage):
+        chunks.append(head | {"choices": []} | reported)
     ending = [b"data: [DONE]\n\n"] if finish else []
     return [b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks] + ending
 
@@ -219,7 +228,7 @@ def _anthropic_whole(reply: Reply, number: int) -> dict[str, Any]:
         "content": _anthropic_blocks(reply, number),
         "stop_reason": _ANTHROPIC_STOPS.get(_finish(reply) or ""),
     }
-    return whole | ({"usage": _anthropic_usage(reply.usage)} if reply.usage else {})
+    return whole | _reported(reply, _anthropic_usage)
 
 
 def _anthropic_events(reply: Reply, number: int) -> list[bytes]:
@@ -233,8 +242,8 @@ def _anthropic_events(reply: Reply, number: int) -> list[bytes]:
         events.append({"type": "content_block_stop", "index": index})
     if finish := _finish(reply):
         delta = {"stop_reason": _ANTHROPIC_STOPS[finish]}
-        usage = _anthropic_usage(reply.usage) if reply.usage else {}
-        events += [{"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+        usage = _reported(reply, _anthropic_usage) or {"usage": {}}
+        events += [{"type": "message_delta", "delta": delta, **usage}, {"type": "message_stop"}]
     return [b"event: " + event["type"].encode() + b"\ndata: " + _encode(event) + b"\n\n" for event in events]
 
 
