@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ async def test_what_a_server_does_not_count_of_its_input_is_charged_all_the_same
     assert (ended.code, ended.json["reason"]) == (3, "cost")
     assert 0.02 < float(ended.json["cost_usd"]) <= 0.05
     assert all(event["estimated"] == ["input"] for event in outcomes(cli))
+    assert re.search(r"about [\d.]+k tokens · about \$0\.0", ended.err), ended.err
+    assert "input estimated" in cli("show", "last", "--requests").out
 
 
 @pytest.mark.requirement("C6", "H3", "L2-07")
@@ -125,3 +128,4 @@ async def test_a_free_model_may_count_nothing(cli: Cli) -> None:
         ended = await asyncio.to_thread(cli, "run", "x", "-m", "openai:any", "--json")
     assert (ended.code, ended.json["usage"]["input_tokens"], ended.json["cost_usd"]) == (0, 0, "0.00")
     assert all("estimated" not in event for event in outcomes(cli))
+    assert "about" not in ended.err

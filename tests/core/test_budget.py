@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from holdfast.core import budget
 from holdfast.core.budget import Grant
 from holdfast.core.causes import Outcome
-from holdfast.core.measure import OVERHEAD_TOKENS, Measure, expected_tokens, worst_tokens
+from holdfast.core.measure import (
+    MOST_BYTES_PER_TOKEN,
+    OVERHEAD_TOKENS,
+    Measure,
+    expected_tokens,
+    worst_tokens,
+)
 from holdfast.core.state import open_run, phase
 from holdfast.core.summary import summary
 from holdfast.protocol import events as e
@@ -92,7 +98,9 @@ def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     assume(isinstance(granted, Grant))
     assert isinstance(granted, Grant)
     written = granted.output_cap_tokens
-    read = dice.pick((granted.reserved_tokens - written, 1 + dice.upto(size)))
+    read = max(
+        size // MOST_BYTES_PER_TOKEN + 1, dice.pick((granted.reserved_tokens - written, dice.upto(size)))
+    )
     text = "x" * (written * dice.pick((4, 1, 16)))
     cached = dice.upto(read)
     story.answered(Text(text), call(), usage=Usage(read, written, cached, read - cached))

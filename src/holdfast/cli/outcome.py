@@ -44,11 +44,12 @@ def is_answer(report: Result) -> bool:
 
 def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
     """Return the status of the run and what it used."""
+    about = "about " if report.is_estimated else ""
     spent = (
         counted(report.turns, "turn"),
         counted(report.tool_calls, "tool call"),
-        f"{short(report.usage.total_tokens)} tokens",
-        "cost unknown" if report.cost_microusd is None else money(report.cost_microusd),
+        f"{about}{short(report.usage.total_tokens)} tokens",
+        "cost unknown" if report.cost_microusd is None else about + money(report.cost_microusd),
         took(driven_ms),
     )
     style = f"bold {_STYLES.get(report.status, 'red')}"

@@ -38,7 +38,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
-from holdfast.protocol.messages import Usage, calls_of, text_of
+from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.settings import SettingsRef, settings_by
 from holdfast.protocol.trust import Label
 
@@ -297,7 +297,7 @@ def _responded(state: State, event: e.Responded) -> State:
     call = state.models.open
     asked = calls_of(event.parts)
     has_words = bool(text_of(event.parts).strip())
-    state = _charged(state, event.usage, event.cost_microusd)
+    state = _charged(state, event)
     run, models = state.run, state.models
     if run is not None:
         is_turn = call is not None and not call.is_final
@@ -356,7 +356,7 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
         if _is_of_next(state, call):
             assumed = window or facts(state).context_tokens
             window = min(event.failure.tokens or assumed, int(assumed * SHRINK_SHARE))
-    state = _charged(replace(state, run=run), event.usage, event.cost_microusd)
+    state = _charged(replace(state, run=run), event)
     return _with_models(
         state,
         answered=state.models.answered + 1,
@@ -367,7 +367,7 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
 
 
 def _call_cut(state: State, event: e.ModelCallCut) -> State:
-    cut = _charged(state, event.usage, event.cost_microusd)
+    cut = _charged(state, event)
     return _with_run(cut, answer_seq=state.seq) if event.text.strip() else cut
 
 
@@ -383,12 +383,16 @@ def _call_abandoned(state: State) -> State:
     return replace(state, models=replace(state.models, open=None), run=run)
 
 
-def _charged(state: State, usage: Usage, cost: int) -> State:
+def _charged(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut) -> State:
     """Settle the open attempt: its reservation gives way to what it used."""
     run = state.run
     if run is not None:
-        totals = run.totals
-        totals = replace(totals, usage=totals.usage + usage, cost_microusd=totals.cost_microusd + cost)
+        totals = replace(
+            run.totals,
+            usage=run.totals.usage + ended.usage,
+            cost_microusd=run.totals.cost_microusd + ended.cost_microusd,
+            is_estimated=run.totals.is_estimated or bool(ended.estimated),
+        )
         run = replace(run, totals=totals)
     return replace(state, run=run, models=replace(state.models, open=None))
 

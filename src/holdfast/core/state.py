@@ -45,6 +45,8 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     held_tokens: int = 0
     is_unpriced: bool = False
     """A model without a known price took part: the cost is not the whole cost."""
+    is_estimated: bool = False
+    """A provider did not count a part of the usage."""
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -56,6 +58,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.held_microusd + other.held_microusd,
             self.held_tokens + other.held_tokens,
             self.is_unpriced or other.is_unpriced,
+            self.is_estimated or other.is_estimated,
         )
 
 

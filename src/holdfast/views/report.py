@@ -41,6 +41,8 @@ class Result(msgspec.Struct, frozen=True):
     usage: Usage
     cost_microusd: int | None
     """None if a model without a known price took part."""
+    is_estimated: bool
+    """Whether a provider did not count a part of the usage: tokens and cost are estimates then."""
     trace_id: str
     due_ms: int
     """When a parked run can continue; otherwise 0."""
@@ -79,6 +81,7 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
         tool_calls=used.tool_calls,
         usage=used.usage,
         cost_microusd=None if used.is_unpriced else used.cost_microusd,
+        is_estimated=used.is_estimated,
         trace_id=trace_id(state.session, run.number),
         due_ms=state.models.retry_at_ms,
         can_go_on=run.status != "done",

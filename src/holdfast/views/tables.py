@@ -139,8 +139,8 @@ def usage_row(attempt: Attempt) -> dict[str, int]:
 def outcome_of(attempt: Attempt) -> str:
     """Return the outcome of an attempt in a few words."""
     match attempt.outcome:
-        case Responded(finish=finish):
-            return f"answered ({finish})"
+        case Responded(finish=finish, estimated=estimated):
+            return f"answered ({finish})" + (f", {' and '.join(estimated)} estimated" if estimated else "")
         case ModelCallFailed(failure=failure, retry_at_ms=retry_ms):
             again = f"; retried after {took(max(retry_ms - attempt.ended_ms, 0))}" if retry_ms else ""
             return f"{failure.code}: {failure.message}{again}"
