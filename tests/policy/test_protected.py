@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from holdfast.policy.commands import parsed
 from holdfast.policy.protected import OPEN_IN_HOME, STEERING, own_problem, steering, steering_problem
 from holdfast.policy.rules import Facts, PathFact, judge, strictest
 from holdfast.policy.words import words_of
@@ -166,10 +167,11 @@ def test_a_folder_of_the_home_that_is_opened_by_name_may_be_read_and_not_written
         ("sh -c 'echo x > a'", {"a"}),
         ("cat a b", set()),
         ("git add a", set()),
+        ("cat >a <<EOF\ndon't\nEOF", {"a"}),
     ],
 )
 def test_what_a_command_writes_is_seen_where_it_is_spelled_out(command: str, written: set[str]) -> None:
-    assert {word.text for word in words_of(command) if word.access != "read"} == written
+    assert {word.text for word in words_of(parsed(command)) if word.access != "read"} == written
 
 
 @pytest.mark.parametrize(
@@ -177,14 +179,14 @@ def test_what_a_command_writes_is_seen_where_it_is_spelled_out(command: str, wri
     ["rm -rf a", "rm -r -f a", "mv a b", "chmod -R 777 a", "find a -delete", "find -L a -exec x {} +"],
 )
 def test_what_takes_a_whole_folder_is_told_apart(command: str) -> None:
-    assert ("a", "tree") in {(word.text, word.access) for word in words_of(command)}
+    assert ("a", "tree") in {(word.text, word.access) for word in words_of(parsed(command))}
 
 
 def test_a_word_is_read_from_every_folder_in_which_the_command_may_stand() -> None:
-    folders = [word.folder for word in words_of("cd x; cd y; (cd /z); cat a") if word.text == "a"]
+    folders = [word.folder for word in words_of(parsed("cd x; cd y; (cd /z); cat a")) if word.text == "a"]
     assert folders == ["", "x", "x/y", "/z"]
 
 
 @pytest.mark.parametrize("command", ["cat --file=a", "cat -fa", "scp host:a b", "curl -d @a x", "X=a cat"])
 def test_a_path_inside_a_word_is_read_too(command: str) -> None:
-    assert "a" in {word.text for word in words_of(command)}
+    assert "a" in {word.text for word in words_of(parsed(command))}

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from holdfast.policy.commands import parsed
 from holdfast.policy.rules import Facts, PathFact, is_offered, judge, strictest
 from holdfast.protocol.settings import Autonomy
 from holdfast.protocol.tools import Decision, Effect
@@ -111,7 +112,7 @@ def test_deny_is_stricter_than_ask_and_ask_than_allow() -> None:
     ],
 )
 def test_a_catastrophe_spelled_out_is_denied_even_with_full_autonomy(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,)) == (
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(parsed(command),)) == (
         "deny",
         "hard-floor",
     )
@@ -135,7 +136,7 @@ def test_a_catastrophe_spelled_out_is_denied_even_with_full_autonomy(command: st
     ],
 )
 def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,)) == (
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(parsed(command),)) == (
         "deny",
         "secret-path",
     )
@@ -163,5 +164,5 @@ def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
     ],
 )
 def test_an_ordinary_command_is_not_denied(command: str) -> None:
-    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(command,))[0] == "allow"
-    assert verdict(tool="shell", effect="exec", commands=(command,))[0] == "ask"
+    assert verdict(tool="shell", effect="exec", autonomy="full", commands=(parsed(command),))[0] == "allow"
+    assert verdict(tool="shell", effect="exec", commands=(parsed(command),))[0] == "ask"

@@ -10,11 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from holdfast.policy.paths import secret_rule
 
 _OPERATORS = frozenset(";&|()<>")
 _OPERATOR = re.compile(r"&>>|&>|<<<|<<|<>|>>|>\||>&|<&|<|>|\|\||\|&|&&|[;&|()]")
+_UNQUOTED = re.compile(r"""[();<>|&]+|[^\s();<>|&'"]+""")
 _WRAPPERS = frozenset(
     {"sudo", "doas", "env", "nohup", "time", "exec", "command", "builtin", "nice", "setsid", "xargs", "then",
      "do", "else", "if", "while", "until", "!", "{"}
@@ -31,19 +33,32 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _MAX_NESTING = 4
 
 
-def catastrophe(command: str) -> str:
+class Command(NamedTuple):
+    """A text for a shell, and what stands in it."""
+
+    text: str
+    parts: tuple[list[str], ...]
+    """The words of each simple command, redirections kept as `>` and their target; `sh -c` is looked into."""
+
+
+def parsed(text: str) -> Command:
+    """The command as far as it is understood."""
+    return Command(text, tuple(_simple_commands(text)))
+
+
+def catastrophe(command: Command) -> str:
     """What disaster the command spells out, as a few words; empty when none is seen."""
-    if _FORK_BOMB.search(command):
+    if _FORK_BOMB.search(command.text):
         return "a fork bomb"
-    for words in simple_commands(command):
+    for words in command.parts:
         if reason := _disaster_of(words):
             return reason
     return ""
 
 
-def secret_named(command: str) -> str:
+def secret_named(command: Command) -> str:
     """The first word of the command that names a secret path; empty when none does."""
-    for words in simple_commands(command):
+    for words in command.parts:
         for word in words:
             for piece in {word, *re.split(r"[=,:@]", word)}:
                 if piece and secret_rule(piece):
@@ -92,8 +107,7 @@ def unwrapped(words: list[str]) -> list[str]:
     return words[start:]
 
 
-def simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
-    """The words of each simple command, redirections kept as `>` and their target; `sh -c` is looked into."""
+def _simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
     words: list[str] = []
     for word in [*_words(command), ";"]:
         if (word and not set(word) <= _OPERATORS) or not {"<", ">"}.isdisjoint(word):
@@ -110,18 +124,20 @@ def _nested(words: list[str], depth: int) -> Iterator[list[str]]:
     if depth < _MAX_NESTING and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
         for script in inner[1:]:
             if " " in script or inner[0] == "eval":
-                yield from simple_commands(script, depth + 1)
+                yield from _simple_commands(script, depth + 1)
 
 
 def _words(command: str) -> list[str]:
-    """The command as the shell would split it; text it could not parse is split at blanks."""
-    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars="();<>|&")
+    """The command as the shell would split it; where quotes do not match (in a document, say) without any quoting."""
+    text = command.replace("\n", " ; ")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
     lexer.whitespace_split = True
     lexer.commenters = ""
     try:
-        return [piece for word in lexer for piece in _operators(word)]
+        found = list(lexer)
     except ValueError:
-        return re.split(r"[\s;|&()'\"]+", command)
+        found = _UNQUOTED.findall(text)
+    return [piece for word in found for piece in _operators(word)]
 
 
 def _operators(word: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.policy.commands import catastrophe, secret_named
+from holdfast.policy.commands import Command, catastrophe, secret_named
 from holdfast.policy.paths import is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.protocol.settings import Autonomy
@@ -47,8 +47,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Globs; empty means all."""
     deny_tools: tuple[str, ...] = ()
     paths: tuple[PathFact, ...] = ()
-    commands: tuple[str, ...] = ()
-    """The texts of shell commands."""
+    commands: tuple[Command, ...] = ()
+    """Commands of a shell."""
     words: tuple[PathFact, ...] = ()
     """The paths that the commands name, as far as they are understood; they need not lie in the workspace."""
     has_unread_words: bool = False

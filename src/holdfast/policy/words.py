@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import dropwhile, pairwise, takewhile, zip_longest
 from typing import NamedTuple
 
-from holdfast.policy.commands import simple_commands, unwrapped
+from holdfast.policy.commands import Command, unwrapped
 from holdfast.policy.protected import Access
 
 _WRITES_ALL = frozenset(
@@ -37,10 +37,10 @@ class Word(NamedTuple):
     """Where the command may stand when it reads the word: empty for where it began, else what `cd`s before it say."""
 
 
-def words_of(command: str) -> Iterator[Word]:
+def words_of(command: Command) -> Iterator[Word]:
     """Every word that may be a path, with what is done with it; the same one may come several times."""
     folders = [""]
-    for words in simple_commands(command):
+    for words in command.parts:
         plain = _without_redirections(unwrapped(words))
         program, operands = (plain[0].rsplit("/", 1)[-1], plain[1:]) if plain else ("", [])
         for folder in folders:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from holdfast.policy.commands import parsed
 from holdfast.policy.paths import malformed
 from holdfast.policy.protected import WILDCARDS, Access
 from holdfast.policy.rules import Facts, PathFact
@@ -37,7 +38,7 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     """All that the rules look at, for a call with arguments that passed the schema."""
     paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
     access: Access = "read" if spec.effect == "read" else "write"
-    root, commands = Root(settings.tools.workspace, own), tuple(commands_of(spec, values))
+    root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
     words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
     return Facts(
         tool=spec.name,
@@ -120,9 +121,9 @@ def _path_fact(root: Root, given: str, access: Access) -> PathFact:
 # --- the words of commands ------------------------------------------------------------------------
 
 
-def _word_facts(words: Iterable[Word], workspace: str, own: OwnPlaces) -> Iterator[PathFact]:
+def _word_facts(words: Collection[Word], workspace: str, own: OwnPlaces) -> Iterator[PathFact]:
     """Where the words lead. One that names nothing that there is has no fact, unless it would be written."""
-    identities = own.identities()
+    identities = own.identities() if words else {}
     for text, access, folder in words:
         path = os.path.join(workspace, _expanded(folder, workspace), _expanded(text, workspace))
         stem, wild = _cut_at_wildcards(path)
