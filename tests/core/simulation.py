@@ -38,7 +38,7 @@ from holdfast.protocol.tools import (
     Resource,
     in_conflict,
 )
-from tests.core.stories import SESSION, START_MS, request, settings
+from tests.core.stories import APPROVED, PASSED, SESSION, START_MS, request, settings
 
 T = TypeVar("T")
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
@@ -239,7 +239,11 @@ class Simulation:
         change = Files((FileChange("a", "", "b"),))
         resources = self.pick(TOUCHED)
         allowed = Allowed(
-            arguments=call.arguments, on_interrupt=on_interrupt, expects=change, resources=resources
+            APPROVED if call.permission is not None and self.pick((True, False)) else PASSED,
+            arguments=call.arguments,
+            on_interrupt=on_interrupt,
+            expects=change,
+            resources=resources,
         )
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))

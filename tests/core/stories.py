@@ -19,6 +19,7 @@ from holdfast.protocol.settings import Settings, changed, groups_of, ref_of, set
 from holdfast.protocol.tools import EVERYTHING, Admission, Allowed, Asked, CallResult, Decision, Resource
 
 PASSED = (Decision("policy", "allow"),)
+APPROVED = (Decision("policy", "ask"), Decision("approval", "allow"))
 SESSION = "01JYA0000000000000000000SE"
 ANN = owner("ann", "cli")
 START_MS = 1_750_000_000_000
@@ -160,7 +161,8 @@ class Story:
     def admitted(self, call_id: str, **changes: Any) -> list[e.Event]:
         """The gates let the call pass."""
         call = self.call(call_id)
-        found = {"decisions": PASSED, "arguments": call.arguments, "resources": touched(call.name)}
+        decisions = PASSED if call.permission is None else APPROVED
+        found = {"decisions": decisions, "arguments": call.arguments, "resources": touched(call.name)}
         return self.judged(call_id, Allowed(**found | changes))
 
     def asked_for(self, call_id: str, **changes: Any) -> list[e.Event]:

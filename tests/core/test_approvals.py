@@ -13,7 +13,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import SCOPES, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Bound, CallResult, Decision, Refused
-from tests.core.stories import SESSION, Story, asking, call, kinds, only, opened, proposing, settings
+from tests.core.stories import PASSED, SESSION, Story, asking, call, kinds, only, opened, proposing, settings
 
 ASK = {"decisions": (Decision("policy", "ask", reason="runs a command"),)}
 
@@ -70,6 +70,13 @@ def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start()
     assert action.call.permission == Permission(f"{SESSION}-1", bound.sha256)
     events = story.admitted("t1.c1")
     assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+
+
+@pytest.mark.requirement("H5")
+def test_a_yes_that_is_not_needed_any_more_is_not_used() -> None:
+    story = asking()
+    story.resolve("approve")
+    assert kinds(story.admitted("t1.c1", decisions=PASSED)) == ["ToolCallAdmitted", "ToolCallStarted"]
 
 
 @pytest.mark.requirement("H5")

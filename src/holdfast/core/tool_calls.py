@@ -20,7 +20,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused, in_conflict
+from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused, in_conflict
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
@@ -56,7 +56,8 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     settings, run = draft.state.settings, open_run(draft.state)
     if settings is None or run is None:
         return
-    if call.permission is not None and call.interrupted is None:
+    needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
+    if needed_it and call.permission is not None and call.interrupted is None:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
     left_s = settings.limits.wall_s - run.driven_ms / 1000

@@ -107,6 +107,10 @@ def _overlap(one: Resource, other: Resource) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
+APPROVAL = "approval"
+"""The gate at which a person's yes counts."""
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one gate said about a call."""
 

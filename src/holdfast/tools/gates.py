@@ -15,12 +15,10 @@ import msgspec
 from holdfast.policy.rules import judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
-from holdfast.protocol.tools import EVERYTHING, Decision, Refused, Resource, ToolSpec
+from holdfast.protocol.tools import APPROVAL, EVERYTHING, Decision, Refused, Resource, ToolSpec
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
-
-APPROVAL = "approval"
 
 
 class Case(msgspec.Struct, frozen=True):
