@@ -23,6 +23,8 @@ from tests.edge.machine import Machine, call, of_type
 SESSION = "test:sleeper"
 PATIENCE_S = 60.0
 LEASE_MS = 3_000
+WARNING = r"it may still be alive.* (write_file|shell) \(t1\.c1\)"
+"""What a model is told of a driver that sleeps."""
 SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_name("customized"))}
 
 
@@ -59,7 +61,7 @@ def wake(process: subprocess.Popen[str]) -> int:
 def test_a_file_is_not_replaced_by_who_slept_while_another_went_on(machine: Machine, at: str) -> None:
     model = machine.script([
         {"tool_calls": [call("write_file", path="a.txt", content="first\n")]},
-        {"tool_calls": [call("edit_file", path="a.txt", old="first", new="second")]},
+        {"when": WARNING, "tool_calls": [call("edit_file", path="a.txt", old="first", new="second")]},
         {"text": "Done."},
     ])  # fmt: skip
     with asleep(machine, at, "-m", model) as sleeper:
@@ -70,6 +72,7 @@ def test_a_file_is_not_replaced_by_who_slept_while_another_went_on(machine: Mach
     assert [path.name for path in machine.workspace.iterdir()] == ["a.txt"]
     assert (machine.workspace / "a.txt").read_text() == "second\n"
     assert machine.events(SESSION) == before
+    assert machine.holdfast("replay", SESSION).code == 0
 
 
 @pytest.mark.requirement("C11", "H1", "H5")
@@ -79,11 +82,13 @@ def test_no_command_is_run_by_who_slept_while_its_model_was_told_that_its_outcom
 ) -> None:
     model = machine.script([
         {"tool_calls": [call("shell", command="echo done >> effects")]},
-        {"when": "outcome of this call is unknown", "text": "I look."},
+        {"when": WARNING, "text": "I look."},
     ])  # fmt: skip
     with asleep(machine, at, "-m", model) as sleeper:
         answer = machine.holdfast("resume", SESSION, "--json")
         assert (answer.code, answer.json["text"]) == (0, "I look.")
+        (told,) = of_type(machine.events(SESSION), "ToolCallAbandoned")
+        assert "may have taken effect in full, in part or not at all" in told["text"]
         assert wake(sleeper) == 0
     assert list(machine.workspace.iterdir()) == []
 

@@ -16,7 +16,7 @@ from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Crash, Faults, FaultyStore
-from holdfast.testing.invariants import check_session, ended
+from holdfast.testing.invariants import check_session, ended, is_of_rival
 from holdfast.testing.scenarios import Scenario, World, controller_of, finish, records_of, say, settings_of
 from tests.scenarios.scenes import BY_NAME
 from tests.scenarios.stage import Stage
@@ -49,7 +49,7 @@ async def begin(scenario: Scenario, store: Store, clock: JumpingClock, world: Wo
 
 def check_visit(records: tuple[e.Record, ...], world: World, kind: str, command: str) -> None:
     """What the visitor asked was obeyed, and the command started nothing of its own."""
-    facts = [r for r in records if r.cause.name == command]
+    facts = [r for r in records if r.cause.name == command and not is_of_rival(r.event)]
     names = [type(r.event).__name__ for r in facts]
     match kind:
         case "stop" if facts:

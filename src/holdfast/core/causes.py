@@ -15,6 +15,8 @@ class Attach(msgspec.Struct, frozen=True):
 
     epoch: int
     holder: str = ""
+    is_contested: bool = False
+    """The one before may still be alive: its lease lapsed, and nobody knows whether its process is gone."""
 
 
 class Commanded(msgspec.Struct, frozen=True):
@@ -22,6 +24,8 @@ class Commanded(msgspec.Struct, frozen=True):
 
     command: Command
     epoch: int
+    is_contested: bool = False
+    """Of a visitor: as of `Attach`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -12,15 +12,19 @@ from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.rules import settle
-from holdfast.core.state import Started, State, attempts, next_key, open_run, phase
+from holdfast.core.state import Started, State, attempts, next_key, open_run, phase, started_calls
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, Continue, Pause, Principal, Resolve, Send, Stop
+from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.settings import Settings, SettingsRef, groups_of, ref_of
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
+RIVAL_NOTE = (
+    "The process that worked on this before stopped answering, and it may still be alive. What it had begun may "
+    "still take effect, or take effect once more: {calls}. Look at the state of the world before you rely on it."
+)
 MAX_INTERRUPTIONS = 3
 """How often a call may be cut off by the end of its process before it is not run again: it may be the cause."""
 
@@ -65,8 +69,8 @@ def _meaning(draft: Draft, cause: Cause) -> None:
     match cause:
         case Attach():
             _attach(draft, cause)
-        case Commanded(command=command):
-            _command(draft, command)
+        case Commanded():
+            _command(draft, cause)
         case Outcome(key=key, result=result):
             if isinstance(result, CallResult):
                 tool_calls.settle(draft, key, result)
@@ -80,7 +84,10 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 
 def _attach(draft: Draft, cause: Attach) -> None:
     """Take over: what an older epoch had in flight is nobody's now."""
+    notes = _rival_notes(draft.state) if cause.is_contested else []
     draft.add(e.Attached(cause.epoch, cause.holder))
+    for note in notes:
+        draft.add(note)
     model_call = draft.state.models.open
     if model_call is not None and model_call.epoch != cause.epoch:
         draft.add(e.ModelCallAbandoned(model_call.key))
@@ -91,10 +98,21 @@ def _attach(draft: Draft, cause: Attach) -> None:
             draft.add(abandoned(call, f"each of its {attempts(call)} attempts was interrupted"))
 
 
+def _rival_notes(state: State) -> list[e.NoteAdded]:
+    """What the model is told that a driver may still do which may still live."""
+    begun = [
+        f"{call.name} ({call.call_id})" for call, attempt in started_calls(state) if attempt.effect != "read"
+    ]
+    return [e.NoteAdded("takeover", RIVAL_NOTE.format(calls=", ".join(begun)))] if begun else []
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 
-def _command(draft: Draft, command: Command) -> None:
+def _command(draft: Draft, cause: Commanded) -> None:
+    command = cause.command
+    for note in _rival_notes(draft.state) if cause.is_contested else []:
+        draft.add(note)
     if draft.is_visit:  # a run that was stopping ends first, so that words open the next one
         settle(draft)
     by = command.principal.label

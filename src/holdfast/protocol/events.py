@@ -143,7 +143,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap"]
+    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover"]
     text: str
 
 

@@ -33,7 +33,7 @@ from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
-from holdfast.runtime.holder import LEASE_MS, Hold, is_free, this_process
+from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
 from holdfast.runtime.journal import Journal, state_of
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
@@ -234,7 +234,8 @@ class SessionController:
                 journal.note(event, now_ms, epoch, Trigger("command", command.id))
                 for event in journal.opening()
             ]
-            batch += journal.take(decision(journal.state, Commanded(command, epoch), now_ms, 0))
+            cause = Commanded(command, epoch, hold.is_contested and entry is waiting[0])
+            batch += journal.take(decision(journal.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             hold.is_over = await store.commit(commit)
@@ -292,7 +293,8 @@ class SessionController:
         until_ms = clock.uptime_ms() + LEASE_MS
         over = held if held is not None and held.left_ms else None
         lease = await self._parts.store.lease(standing.row.session, self._holder, LEASE_MS, over)
-        return Hold(lease, until_ms, clock) if self._is_ours(lease) else None
+        is_contested = held is not None and not is_left and not is_dead(held.holder)
+        return Hold(lease, until_ms, clock, is_contested) if self._is_ours(lease) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce

@@ -126,7 +126,7 @@ class Driver:
         """End what a dead driver left running, then say that this one has begun, and take what waits."""
         await end_orphans(self._parts.tools, self.state)
         holder = self._hold.lease.holder
-        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}")
+        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.is_contested)
         await self._settle(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     # --- the loop -------------------------------------------------------------------------------

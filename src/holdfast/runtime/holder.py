@@ -27,6 +27,8 @@ class Hold:
     until_ms: int
     """By the clock's uptime, counted from before it was asked for: the store's own end is not earlier."""
     clock: Clock
+    is_contested: bool = False
+    """It was taken from a holder that may still be alive."""
     is_over: bool = False
     on_lost: Callable[[Exception], None] = lambda _: None
     """Is told by the heartbeat why the lease cannot be kept."""

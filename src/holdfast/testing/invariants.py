@@ -187,9 +187,12 @@ def found_done(records: Iterable[e.Record]) -> set[str]:
 
 
 def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list[Any]:
-    """What was said, asked, decided and ended, in order; the results of the calls in `but` are left open."""
+    """What was said, asked, decided and ended, in order; the results of the calls in `but` are left open, and what
+    the model was told of a driver that may still live is left out."""
     transcript, told = Transcript(), []
     for record in records:
+        if is_of_rival(record.event):
+            continue
         told += [_plain(said.message, but) for said in transcript.add(record)]
         match record.event:
             case e.RunStarted(run=run, is_continuation=goes_on):
@@ -205,6 +208,11 @@ def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list
             case _:
                 pass
     return told
+
+
+def is_of_rival(event: e.Event) -> bool:
+    """Whether it warns of the driver before, which may still live."""
+    return isinstance(event, e.NoteAdded) and event.about == "takeover"
 
 
 def _plain(message: Message, but: Collection[str]) -> tuple[Any, ...]:

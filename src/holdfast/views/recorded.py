@@ -42,17 +42,19 @@ def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Eve
         trigger: The cause that the records name; any kind but a finding.
         batch: The events, without a leading `SessionOpened`.
     """
+    others = [event for event in batch if not (isinstance(event, e.NoteAdded) and event.about == "takeover")]
+    is_contested = len(others) < len(batch)
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
-            return Attach(attached.epoch, attached.holder) if attached is not None else None
+            return Attach(attached.epoch, attached.holder, is_contested) if attached is not None else None
         case "timer":
             return Due(trigger.name)
         case "outcome":
             return _outcome(trigger.name, batch[0])
         case "command":
-            who, body = _command(state, batch)
-            return Commanded(Command(trigger.name, state.session, who, body), epoch)
+            who, body = _command(state, others)
+            return Commanded(Command(trigger.name, state.session, who, body), epoch, is_contested)
     return None
 
 
@@ -76,6 +78,8 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
 
 def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
+    if not batch:
+        return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if message is not None:  # if a question was open, the sender could not answer it
