@@ -86,6 +86,18 @@ async def test_no_file_tool_reads_or_changes_the_home(bench: Bench, way: str) ->
 
 
 @pytest.mark.requirement("C12")
+async def test_in_a_large_home_the_gates_look_through_a_part_and_who_opens_a_file_through_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reach_it_otherwise(bench.workspace)
+    for module in ("own", "workspace"):
+        monkeypatch.setattr(f"holdfast.tools.{module}.GLANCE_FILES", 2)
+    assert await rule_of(bench, "read_file", path="hard") == "own", "the database comes first"
+    assert isinstance(await bench.admit("read_file", path="blob"), Allowed)
+    assert "own home" in (await bench.run("read_file", path="blob")).text
+
+
+@pytest.mark.requirement("C12")
 async def test_what_has_a_link_in_the_home_belongs_to_it(bench: Bench, tmp_path: Path) -> None:
     bench.settings = changed(bench.settings, workspace=str(tmp_path))
     for path in ("elsewhere.db", "ws/.hf/old.db"):

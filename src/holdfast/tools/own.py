@@ -12,11 +12,15 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
 from holdfast.policy.paths import is_inside
 from holdfast.policy.protected import HOME, SETTINGS, Own, fits_wildcards
+
+GLANCE_FILES = 2_000
+"""Of a home, where a commit waits for the answer. Whoever opens a file looks through all of them."""
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -47,19 +51,24 @@ class OwnPlaces(msgspec.Struct, frozen=True):
                 return HOME + path[len(home) :]
         return SETTINGS if path in self.settings else ""
 
-    def by_link(self, facts: os.stat_result) -> str:
-        """What a file with several names is, from what `stat` says of it: one of its names may lie in a home."""
+    def by_link(self, facts: os.stat_result, most: int | None = None) -> str:
+        """What a file with several names is, from what `stat` says of it: one of its names may lie in a home.
+
+        Args:
+            facts: What `stat` says.
+            most: So many files of each home are looked through, the database first; None: all of them.
+        """
         if facts.st_nlink < 2 or not stat.S_ISREG(facts.st_mode):
             return ""
-        is_ours = any(identity(facts) == each for home in self.homes for each in files_under(home))
-        return HOME if is_ours else ""
+        files = (each for home in self.homes for each in islice(files_under(home), most))
+        return HOME if identity(facts) in files else ""
 
     def find(self, path: str, identities: Mapping[Identity, str]) -> str:
         """What an absolute path is, every link followed: by its name, or by what is there and above it."""
         if known := self.by_path(path):
             return known
         with suppress(OSError):
-            if known := self.by_link(os.stat(path)):
+            if known := self.by_link(os.stat(path), GLANCE_FILES):
                 return known
         here, below = path, ""
         while identities:

@@ -28,7 +28,7 @@ import msgspec
 from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.tools.blocking import Refused
-from holdfast.tools.own import OwnPlaces, identity
+from holdfast.tools.own import GLANCE_FILES, OwnPlaces, identity
 
 _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -261,7 +261,9 @@ class _Walk:
         if name == ".":
             return found
         facts = look(found) if self._identities else None
-        own = self._mark(name, found.whole, facts) or (self._own.by_link(facts) if facts is not None else "")
+        own = self._mark(name, found.whole, facts) or (
+            self._own.by_link(facts, GLANCE_FILES) if facts is not None else ""
+        )
         return msgspec.structs.replace(found, own=own)
 
     def _mark(self, name: str, whole: str, facts: os.stat_result | None) -> str:
