@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.app import App, known_secrets, open_app
+from holdfast.app import App, known_secrets, open_app, own_places
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import StorageError, UsageError
@@ -71,6 +71,23 @@ async def test_the_configured_address_and_key_variable_come_first() -> None:
         assert app.redact(f"the key is {KEY}") == "the key is [redacted:known]"
     async with opened({}, OPENAI_BASE_URL="http://localhost:9/v1") as app:
         assert app.facts("openai:no-such-model").price == "free"
+
+
+@pytest.mark.requirement("C12")
+def test_no_tool_touches_any_home_of_the_user_or_the_settings_of_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    usual, usual_file = str(tmp_path / "data/holdfast"), str(tmp_path / "config/holdfast/config.toml")
+    admin = ("/etc/holdfast/config.toml", "/x/admin.toml")
+    environ = {"HOLDFAST_ADMIN_CONFIG": "/x/admin.toml"}
+    here = own_places(Home(tmp_path / "h", tmp_path / "h" / "config.toml"), environ)
+    assert here == {
+        "homes": (str(tmp_path / "h"), usual),
+        "settings": (str(tmp_path / "h" / "config.toml"), usual_file, *admin),
+    }
+    assert own_places(None, environ) == {"homes": (usual,), "settings": (usual_file, *admin)}, "in memory too"
 
 
 def test_the_values_of_all_key_variables_are_known_secrets() -> None:

@@ -261,9 +261,9 @@ class _Walk:
         if name == ".":
             return found
         facts = look(found) if self._identities else None
-        own = self._mark(name, found.whole, facts) or (
-            self._own.by_link(facts, GLANCE_FILES) if facts is not None else ""
-        )
+        own = self._mark(name, found.whole, facts)
+        if facts is not None and not own:
+            own = self._own.by_link(facts, GLANCE_FILES)
         return msgspec.structs.replace(found, own=own)
 
     def _mark(self, name: str, whole: str, facts: os.stat_result | None) -> str:
