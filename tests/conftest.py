@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,14 @@ from tests.house.requirements import is_known, load_rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = REPOSITORY.parent / "shared"
+
+
+def pytest_configure() -> None:
+    """Signals that whoever started the tests had ignored (nohup, a shell's background) are only not heeded here:
+    commands under test begin with them as at a terminal."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +36,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def repository() -> Path:
     """The root of the checkout."""
     return REPOSITORY
+
+
+@pytest.fixture
+async def skip_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the clock of the test's event loop: timers whose time has come then ring. What runs outside of it
+    (processes, threads, servers) is waited for before, by what it says."""
+    loop = asyncio.get_running_loop()
+    real, skipped_s = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: real() + sum(skipped_s))
+    return skipped_s.append
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
+"""Longer than anything takes on a slow machine: it only ends a test that hangs."""
 _KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TMPDIR", "USER")
 
 
@@ -184,6 +185,10 @@ class Terminal:
             os.write(self._fd, b"\x1b[1;1R")
         self.screen += content.decode("utf-8", "replace")
         return bool(content)
+
+
+SLOW: Mapping[str, Any] = {"text": "word " * 120, "chunks": 120, "delay_s": 60}
+"""A response that tells a word every half second, for a minute."""
 
 
 def calls(name: str, **arguments: Any) -> dict[str, Any]:

@@ -7,13 +7,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.cli.processes import TIMEOUT_S, Cli, calls, is_running, says
+from tests.cli.processes import SLOW, TIMEOUT_S, Cli, calls, is_running, says
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 SIGNALLED = """
@@ -29,7 +28,30 @@ class Signalled:
 sys.meta_path.insert(0, Signalled())
 """
 """What sends a command a signal just when a module of its start-up is about to be loaded."""
-SLOW = says("one two three four five six", chunks=6, delay_s=3)
+ENDED_AT = """
+import os, signal, sqlite3, sys, threading
+
+until, seen = os.environ.get("ENDED_AT", ""), os.open(os.environ["SEEN"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+counts = {".": 0, "S": 0}
+
+def see(what):
+    counts[what] += 1
+    os.write(seen, what.encode())
+    if f"{what}{counts[what]}" == until:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def connect(*args, plain=sqlite3.connect, **kwargs):
+    connection = plain(*args, **kwargs)
+    connection.set_trace_callback(lambda _: threading.current_thread() is main or see("S"))
+    return connection
+
+main = threading.main_thread()  # in its callbacks SQLite swallows what a signal's handler raises
+
+sqlite3.connect = connect
+sys.addaudithook(lambda event, arguments: see("."))
+"""
+"""What sends a command SIGTERM when it has asked the system so many things (`.100`: opened files, loaded modules),
+or its database so many statements (`S10`). It tells them in a file."""
 
 
 def sessions(cli: Cli) -> list[dict[str, Any]]:
@@ -68,23 +90,30 @@ def test_a_signal_while_the_command_loads_ends_it_with_130_and_nothing_was_accep
 
 @pytest.mark.requirement("L2-06", "H1")
 def test_whenever_a_start_is_ended_all_that_was_accepted_can_go_on(cli: Cli) -> None:
-    model = cli.model(says("Done.", delay_s=60), name="slow")
-    quick = cli.model(says("Done."), name="quick")
-    for number in range(12):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "run", "x", "-s", f"start:{number}", "-m", model],
-            cwd=cli.workspace, env=cli._environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        time.sleep(number * 0.03)  # the moment is what is tried out
-        process.terminate()
-        _, err = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode in (130, -signal.SIGTERM), err
-        assert "Traceback" not in err
-    for row in sessions(cli):
+    """At moments while it loads, and at moments between its first statement and the start of its first call."""
+    slow, quick = cli.model(says("Done.", delay_s=60), name="slow"), cli.model(says("Done."), name="quick")
+    assert cli("run", "x", "-m", quick).code == 0, "the home is there, and all that is loaded is compiled"
+    customize(cli, ENDED_AT)
+    seen = cli.folder / "seen"
+    cli.environ |= {"SEEN": str(seen)}
+    with cli.working("run", "x", "-m", slow) as work:
+        work.until_type("ModelCallStarted")
+        asked = seen.read_text()
+        assert work.end(signal.SIGTERM).code == 130
+    loads, statements = asked.index("S"), asked.count("S")
+    moments = [f".{loads * n // 3}" for n in range(1, 4)] + [f"S{statements * n // 6}" for n in range(1, 7)]
+    for moment in moments:
+        cli.environ |= {"ENDED_AT": moment}
+        with cli.working("run", "x", "-s", f"start:{moment}", "-m", slow) as work:
+            assert work.end().code in (130, -signal.SIGTERM), moment
+    cli.environ.clear()
+    rows = sessions(cli)
+    assert len(rows) >= 4, "the first two, and some of the others"
+    for row in rows:
         if row["runs"]:
-            assert row["status"] == "interrupted"
+            assert row["status"] in ("done", "interrupted")
         if row["seq"]:
-            assert cli("resume", row["key"], "-m", quick).code == 0
+            assert cli("resume", row["session"], "-m", quick).code == 0
     assert cli("fsck").code == 0
 
 
@@ -117,11 +146,11 @@ def test_the_second_ctrl_c_leaves_at_once_and_the_session_goes_on_from_its_journ
 @pytest.mark.requirement("L2-06", "H1")
 def test_a_vanished_terminal_stops_a_run_cleanly_and_keeps_its_words(cli: Cli) -> None:
     with cli.terminal("run", "count", "-s", "a:b", "-m", cli.model(SLOW)) as screen:
-        screen.until("one ")
+        screen.until("word ")
         assert screen.hang_up() == 130
     (row,) = sessions(cli)
     assert (row["status"], types(cli, "a:b")[-2:]) == ("interrupted", ["ModelCallCut", "RunStopped"])
-    assert cli("resume", "a:b").out == "one two three four five six\n"
+    assert cli("resume", "a:b", "-m", cli.model(says("All of it."), name="quick")).out == "All of it.\n"
 
 
 @pytest.mark.requirement("L2-06", "L1")
@@ -149,10 +178,10 @@ def test_a_vanished_terminal_ends_a_chat_in_the_middle_of_a_turn(cli: Cli) -> No
     with cli.terminal("chat", "-s", "a:b", "-m", cli.model(SLOW)) as screen:
         screen.until(">")
         screen.type("count\n")
-        screen.until("one ")
+        screen.until("word ")
         assert screen.hang_up() == 130
     assert [row["status"] for row in sessions(cli)] == ["interrupted"]
-    assert cli("resume", "a:b").out == "one two three four five six\n"
+    assert cli("resume", "a:b", "-m", cli.model(says("All of it."), name="quick")).out == "All of it.\n"
 
 
 @pytest.mark.requirement("L2-06")
@@ -180,8 +209,9 @@ def test_a_chat_that_waits_for_words_ends_with_its_terminal_and_on_sigterm(
 
 @pytest.mark.requirement("L2-06", "H1")
 def test_who_is_deaf_to_hang_ups_as_under_nohup_works_on(cli: Cli) -> None:
+    model = cli.model(says("one two three four five six", chunks=6, delay_s=2))
     with subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "run", "count", "-m", cli.model(SLOW), "--stream-json"],
+        [sys.executable, "-m", "holdfast", "run", "count", "-m", model, "--stream-json"],
         cwd=cli.workspace, env=cli._environ(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     ) as process:  # fmt: skip

