@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast.protocol.tools import Allowed
-from holdfast.tools import search
+from holdfast.tools import dispatcher, search
 from holdfast.tools.search import matches
 from tests.tools.conftest import Bench
 
@@ -74,11 +75,10 @@ def test_a_glob_matches_names_and_folders(path: str, pattern: str, expected: boo
     assert matches(path, pattern) is expected
 
 
-def test_a_glob_made_to_backtrack_ends_at_once() -> None:
-    begun = time.monotonic()
+def test_a_glob_made_to_backtrack_comes_to_an_end() -> None:
+    """One that tries every way would take longer than anyone lives."""
     assert not matches("/".join(["a"] * 60), "/".join(["**", "a"] * 30 + ["b"]))
     assert not matches("a" * 250, "*a" * 60 + "b")
-    assert time.monotonic() - begun < 2
 
 
 async def test_grep_finds_lines_with_their_places(tree: Bench) -> None:
@@ -99,11 +99,9 @@ async def test_grep_finds_lines_with_their_places(tree: Bench) -> None:
 async def test_a_pattern_that_never_ends_is_ended(tree: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "GREP_S", 0.8)
     (tree.workspace / "trap").write_text("a" * 60 + "b\n")
-    begun = time.monotonic()
     ended = await tree.call("grep", pattern="^(a+)+$", path="trap")
     assert ended.status == "timeout"
     assert "simpler pattern" in ended.text
-    assert time.monotonic() - begun < 5
 
 
 async def test_answers_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +132,9 @@ async def test_names_that_are_no_text_are_shown_all_the_same(bench: Bench) -> No
 
 
 @pytest.mark.requirement("A6", "L1")
-async def test_the_shell_says_how_a_command_ended(bench: Bench) -> None:
+async def test_the_shell_says_how_a_command_ended(
+    bench: Bench, skip_ahead: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ran(command: str, **rest: float) -> tuple[str, str]:
         result = await bench.call("shell", command=command, **rest)
         return result.status, result.text
@@ -143,11 +143,12 @@ async def test_the_shell_says_how_a_command_ended(bench: Bench) -> None:
     assert await ran("true") == ("ok", "[no output]")
     assert await ran("echo no; exit 3") == ("error", "no\n[exit code 3]")
     assert await ran("kill -9 $$") == ("error", "[killed by signal 9]")
-    assert await ran("printf part; sleep 60", timeout_s=1) == (
-        "timeout",
-        "part\n[killed after 1 s, with all its processes]",
-    )
-    assert "part" in bench.heard
+    monkeypatch.setattr(dispatcher, "GRACE_S", 1_000.0)
+    late = asyncio.create_task(ran("printf part; sleep 300", timeout_s=10))
+    while "part" not in bench.heard:  # noqa: ASYNC110 - it is no part of the tools' contract to tell otherwise
+        await asyncio.sleep(0.01)
+    skip_ahead(10)
+    assert await late == ("timeout", "part\n[killed after 10 s, with all its processes]")
 
 
 async def test_an_admitted_command_names_its_folder_program_and_timeout(bench: Bench) -> None:
