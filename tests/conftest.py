@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.edge.machine import Machine, make_machine
 from tests.house.requirements import is_known, load_rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -52,6 +53,12 @@ async def skip_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]
     real, skipped_s = loop.time, [0.0]
     monkeypatch.setattr(loop, "time", lambda: real() + sum(skipped_s))
     return skipped_s.append
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """An empty home, an empty workspace, no keys."""
+    return make_machine(tmp_path)
 
 
 @pytest.fixture(scope="session")

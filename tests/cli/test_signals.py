@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import SLOW, TIMEOUT_S, Cli, calls, is_running, says
+from tests.edge.machine import CUSTOMIZED
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 SIGNALLED = """
@@ -28,30 +29,6 @@ class Signalled:
 sys.meta_path.insert(0, Signalled())
 """
 """What sends a command a signal just when a module of its start-up is about to be loaded."""
-ENDED_AT = """
-import os, signal, sqlite3, sys, threading
-
-until, seen = os.environ.get("ENDED_AT", ""), os.open(os.environ["SEEN"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-counts = {".": 0, "S": 0}
-
-def see(what):
-    counts[what] += 1
-    os.write(seen, what.encode())
-    if f"{what}{counts[what]}" == until:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-def connect(*args, plain=sqlite3.connect, **kwargs):
-    connection = plain(*args, **kwargs)
-    connection.set_trace_callback(lambda _: threading.current_thread() is main or see("S"))
-    return connection
-
-main = threading.main_thread()  # in its callbacks SQLite swallows what a signal's handler raises
-
-sqlite3.connect = connect
-sys.addaudithook(lambda event, arguments: see("."))
-"""
-"""What sends a command SIGTERM when it has asked the system so many things (`.100`: opened files, loaded modules),
-or its database so many statements (`S10`). It tells them in a file."""
 
 
 def sessions(cli: Cli) -> list[dict[str, Any]]:
@@ -93,9 +70,8 @@ def test_whenever_a_start_is_ended_all_that_was_accepted_can_go_on(cli: Cli) -> 
     """At moments while it loads, and at moments between its first statement and the start of its first call."""
     slow, quick = cli.model(says("Done.", delay_s=60), name="slow"), cli.model(says("Done."), name="quick")
     assert cli("run", "x", "-m", quick).code == 0, "the home is there, and all that is loaded is compiled"
-    customize(cli, ENDED_AT)
     seen = cli.folder / "seen"
-    cli.environ |= {"SEEN": str(seen)}
+    cli.environ |= {"PYTHONPATH": str(CUSTOMIZED), "SEEN": str(seen)}
     with cli.working("run", "x", "-m", slow) as work:
         work.until_type("ModelCallStarted")
         asked = seen.read_text()
@@ -103,7 +79,7 @@ def test_whenever_a_start_is_ended_all_that_was_accepted_can_go_on(cli: Cli) -> 
     loads, statements = asked.index("S"), asked.count("S")
     moments = [f".{loads * n // 3}" for n in range(1, 4)] + [f"S{statements * n // 6}" for n in range(1, 7)]
     for moment in moments:
-        cli.environ |= {"ENDED_AT": moment}
+        cli.environ |= {"MOMENT": moment, "SIGNAL": str(int(signal.SIGTERM))}
         with cli.working("run", "x", "-s", f"start:{moment}", "-m", slow) as work:
             assert work.end().code in (130, -signal.SIGTERM), moment
     cli.environ.clear()

@@ -9,13 +9,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 Line = Mapping[str, Any]
+
+PATIENCE_S = 120.0
+"""Longer than anything takes on a slow machine: it only ends a test that hangs."""
+CUSTOMIZED = Path(__file__).with_name("customized")
+"""On its path, a command is killed at the moment that is told, and need not wait long between attempts."""
+LONG_LEASE = {"PYTHONPATH": str(CUSTOMIZED), "LEASE_MS": "600000"}
+"""Nobody who waits for the end of a lease is done before a test is ended as one that hangs."""
 
 
 class Answer(NamedTuple):
@@ -59,7 +67,7 @@ class Machine:
         """What all started commands said for people."""
         return self.folder / "said"
 
-    def holdfast(self, *arguments: str, timeout_s: float = 60.0, **environ: str) -> Answer:
+    def holdfast(self, *arguments: str, timeout_s: float = PATIENCE_S, **environ: str) -> Answer:
         """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
         command, options = self.launch(arguments, environ)
         done = subprocess.run(
@@ -104,9 +112,9 @@ class Machine:
         return command, {"cwd": self.workspace, "env": {**self.environ, **environ}}
 
 
-def make_machine(folder: Path, compiled: Path) -> Machine:
-    """A machine in an empty folder; `compiled` keeps compiled modules, so that a start costs what it does for a
-    user whatever this environment says about such files."""
+def make_machine(folder: Path) -> Machine:
+    """A machine in an empty folder. Nothing of this environment is in it but what every command needs: compiled
+    modules are kept, so that a start costs what it does for a user."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     machine = Machine(
         folder,
@@ -114,11 +122,25 @@ def make_machine(folder: Path, compiled: Path) -> Machine:
             **environ,
             "HOLDFAST_HOME": str(folder / "home"),
             "HOLDFAST_ADMIN_CONFIG": str(folder / "no-admin.toml"),
-            "PYTHONPYCACHEPREFIX": str(compiled),
         },
     )
     machine.workspace.mkdir(parents=True)
     return machine
+
+
+def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
+    """What the process prints, line by line; one that is silent for too long is killed."""
+    assert process.stdout is not None
+    while True:
+        watch = threading.Timer(PATIENCE_S, process.kill)
+        watch.start()
+        try:
+            line = process.stdout.readline()
+        finally:
+            watch.cancel()
+        if not line:
+            return
+        yield line
 
 
 def at_s(record: Mapping[str, Any]) -> float:

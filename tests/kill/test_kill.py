@@ -4,7 +4,6 @@ unseen, and the run ends as one that nobody disturbed."""
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.tool_calls import DONE_BEFORE
-from holdfast.runtime.holder import LEASE_MS
-from tests.edge.machine import Machine, at_s, call, of_type
-from tests.kill.lives import LEDGER, SESSION, Life, Story, begin, check, live, lives
+from tests.edge.machine import CUSTOMIZED, LONG_LEASE, Machine, at_s, call, lines_of, of_type
+from tests.kill.lives import SESSION, Kill, Story, begin, check, live, lives
 
 EVERYDAY, LONG = Story(rounds=5), Story(rounds=12)
 KILLS_OF_EVERYDAY, KILLS_OF_LONG = 4, 10
@@ -27,7 +25,7 @@ def test_a_run_that_nobody_kills_ends_as_the_story_tells(machine: Machine) -> No
 
 
 @pytest.mark.requirement("H1", "L2-05", "A12")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_run_killed_at_random_moments_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
     lived = lives(machine, EVERYDAY, KILLS_OF_EVERYDAY, seed)
     assert [life.is_killed for life in lived] == [True] * KILLS_OF_EVERYDAY + [False], (
@@ -47,14 +45,14 @@ def test_a_long_run_killed_ten_times_ends_as_if_nobody_had(machine: Machine, see
 
 @pytest.mark.requirement("H1")
 def test_killed_between_an_edit_and_its_record_the_edit_is_found_and_not_done_again(machine: Machine) -> None:
-    commands = [begin(machine, EVERYDAY), *[("resume", SESSION)] * EVERYDAY.rounds]
-    lived = [
-        *(killed_at_a_change(machine, *command) for command in commands),
-        live(machine, "resume", SESSION),
-    ]
+    """Every life but the last is killed as soon as it has replaced a file."""
+    at_a_change = Kill(10_000, moment="R1")
+    lived = [live(machine, *begin(machine, EVERYDAY), kill=at_a_change)]
+    while lived[-1].is_killed:
+        lived.append(live(machine, "resume", SESSION, kill=at_a_change))
     check(machine, EVERYDAY, lived)
     results = [body["result"]["text"] for body in of_type(machine.events(SESSION), "ToolCallFinished")]
-    assert DONE_BEFORE in results
+    assert results.count(DONE_BEFORE) == len(lived) - 1 == 2 * EVERYDAY.rounds + 1
 
 
 @pytest.mark.requirement("L2-05", "H1")
@@ -65,8 +63,7 @@ def test_killed_at_turn_10_of_20_it_completes_with_every_line_written_once(machi
     with machine.start(
         "run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json"
     ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in lines_of(process):
             if '"ToolCallFinished"' in line and '"t10.c1"' in line:
                 process.kill()
     answer = machine.holdfast("resume", SESSION, "--json")
@@ -83,63 +80,58 @@ def test_killed_at_turn_10_of_20_it_completes_with_every_line_written_once(machi
 
 @pytest.mark.requirement("H1")
 def test_resume_drives_within_a_second_and_waits_for_no_lease(machine: Machine) -> None:
-    """Also while the parent of the killed process has not yet taken note of its end."""
-    begun_s = time.monotonic()
-    assert machine.holdfast("sessions").code == 0
-    start_s = time.monotonic() - begun_s
-    took_s: list[float] = []
-    processes = [machine.start(*begin(machine, EVERYDAY), "--stream-json")]
+    """Also while the parent of the killed process has not yet taken note of its end. The lease lasts longer than
+    anything here is waited for; what else runs on this machine slows a start like any other command."""
+    start_s, took_s = [start_takes_s(machine) for _ in range(3)], []
+    processes = [machine.start(*begin(machine, EVERYDAY), "--stream-json", **LONG_LEASE)]
     next_record(processes[0], "ToolCallStarted")
     for _ in range(4):
         processes[-1].kill()
         killed_s = time.time()
-        processes.append(machine.start("resume", SESSION, "--stream-json"))
+        processes.append(machine.start("resume", SESSION, "--stream-json", **LONG_LEASE))
         took_s.append(at_s(next_record(processes[-1], "Attached")) - killed_s)
         next_record(processes[-1], "ToolCallStarted")
     for process in processes:
         process.kill()
         process.communicate()
-    assert statistics.median(took_s) < 1 + start_s, took_s
-    assert max(took_s) < LEASE_MS / 1000 / 2, took_s
+    assert min(took_s) < 1 + max(start_s), (took_s, start_s)
 
 
 @pytest.mark.requirement("H1")
-@pytest.mark.parametrize("hundredths", [25, 40, 55])
-def test_killed_while_it_starts_the_task_was_accepted_whole_or_not_at_all(
-    machine: Machine, hundredths: int
-) -> None:
-    life = live(machine, *begin(machine, Story(0)), kill_after_s=hundredths / 100, since_start=True)
-    answer = machine.holdfast("resume", SESSION, "--json")
-    if answer.code == 0:
-        assert answer.json["text"] == "All is done."
-        assert len(of_type(machine.events(SESSION), "MessageReceived")) == 1
-    else:
-        assert (answer.code, life.records) == (2, [])
-        assert "error" in answer.json
-
-
-def killed_at_a_change(machine: Machine, *command: str) -> Life:
-    """Kill a command as soon as the ledger is another file than before."""
-    ledger = machine.workspace / LEDGER
-
-    def stamp() -> int:
-        return ledger.stat().st_ino if ledger.exists() else 0
-
-    before = stamp()
-    with machine.start(*command, "--stream-json") as process:
-        life = Life(process.pid, time.time())
-        while stamp() == before and process.poll() is None:
-            time.sleep(0.0002)
+def test_killed_while_it_starts_the_task_was_accepted_whole_or_not_at_all(machine: Machine) -> None:
+    """At moments between its first statement to the database and a few after the commit of its first call."""
+    seen = machine.folder / "seen"
+    watched = {"PYTHONPATH": str(CUSTOMIZED), "SEEN": str(seen)}
+    with machine.start(*begin(machine, Story(0)), "--stream-json", **watched) as process:
+        next_record(process, "ModelCallStarted")
+        statements = seen.read_text().count("S")
         process.kill()
-        assert process.stdout is not None
-        told = [line for line in process.stdout if line.endswith("\n") and '"seq"' in line]
-        life.records = [json.loads(line) for line in told]
-        life.code = process.wait()
-    return life
+    accepted = []
+    for number in range(1, 5):
+        session = f"test:start-{number}"
+        moment = Kill(1_000, moment=f"S{(statements + 4) * number // 4}")
+        life = live(machine, *begin(machine, Story(0), session), kill=moment)
+        assert life.is_killed
+        answer = machine.holdfast("resume", session, "--json")
+        accepted.append(answer.code == 0)
+        if answer.code == 0:
+            assert answer.json["text"] == "All is done."
+            assert len(of_type(machine.events(session), "MessageReceived")) == 1
+        else:
+            assert (answer.code, life.records) == (2, [])
+            assert "error" in answer.json
+    assert accepted == sorted(accepted)
+    assert accepted[-1], "that commit was on disk"
+
+
+def start_takes_s(machine: Machine) -> float:
+    """How long a command takes that does next to nothing."""
+    begun_s = time.monotonic()
+    assert machine.holdfast("sessions").code == 0
+    return time.monotonic() - begun_s
 
 
 def next_record(process: subprocess.Popen[str], type_: str) -> dict[str, Any]:
     """The next record of this type that a process tells."""
-    assert process.stdout is not None
-    told: Iterator[dict[str, Any]] = map(json.loads, process.stdout)
+    told: Iterator[dict[str, Any]] = map(json.loads, lines_of(process))
     return next(record for record in told if record.get("type") == type_)
