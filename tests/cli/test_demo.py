@@ -23,7 +23,7 @@ from tests.cli.conftest import Holdfast
 def demo(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast", "demo", *flags]
     environ = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "HOME": str(folder)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environ, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environ, check=False)
 
 
 @pytest.mark.requirement("L2-05", "H1", "B1", "S1")

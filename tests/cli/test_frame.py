@@ -16,6 +16,7 @@ from holdfast.cli import commands
 from holdfast.cli.commands import COMMANDS, Row
 from tests.cli.broken import SECRET
 from tests.cli.conftest import Filled, Holdfast
+from tests.house.test_import import BARE_S, cost_s
 
 HELP_CPU_S = 0.3
 NOBODY = 65_534
@@ -47,7 +48,7 @@ print(used.ru_utime + used.ru_stime, *loaded, file=sys.stderr)
 
 def measured_help() -> tuple[float, set[str]]:
     child = subprocess.run(
-        [sys.executable, "-c", MEASURED], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", MEASURED], capture_output=True, text=True, timeout=120, check=True
     )
     seconds, *modules = child.stderr.split()
     return float(seconds), set(modules)
@@ -55,7 +56,7 @@ def measured_help() -> tuple[float, set[str]]:
 
 def test_help_costs_less_than_its_cpu_budget() -> None:
     # The least of a few is the cost itself; the rest is what else the machine was doing.
-    assert min(measured_help()[0] for _ in range(4)) < HELP_CPU_S
+    assert min(measured_help()[0] for _ in range(4)) < HELP_CPU_S * max(1, cost_s("") / BARE_S)
 
 
 def test_help_loads_no_heavy_library() -> None:
@@ -88,7 +89,7 @@ def test_a_home_of_somebody_else_is_exit_9(home: Filled, command: list[str]) -> 
         [sys.executable, "-c", CALLED_AS, str(user), str(home.folder), *command],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     home.folder.chmod(0o700)
@@ -202,7 +203,7 @@ def test_a_reader_that_leaves_early_is_no_error(home: Filled, arguments: list[st
         child.stdout.close()
         assert b"Traceback" not in (said := child.stderr.read())
         assert b"BrokenPipe" not in said
-        assert child.wait(timeout=30) == 141
+        assert child.wait(timeout=120) == 141
 
 
 def test_an_answer_that_finds_no_space_is_told(home: Filled) -> None:
@@ -211,7 +212,7 @@ def test_an_answer_that_finds_no_space_is_told(home: Filled) -> None:
         pytest.skip("needs /dev/full")
     command = [sys.executable, "-m", "holdfast", "tools", "--json"]
     with full.open("wb") as nowhere:
-        child = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, timeout=30, check=False)
+        child = subprocess.run(command, stdout=nowhere, stderr=subprocess.PIPE, timeout=120, check=False)
     assert child.returncode == 9
     assert child.stderr == b"holdfast: The output could not be written: no space is left on the device.\n"
 
@@ -222,7 +223,7 @@ def test_any_text_can_be_shown_whatever_the_locale(home: Filled, encoding: str) 
         [sys.executable, "-m", "holdfast", "show", "cli:demo", "--timeline", "--home", str(home.folder)],
         env={"PYTHONIOENCODING": encoding, "PATH": ""},
         capture_output=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert "█" in child.stdout.decode("utf-8")

@@ -49,7 +49,7 @@ def test_the_exact_bytes_of_every_attempt_are_printed(home: Filled) -> None:
     for number, body in enumerate(home.book.bodies, 1):
         command = [sys.executable, "-m", "holdfast", "show", "cli:demo", "--request", str(number)]
         child = subprocess.run(
-            [*command, "--home", str(home.folder)], capture_output=True, timeout=30, check=True
+            [*command, "--home", str(home.folder)], capture_output=True, timeout=120, check=True
         )
         assert child.stdout == body
     assert len(home.book.bodies) == 4, "the retry counts"
@@ -289,7 +289,7 @@ def at_a_terminal(width: int, *arguments: str) -> list[str]:
         with contextlib.suppress(OSError):  # how a pseudo-terminal ends
             while piece := os.read(ours, 65_536):
                 out += piece
-        assert child.wait(timeout=30) < 9
+        assert child.wait(timeout=120) < 9
     os.close(ours)
     return out.decode().replace("\r\n", "\n").split("\n")
 
@@ -318,7 +318,7 @@ def test_colour_is_for_terminals(home: Filled, variables: dict[str, str], is_col
         with contextlib.suppress(OSError):
             while piece := os.read(ours, 65_536):
                 out += piece
-        assert child.wait(timeout=30) == 0
+        assert child.wait(timeout=120) == 0
     os.close(ours)
     assert "█" in out.decode()
     assert bool(re.search(rb"\x1b\[(?:\d+;)*3[0-7]m", out)) == is_coloured

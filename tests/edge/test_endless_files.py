@@ -26,7 +26,7 @@ def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ:
     command, options = machine.launch(arguments, environ)
     with Path(stdin).open("rb") as given:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=30, check=False, stdin=given,
+            command, capture_output=True, text=True, timeout=120, check=False, stdin=given,
             preexec_fn=limited, **options,
         )  # fmt: skip
     assert "Traceback" not in done.stderr

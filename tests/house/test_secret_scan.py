@@ -21,7 +21,7 @@ def test_no_tracked_file_holds_a_credential(repository: Path) -> None:
     if git is None or not (repository / ".git").exists():
         pytest.skip("needs git and a checkout")
     listed = subprocess.run(
-        [git, "ls-files", "-z"], cwd=repository, capture_output=True, text=True, timeout=60, check=True
+        [git, "ls-files", "-z"], cwd=repository, capture_output=True, text=True, timeout=120, check=True
     ).stdout
     redact = make_redactor()
     wrong = []

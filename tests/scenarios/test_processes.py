@@ -23,9 +23,9 @@ from holdfast.testing.driving import lease_of
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import records_of
 from tests.conftest import REPOSITORY
-from tests.scenarios.worker import drive, parts_of
+from tests.scenarios.worker import GO_ON, drive, parts_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 async def prepare(home: Path, log: Path, workspace: Path) -> str:
@@ -85,6 +85,7 @@ async def test_a_process_that_slept_past_its_lease_writes_nothing_and_starts_not
     sleeper = await start(home, session, log)
     await until(lambda: len(told(log)) == 1)
     os.kill(sleeper.pid, signal.SIGSTOP)
+    (tmp_path / GO_ON).touch()
     status = await drive(home, session, log)
     before = await check(home, session)
     lines = told(log)
@@ -110,6 +111,7 @@ async def test_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
     lease = await standing(home, session)
     assert lease is not None
     assert lease.left_ms, "it was not waited out"
+    (tmp_path / GO_ON).touch()
     assert await drive(home, session, log) == "done"
     records = await check(home, session)
     assert [line[1:] for line in told(log)] == [
@@ -134,6 +136,7 @@ async def test_whoever_waits_for_a_process_that_is_killed_goes_on_without_waitin
     await until(lambda: (home / "run").is_dir() and len(list((home / "run").iterdir())) == 2)
     victim.kill()
     await victim.communicate()
+    (tmp_path / GO_ON).touch()
     async with asyncio.timeout(PATIENCE_S):
         assert await waiting == "done"
     assert {record.epoch for record in await check(home, session)} == {1, 2}

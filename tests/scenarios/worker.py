@@ -23,7 +23,8 @@ LINES = [
     {"tool_calls": [{"name": "work", "arguments": {"name": "second"}}]},
     {"text": "Done."},
 ]
-WORK_S = 1.0
+GO_ON = "go-on"
+"""The work goes on when a file of this name lies beside the log."""
 
 
 def parts_of(home: Path, log: Path) -> Parts:
@@ -31,10 +32,11 @@ def parts_of(home: Path, log: Path) -> Parts:
 
     @tool(effect="write", on_interrupt="rerun")
     async def work(name: str, context: CallContext) -> str:
-        """Work for a while."""
+        """Work until told to go on."""
         tell(log, f"begin {name}")
         try:
-            await asyncio.sleep(WORK_S)
+            while not (log.parent / GO_ON).exists():  # noqa: ASYNC110 - another process tells
+                await asyncio.sleep(0.01)
         except asyncio.CancelledError:
             tell(log, f"cancelled {name}")
             raise

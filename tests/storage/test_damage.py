@@ -373,7 +373,7 @@ def test_many_processes_may_make_the_table_of_snapshots_anew_at_once(with_snapsh
         change(with_snapshot, "DROP TABLE snapshots")
         command = [sys.executable, "-W", "ignore", "-c", code, str(with_snapshot)]
         openers = [subprocess.Popen(command) for _ in range(3)]
-        assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0]
+        assert [opener.wait(timeout=120) for opener in openers] == [0, 0, 0]
         assert verify_home(with_snapshot) == Verified()
 
 

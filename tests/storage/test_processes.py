@@ -117,5 +117,5 @@ def test_many_processes_may_make_one_home_at_once(tmp_path: Path) -> None:
     code = "import sys, pathlib, holdfast.storage.sqlite as s; s.SqliteStore.open(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
     openers = [subprocess.Popen(command) for _ in range(4)]
-    assert [opener.wait(timeout=30) for opener in openers] == [0, 0, 0, 0]
+    assert [opener.wait(timeout=120) for opener in openers] == [0, 0, 0, 0]
     assert verify_home(tmp_path) == Verified()

@@ -164,7 +164,7 @@ writing.os.rename = lambda *args, **rest: os.kill(os.getpid(), signal.SIGKILL)
 context = CallContext("s", "c", "k", {str(bench.workspace)!r}, 9.0, 9.0, print, lambda: 9**12)
 asyncio.run(files.WriteFile(OwnPlaces()).run({{"path": "f", "content": "new"}}, context))
 """
-    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=30)
+    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], timeout=120)
     assert killed.returncode == -9
     assert len(list(bench.workspace.iterdir())) == 2
     assert (await bench.probe("write_file", admission.expects)).happened == "no"
