@@ -157,7 +157,7 @@ def test_when_the_disk_fills_nothing_acknowledged_is_lost_and_resume_goes_on(
     home = ("--home", str(small_disk / "home"))
     steps = [
         {"text": f"{number} " + "x" * 20_000, "tool_calls": [call("glob", pattern=f"{number}*")]}
-        for number in range(60)
+        for number in range(40)
     ]
     model = machine.script([*steps, {"text": "the end"}])
     limits = ("--max-turns", "100", "--max-tokens", "50000000")
@@ -181,7 +181,7 @@ def test_when_the_disk_fills_nothing_acknowledged_is_lost_and_resume_goes_on(
     events = machine.holdfast("show", "t:full", "--events", "--json", *home).rows
     assert len(events) > len(told)
     assert [body["parts"][0]["text"].split()[0] for body in of_type(events, "Responded")] == [
-        *map(str, range(60)),
+        *map(str, range(40)),
         "the",
     ]
     assert machine.holdfast("fsck", *home).code == 0
