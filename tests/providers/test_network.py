@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, Text, Usage, calls_of, text_of
-from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt
 from holdfast.providers import http as http_module
 from holdfast.providers.http import HttpPool, is_loopback, proxies_of, proxy_for
@@ -132,6 +132,29 @@ async def test_a_cancelled_stream_is_closed_and_its_words_were_shown(name: str) 
                 await call
             await subject.until_left()
     assert "".join(delta.text for delta in shown).startswith("word ")
+
+
+@pytest.mark.requirement("H3", "L2-06")
+@WIRES
+async def test_a_cancelled_stream_tells_all_that_had_come_also_what_nobody_was_shown(name: str) -> None:
+    """Of a call, that is: nobody is shown half of one."""
+    write = ReplyCall("write_file", {"path": "a", "content": "x" * 4_000})
+    reply = Reply(text="Hm.", tool_calls=(write, write, write), fault="stall")
+    has_begun = asyncio.Event()
+    cuts: list[ModelCut] = []
+    async with served(name, [reply]) as subject:
+        call = asyncio.create_task(
+            attempt(subject, on_delta=lambda delta: has_begun.set(), on_cut=cuts.append)
+        )
+        async with asyncio.timeout(5):
+            await has_begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    (cut,) = cuts
+    expected = {"anthropic": (Usage(10), ("output",)), "openai": (Usage(), ("input", "output"))}
+    assert (cut.usage, cut.estimated) == expected[name]
+    assert cut.received_bytes > 2_000
 
 
 @pytest.mark.requirement("L7")

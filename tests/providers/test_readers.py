@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.protocol.messages import ModelReply, Reasoning, Text, ToolCall, Usage, calls_of, text_of
 from holdfast.protocol.ports import Delta
-from holdfast.providers import objects
+from holdfast.providers import objects, openai_reply
 from holdfast.providers.anthropic_reply import MessageReader
 from holdfast.providers.errors import BadAnswer
 from holdfast.providers.native import Reader
@@ -144,6 +144,42 @@ def test_where_a_server_repeats_the_name_each_character_is_looked_at_a_few_times
     (call,) = calls_of(read(reader, body).parts)
     assert call.arguments == arguments
     assert handled - len(body) < 4 * len(arguments)
+
+
+@pytest.mark.requirement("A3", "C2")
+@pytest.mark.parametrize("is_whole", [False, True], ids=["stream", "whole"])
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("has_id", [True, False])
+def test_many_calls_are_read_in_linear_time(
+    is_whole: bool, has_index: bool, has_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    class Watched(openai_reply._Call):
+        """A call that counts how often somebody looks which one it is."""
+
+        @property
+        def ref(self) -> str:
+            nonlocal looks
+            looks += 1
+            return self._ref
+
+        @ref.setter
+        def ref(self, ref: str) -> None:
+            self._ref = ref
+
+    monkeypatch.setattr(openai_reply, "_Call", Watched)
+    calls: list[dict[str, Any]] = [{"function": {"name": "read", "arguments": "{}"}} for _ in range(3_000)]
+    for number, call in enumerate(calls):
+        call |= ({"index": number} if has_index else {}) | ({"id": f"c{number}"} if has_id else {})
+    reader = ChatReader("openai:m", lambda delta: None)
+    if is_whole:
+        reader.take_body(json.dumps({"choices": [{"message": {"tool_calls": calls}}]}).encode())
+        reply = reader.reply("")
+    else:
+        reply = read(reader, stream(*(choice(tool_calls=[call]) for call in calls)))
+    assert len(calls_of(reply.parts)) == 3_000
+    assert looks < 10 * 3_000
 
 
 JSON_PIECES = st.sampled_from(['{"a":', '"\\', '\\"', '"x"', "}", "[", "]", " ", "1", '"', "{}", "\\"])

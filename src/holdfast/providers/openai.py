@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -130,10 +131,8 @@ def call_ids(message: Message) -> dict[str, str]:
     """What each call of a message is named on the wire, by our call id: the provider's own id where it gave
     one that is unique in the message, else ours. A call and its result come to the same name."""
     calls = [part for part in message.parts if isinstance(part, ToolCall | ToolResult)]
-    refs = [call.ref for call in calls]
-    return {
-        call.call_id: call.ref if call.ref and refs.count(call.ref) == 1 else call.call_id for call in calls
-    }
+    counts = Counter(call.ref for call in calls)
+    return {call.call_id: call.ref if call.ref and counts[call.ref] == 1 else call.call_id for call in calls}
 
 
 def fitted_id(given: str, chars: int) -> str:

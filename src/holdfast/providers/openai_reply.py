@@ -56,6 +56,8 @@ class ChatReader:
         self._details: list[dict[str, Any]] = []
         self._calls: list[_Call] = []
         self._call_at: dict[int, _Call] = {}
+        self._call_of: dict[str, _Call] = {}
+        """By the server's id of the call, the newest one."""
         self._finish = ""
         self._is_done = False
         self._said_model = ""
@@ -176,8 +178,10 @@ class ChatReader:
         if isinstance(arguments, dict):
             arguments = msgspec.json.encode(arguments).decode()
         arguments = _text(arguments)
-        call = self._call_for(piece.get("index"), _text(piece.get("id")), name, arguments)
-        call.ref = call.ref or _text(piece.get("id"))
+        ref = _text(piece.get("id"))
+        call = self._call_for(piece.get("index"), ref, name, arguments)
+        call.ref = call.ref or ref
+        self._call_of[call.ref] = call
         call.name = call.name or name
         call.arguments.add(arguments)
 
@@ -205,8 +209,9 @@ class ChatReader:
         return name != known.name and (not known.arguments.chars or known.arguments.is_whole())
 
     def _last_call(self, ref: str) -> _Call | None:
-        """The newest call with that id, or for a piece without id the newest of all."""
-        return next((call for call in reversed(self._calls) if not ref or call.ref in ("", ref)), None)
+        """The newest call with that id; for a piece without id, or behind a call without one, the newest of all."""
+        newest = self._calls[-1] if self._calls else None
+        return newest if newest is None or not (ref and newest.ref) else self._call_of.get(ref)
 
     def _take_usage(self, chunk: dict[str, Any]) -> None:
         usage = chunk.get("usage")
