@@ -82,9 +82,22 @@ class Cli:
     @contextmanager
     def terminal(self, *arguments: str) -> Iterator[Terminal]:
         """A command at a terminal of its own, whose keys send it signals."""
+        with self.at_terminal(self._command(arguments)) as screen:
+            yield screen
+
+    @contextmanager
+    def shell(self, line: str) -> Iterator[Terminal]:
+        """A shell at a terminal, which suspends and continues its jobs, and runs `holdfast` with these words."""
+        with self.at_terminal(["/bin/sh", "-i"]) as screen:
+            screen.type(f"{' '.join(self._command([]))} {line}\n")
+            yield screen
+
+    @contextmanager
+    def at_terminal(self, command: list[str]) -> Iterator[Terminal]:
+        """Any program at a terminal."""
         outside, inside = pty.openpty()
         process = subprocess.Popen(
-            self._command(arguments), stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
+            command, stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
             env={"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"} | self._environ(),
             preexec_fn=lambda: os.login_tty(0),
         )  # fmt: skip

@@ -191,3 +191,20 @@ def test_an_interrupt_behind_an_empty_line_stops_nothing_that_comes_later(cli: C
         screen.type("count\n")
         screen.until("one two")
         screen.until("done")
+
+
+def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
+    with either.shell(f"chat -m {either.model(says('Hello.'))}") as screen:
+        screen.until("Ctrl-D leaves.")
+        screen.until(">")
+        screen.type("\x1a")
+        screen.until("Stopped")
+        screen.type("fg\n")
+        screen.until(">")
+        screen.type("hi\r")
+        screen.until("done · ")
+        screen.until(">")
+        screen.type("\x04")
+        screen.until("Continue with:")
+        screen.type("exit\n")
+        assert screen.end() == 0

@@ -98,6 +98,21 @@ def test_a_home_of_somebody_else_is_exit_9(home: Filled, command: list[str]) -> 
     assert "Traceback" not in child.stderr
 
 
+@pytest.mark.parametrize("arguments", [["sessions"], ["run", "x", "-m", "openai:any"], ["doctor"]])
+def test_a_home_that_is_a_file_is_exit_2(holdfast: Holdfast, tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    answer = holdfast(*arguments, "--home", str(tmp_path / "file"))
+    assert (answer.code, answer.out) == (2, "")
+    assert f"The home {tmp_path / 'file'} is not a folder." in answer.err
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["run", "-h"]])
+def test_help_has_a_short_flag(holdfast: Holdfast, arguments: list[str]) -> None:
+    answer = holdfast(*arguments)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("Usage: holdfast")
+
+
 def test_version_is_told_alone(holdfast: Holdfast) -> None:
     assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\n", holdfast("--version", "sessions").out)
 
@@ -106,13 +121,16 @@ def test_version_is_told_alone(holdfast: Holdfast) -> None:
     ("arguments", "said"),
     [
         (["sessons"], "no command 'sessons'. Did you mean sessions?"),
+        (["fix the test's bug"], """To run a task, type `holdfast run 'fix the test'"'"'s bug'`."""),
+        (["run", "fix", "the", "test"], "Unexpected argument: the test. Put a text with spaces in quotes."),
+        (["version"], "There is no command 'version'.\n"),
         (["--bogus"], "No such option: --bogus"),
         (["fsck", "--repair"], "No such option: --repair"),
         (["doctor", "--fix"], "No such option: --fix"),
         (["show"], "Missing argument 'SESSION'"),
         (["config"], "Missing command"),
         (["sessions", "--limit", "101"], "'--limit'"),
-        (["sessions", "--status", "odd"], "'odd' is not one of"),
+        (["sessions", "--status", "odd"], "'--status': 'odd' is not one of"),
         (["show", "last", "--request", "0"], "'--request'"),
     ],
 )

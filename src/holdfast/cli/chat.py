@@ -183,7 +183,7 @@ def _plain_line(keyboard: Keyboard) -> LineOf:
 
 
 def _edited_line(keyboard: Keyboard) -> LineOf:
-    editor = import_module(_EDITOR).PromptSession()
+    editor = import_module(_EDITOR).PromptSession(enable_suspend=True)
     early_keys = import_module(f"{_EDITOR}.input.typeahead").get_typeahead
 
     async def edited_line(typed: str) -> str | None:

@@ -7,6 +7,7 @@ a command with subcommands, and add a row here. `holdfast --help` prints the tab
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,6 +61,8 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
 }
 """All commands by their heading in `--help`."""
 
+_NEAR = 0.7
+"""How similar a name must be to be suggested."""
 _ROWS = {row.name: row for rows in COMMANDS.values() for row in rows}
 
 
@@ -74,8 +77,7 @@ class LazyGroup(TyperGroup):
         """Return the command, or fail with a usage error."""
         row = _ROWS.get(cmd_name)
         if row is None:
-            near = difflib.get_close_matches(cmd_name, _ROWS, n=1)
-            ctx.fail(f"There is no command {cmd_name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+            ctx.fail(f"There is no command {cmd_name!r}.{_advice(cmd_name)}")
         module, _, name = row.target.partition(":")
         return command_of(getattr(import_module(module), name), cmd_name)
 
@@ -85,6 +87,14 @@ class LazyGroup(TyperGroup):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl([(row.name, row.about) for row in rows])
+
+
+def _advice(name: str) -> str:
+    """Return what the user may have meant."""
+    near = difflib.get_close_matches(name, _ROWS, n=1, cutoff=_NEAR)
+    if near:
+        return f" Did you mean {near[0]}?"
+    return f" To run a task, type `holdfast run {shlex.quote(name)}`." if " " in name.strip() else ""
 
 
 def command_of(target: Any, name: str) -> Command:

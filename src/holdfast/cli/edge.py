@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import sys
 import traceback
@@ -25,6 +26,7 @@ from holdfast.views.lines import iso
 LOG_FILE = "errors.jsonl"
 _JSON_FLAGS = ("--json", "--stream-json")
 _JSON_CODES = (2, 9)
+_EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _DEBUG = "HOLDFAST_DEBUG"
 
 
@@ -46,6 +48,9 @@ def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
 
 def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
     """Report a wrong command line."""
+    message = message.replace("Value error, ", "")
+    if match := _EXTRA.fullmatch(message):
+        message = f"Unexpected argument: {match[1]}. Put a text with spaces in quotes."
     return _end(arguments, message, f"`{command} --help` lists its options.", "usage", 2)
 
 

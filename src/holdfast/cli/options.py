@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from holdfast.config.paths import Home, find_home
+from holdfast.errors import UsageError
 
 
 def _or_before_the_command(context: typer.Context, value: str | None) -> str | None:
@@ -29,5 +31,15 @@ SessionName = Annotated[
 
 
 def home_of(flag: str | None) -> Home:
-    """Return the home that the flag or the environment names."""
-    return find_home(flag, os.environ)
+    """Return the home that the flag or the environment names.
+
+    Raises:
+        UsageError: It is not a folder.
+    """
+    home = find_home(flag, os.environ)
+    with suppress(PermissionError):  # what opens the home reports this better
+        if home.folder.exists() and not home.folder.is_dir():
+            raise UsageError(
+                f"The home {home.folder} is not a folder.", hint="Name another one with --home DIR."
+            )
+    return home

@@ -25,7 +25,12 @@ BROKEN_PIPE = 141
 """The exit code of a program that SIGPIPE ended."""
 
 app = typer.Typer(
-    name="holdfast", cls=LazyGroup, add_completion=False, rich_markup_mode=None, invoke_without_command=True
+    name="holdfast",
+    cls=LazyGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 

@@ -23,6 +23,13 @@ from holdfast.protocol.events import (
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment
 
+_NOTES = {
+    "repeat": "the model repeats a call that brings the same result, and was told so",
+    "empty": "the response was empty, and the model is asked again",
+    "continue": "continues what the last run left",
+    "calls": "the response had too many calls; those beyond the limit were refused",
+}
+"""What people read in place of a note that speaks to the model."""
 _DECIDED = {
     "approve": "approved by {by}",
     "deny": "denied by {by}",
@@ -39,8 +46,10 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         groups: The groups of settings of the journal, by name.
     """
     match record.event:
-        case NoteAdded(text=text) | RunLanding(message=text):
-            return text
+        case NoteAdded(about=about, text=text):
+            return _NOTES.get(about, text)
+        case RunLanding(message=message):
+            return message
         case SettingsChanged(settings=ref):
             return _changed(settings_by(ref, groups))
         case (
@@ -54,7 +63,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         case ModelCallCut():
             return "the response was cut off"
         case ApprovalRequested(question=question) as asked if question:
-            return f"{asked.name} asks: {question} ({asked.approval_id})"
+            options = f" One of: {', '.join(asked.options)}." if asked.options else ""
+            return f"{asked.name} asks: {question}{options} ({asked.approval_id})"
         case ApprovalRequested() as asked:
             program = f", begins with {asked.binary}" if asked.binary else ""
             return f"{asked.name} needs approval: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"

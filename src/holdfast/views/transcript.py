@@ -13,7 +13,6 @@ from holdfast.protocol.events import (
     ModelCallUnready,
     Record,
     Responded,
-    RunStarted,
     RunStopped,
     SessionForked,
 )
@@ -215,8 +214,6 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
 def _notice(record: Record, groups: Mapping[str, Group]) -> tuple[str, str]:
     """Return what the runtime or a person did, with its style; empty if there is nothing to say."""
     match record.event:
-        case RunStarted(is_continuation=True):
-            return "continues what the last run left", "dim"
         case RunStopped(status=status, reason=reason, message=message):
             style = STYLES.get(status, "green" if status == "done" else "red")
             return f"{status}: {message or reason}", style

@@ -1,0 +1,41 @@
+"""Notices speak to the person who watches, not to the model, and keep back nothing that they need."""
+
+from __future__ import annotations
+
+from typing import get_args, get_type_hints
+
+import pytest
+
+from holdfast.core.rules import EMPTY_NOTE, REPEAT_NOTE
+from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Event, NoteAdded, Record, Trigger
+from holdfast.views.notices import decided, notice
+
+
+def said(event: Event) -> str:
+    return notice(Record("S", 1, 0, 1, Trigger("attach"), event), {})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NoteAdded("repeat", REPEAT_NOTE.format(count=3)),
+        NoteAdded("empty", EMPTY_NOTE),
+        NoteAdded("continue", "Go on."),
+    ],
+)
+def test_what_the_model_is_told_to_do_is_not_told_to_the_person(event: NoteAdded) -> None:
+    assert said(event)
+    assert event.text not in said(event)
+    assert "Your last response" not in said(event)
+
+
+def test_a_question_is_shown_with_its_options() -> None:
+    asked = ApprovalRequested(
+        "S-1", "t1.c1", "ask_user", "{}", "0" * 64, 9, question="Which?", options=("red", "blue")
+    )
+    assert said(asked) == "ask_user asks: Which? One of: red, blue. (S-1)"
+
+
+def test_every_decision_has_its_words() -> None:
+    for decision in get_args(get_type_hints(ApprovalResolved)["decision"]):
+        assert decided(decision, "cli:ann")
