@@ -21,7 +21,7 @@ from holdfast.core.measure import (
 )
 from holdfast.core.state import ModelCall, Run, State, facts
 from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
-from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage
+from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsagePart
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from holdfast.protocol.settings import Settings
 
@@ -56,17 +56,17 @@ class Charge(msgspec.Struct, frozen=True):
 def charge(call: ModelCall, reply: ModelReply) -> Charge:
     """What a response counts as: as much as was reported, and an estimate for each part that was not. Nobody
     reads or writes for nothing but a free model."""
-    usage, estimated, is_free = reply.usage, list(reply.estimated), call.facts.price == "free"
-    if not (usage.input_tokens or is_free or "input" in estimated):
-        estimated.append("input")
-    received = 0
-    if "output" in estimated or not (usage.output_tokens or is_free):
-        received = received_bytes(reply)
-        if received and "output" not in estimated:
-            estimated.append("output")
+    usage, missing, is_free = reply.usage, reply.estimated, call.facts.price == "free"
+    if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
+        return Charge(usage, (), cost_microusd(call.facts, usage))
+    received = received_bytes(reply)
+    is_read = "input" in missing or not (usage.input_tokens or is_free)
+    is_written = "output" in missing or not (usage.output_tokens or is_free or not received)
+    parts: tuple[tuple[UsagePart, bool], ...] = (("input", is_read), ("output", is_written))
+    estimated = tuple(part for part, is_missing in parts if is_missing)
     # A response that may be within its cap counts as such.
     most = max(call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
-    return _charge(call, usage, tuple(estimated), min(_tokens(received), most))
+    return _charge(call, usage, estimated, min(_tokens(received), most))
 
 
 def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
@@ -152,19 +152,18 @@ def tokens_left(run: Run, limits: Limits) -> int:
     return limits.tokens - run.totals.usage.total_tokens - run.totals.held_tokens
 
 
-def excess(run: Run, limits: Limits) -> tuple[str, str] | None:
-    """The limit that is exceeded, which only a provider can do that charges more than the worst case: name, and
-    what to tell."""
+def is_exceeded(run: Run, limits: Limits) -> bool:
+    """Whether more is used and held than a limit allows: a provider charged more than the worst case of a call."""
+    return cost_left(run, limits) < 0 or tokens_left(run, limits) < 0
+
+
+def excess(run: Run, limits: Limits) -> tuple[str, str]:
+    """The limit that is exceeded, and what to tell."""
     if cost_left(run, limits) < 0:
         used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
         return "cost", f"The budget of ${limit} is exceeded: ${used} is used, {_MORE_THAN_RESERVED}"
-    if tokens_left(run, limits) < 0:
-        used = f"{limits.tokens - tokens_left(run, limits):,}"
-        return (
-            "tokens",
-            f"The limit of {limits.tokens:,} tokens is exceeded: {used} are used, {_MORE_THAN_RESERVED}",
-        )
-    return None
+    counted = f"{limits.tokens - tokens_left(run, limits):,} are used, {_MORE_THAN_RESERVED}"
+    return "tokens", f"The limit of {limits.tokens:,} tokens is exceeded: {counted}"
 
 
 def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:

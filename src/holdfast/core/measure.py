@@ -55,15 +55,14 @@ def answered(
     is_possible = (
         size_bytes / MOST_BYTES_PER_TOKEN <= tokens <= min(size_bytes * MOST_TOKENS_PER_BYTE, window_tokens)
     )
+    told_bytes = told_tokens = 0
+    if "output" not in estimated:
+        told_tokens = usage.output_tokens
+        told_bytes = min(size_of(parts), told_tokens * MOST_BYTES_PER_TOKEN)
     if is_possible and "input" not in estimated:
-        measure = Measure(size_bytes, tokens)
-    if "output" in estimated:
-        return measure
-    told_bytes = min(size_of(parts), usage.output_tokens * MOST_BYTES_PER_TOKEN)
+        return Measure(size_bytes, tokens, told_bytes, told_tokens)
     return replace(
-        measure,
-        told_bytes=measure.told_bytes + told_bytes,
-        told_tokens=measure.told_tokens + usage.output_tokens,
+        measure, told_bytes=measure.told_bytes + told_bytes, told_tokens=measure.told_tokens + told_tokens
     )
 
 
@@ -88,6 +87,10 @@ def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
 
 def size_of(parts: tuple[Part, ...]) -> int:
     """The bytes of what goes back to the model: its words and calls, not its thoughts."""
-    words = (part.text for part in parts if isinstance(part, Text))
-    calls = (part.arguments for part in parts if isinstance(part, ToolCall))
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in (*words, *calls))
+    size_bytes = 0
+    for part in parts:
+        if isinstance(part, Text):
+            size_bytes += len(part.text.encode("utf-8", "surrogatepass"))
+        elif isinstance(part, ToolCall):
+            size_bytes += len(part.arguments.encode("utf-8", "surrogatepass"))
+    return size_bytes

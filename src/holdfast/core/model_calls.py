@@ -59,7 +59,7 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
 
 
 def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
-    """What an attempt came to; nothing when it is not the open one."""
+    """What an attempt came to; nothing when it is not the open one. One that exceeds a limit ends the run."""
     call = open_call(draft.state, cause.key)
     if call is None:
         return
@@ -70,6 +70,9 @@ def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
             _failed(draft, cause, call, failed)
         case ModelCut() as cut:
             _cut(draft, cause, call, cut)
+    run, settings = open_run(draft.state), draft.state.settings
+    if run is not None and settings is not None and budget.is_exceeded(run, settings.limits):
+        stop(draft, "limit", *budget.excess(run, settings.limits))
 
 
 def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:

@@ -82,13 +82,6 @@ def _wind_down(draft: Draft, run: Run, settings: Settings) -> None:
     wind_down(draft)
 
 
-def _excess(draft: Draft, run: Run, settings: Settings) -> None:
-    exceeded = budget.excess(run, settings.limits)
-    if exceeded is not None:
-        reason, message = exceeded
-        stop(draft, "limit", reason, message)
-
-
 def _answers(draft: Draft, run: Run, settings: Settings) -> None:
     act_on_answers(draft)
 
@@ -154,7 +147,6 @@ def _wall(draft: Draft, run: Run, settings: Settings) -> None:
 
 RULES: tuple[Rule, ...] = (
     Rule("wind down", "stopping", "What never started is closed; then the run ends.", _wind_down),
-    Rule("excess", "between model calls", "A call that cost more than the limit ends the run.", _excess),
     Rule("answers", "between model calls", "A call that a person answered or denied is closed.", _answers),
     Rule(
         "no calls in the last pass",
