@@ -200,7 +200,7 @@ def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
         screen.type("\x1a")
         screen.until("Stopped")
         screen.type("fg\n")
-        screen.until(">")
+        screen.until("-m holdfast chat")  # the shell names what it continues
         screen.type("hi\r")
         screen.until("done · ")
         screen.until(">")
