@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from holdfast.core.approvals import EXPIRED, NO_ANSWER, NOBODY_HERE, UNANSWERED
+from holdfast.core.causes import Commanded
 from holdfast.core.state import Permission, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import SCOPES, Pause, Principal, Resolve, Send, Stop
+from holdfast.protocol.commands import SCOPES, Command, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Bound, CallResult, Decision, Refused
 from tests.core.stories import PASSED, SESSION, Story, asking, call, kinds, only, opened, proposing, settings
@@ -248,3 +249,21 @@ def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None
     story.finished("t1.c2")
     assert kinds(story.admitted("t1.c3")) == ["ToolCallQueued"]
     assert phase(story.state) == "waiting"
+
+
+@pytest.mark.requirement("H5")
+def test_a_yes_that_comes_after_the_deadline_and_before_its_timer_is_too_late() -> None:
+    story = asking(approval_deadline_s=60)
+    story.later(61)
+    resolved = only(e.ApprovalResolved, story.resolve("approve"))
+    assert (resolved.decision, resolved.by) == ("expired", "deadline")
+
+
+@pytest.mark.requirement("H5", "C12")
+def test_who_may_only_answer_resumes_nothing_and_changes_no_settings_where_nothing_is_asked() -> None:
+    story = proposing()
+    story.command(Pause())
+    guest = Principal("bob", "chat", ("answer",))
+    command = Command("c", SESSION, guest, Send("Go on.", settings(turns=99)))
+    assert story.when(Commanded(command, story.epoch)) == []
+    assert phase(story.state) == "paused"

@@ -13,7 +13,7 @@ from holdfast.protocol.commands import Command, Pause, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
-from holdfast.protocol.tools import EVERYTHING, CallResult, FileChange, Files, Refused, Resource
+from holdfast.protocol.tools import EVERYTHING, CallResult, FileChange, Files, Refused, Resource, in_conflict
 from tests.core.stories import (
     SESSION,
     Story,
@@ -376,3 +376,27 @@ def test_every_record_names_the_kind_and_the_name_of_its_cause() -> None:
         {e.Trigger("outcome", "m1")},
         {e.Trigger("timer", "wall")},
     ]
+
+
+@pytest.mark.requirement("H1", "L2-05")
+def test_a_call_that_was_given_up_is_not_given_up_again_by_the_next_driver() -> None:
+    story = proposing()
+    for _ in range(3):
+        story.admitted("t1.c1", on_interrupt="rerun")
+        story.attach()
+    assert phase(story.state) == "preparing"
+    assert kinds(story.attach()) == ["Attached"]
+
+
+@pytest.mark.requirement("H1")
+def test_a_failure_that_arrives_during_a_stop_leaves_the_run_stopped_as_somebody_asked() -> None:
+    story = calling()
+    story.command(Stop())
+    stopped = only(e.RunStopped, story.failed("provider_fatal"))
+    assert (stopped.status, stopped.reason, stopped.by) == ("interrupted", "stopped", "cli:ann")
+
+
+@pytest.mark.parametrize("path", ["/home/x", "/"])
+def test_what_writes_the_root_folder_conflicts_with_every_path(path: str) -> None:
+    assert in_conflict([Resource("write", "/")], [Resource("read", path)])
+    assert not in_conflict([Resource("write", "/home")], [Resource("write", "/homes/x")])

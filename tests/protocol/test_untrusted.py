@@ -50,3 +50,12 @@ def test_brackets_in_texts_and_beside_one_another_are_not_deep() -> None:
 def test_what_is_no_json_or_no_text_is_told_in_one_way(wrong: str | bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_untrusted(wrong)
+
+
+def test_a_string_without_an_end_is_looked_through_once() -> None:
+    """Else 200,000 quotes without an end would take hours, also each time that the journal is folded."""
+    text = "[" * 129 + '"' + '\\"' * 200_000
+    with pytest.raises(msgspec.DecodeError, match="nested deeper"):
+        decode_untrusted(text)
+    with pytest.raises(msgspec.DecodeError):
+        decode_untrusted("[" * 129 + '"' + '\\"' * 200_000 + "\\")

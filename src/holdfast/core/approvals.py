@@ -72,7 +72,9 @@ def open_question(state: State) -> Waiting | None:
 def resolve(draft: Draft, body: Resolve, by: str) -> None:
     """The first answer counts; one that comes later means nothing."""
     for waiting in _waiting(draft.state):
-        if waiting.approval_id == body.approval_id:
+        if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
+            expire(draft, body.approval_id)
+        elif waiting.approval_id == body.approval_id:
             decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
             if decision != "answer" or waiting.is_question:
                 draft.add(e.ApprovalResolved(body.approval_id, decision, by, body.note))

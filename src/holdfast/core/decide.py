@@ -12,7 +12,7 @@ from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.rules import settle
-from holdfast.core.state import Started, State, attempts, next_key, open_run, phase, started_calls
+from holdfast.core.state import Proposed, Started, State, attempts, next_key, open_run, phase, started_calls
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
@@ -94,7 +94,7 @@ def _attach(draft: Draft, cause: Attach) -> None:
     for call in draft.state.turn.calls:
         if isinstance(call.stage, Started) and call.stage.attempt.epoch != cause.epoch:
             draft.add(abandoned(call, "the process that ran it was interrupted"))
-        elif call.interrupted is not None and attempts(call) >= MAX_INTERRUPTIONS:
+        elif isinstance(call.stage, Proposed) and attempts(call) >= MAX_INTERRUPTIONS:
             draft.add(abandoned(call, f"each of its {attempts(call)} attempts was interrupted"))
 
 
@@ -134,15 +134,16 @@ def _command(draft: Draft, cause: Commanded) -> None:
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
     """Words open a run, join the open one, or answer the question that is open."""
     run, by = open_run(draft.state), principal.label
+    question = approvals.open_question(draft.state) if run is not None else None
+    is_answer = question is not None and "answer" in principal.scopes
+    if not is_answer and "speak" not in principal.scopes:  # somebody else answered the question meanwhile
+        return
     if run is not None:
         _change(draft, words.settings)
         if run.is_paused:
             draft.add(e.RunResumed(by))
-        question = approvals.open_question(draft.state)
-        if question is not None and "answer" in principal.scopes:
-            draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text))
-            return
-    if "speak" not in principal.scopes:  # the question was answered by somebody else meanwhile
+    if question is not None and is_answer:
+        draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text))
         return
     draft.add(e.MessageReceived(words.text, by, principal.scopes))
     settings = words.settings or draft.state.settings

@@ -135,7 +135,7 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
             estimated=charge.estimated,
         )
     )
-    if not retry_at and not is_shortened:
+    if not retry_at and not is_shortened and run.stopping is None:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
         draft.add(e.RunStopping("failed", reason, failure.message, draft.awake_ms))
 

@@ -103,7 +103,7 @@ def _overlap(one: Resource, other: Resource) -> bool:
     if not (one.path and other.path):
         return True
     # As a file system would compare them that does not care for letter case.
-    first, second = f"{one.path}/".casefold(), f"{other.path}/".casefold()
+    first, second = (f"{path.rstrip('/')}/".casefold() for path in (one.path, other.path))
     return first.startswith(second) or second.startswith(first)
 
 

@@ -29,7 +29,6 @@ from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
-from holdfast.protocol.settings import Settings
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import Hold
@@ -51,13 +50,18 @@ _PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
 """As tuples: twice as fast as the unions to tell an action by."""
 
 
+def _judged_by(state: State) -> tuple[object, ...]:
+    """What the finding of a prepare step depends on beside the step: settings, who asked, and what is held."""
+    return state.settings, state.principal, state.labels, state.unsaid
+
+
 class _Over(NamedTuple):
     """A prepare step that took its time has ended."""
 
     key: str
     task: asyncio.Task[Prepared | None]
-    settings: Settings | None
-    """Under which it was judged."""
+    judged: tuple[object, ...]
+    """What it was judged by."""
 
 
 class Driver:
@@ -156,13 +160,13 @@ class Driver:
     async def _prepared(self, over: _Over) -> None:
         """A step that took its time is over: settle what it found, or render the request that it made ready.
 
-        A finding under other settings than those of now is void: the step is taken again.
+        A finding that was judged by something else than what holds now is void: the step is taken again.
         """
         if self._preparing.get(over.key) is not over.task:
             return
         del self._preparing[over.key]
         found = None if over.task.cancelled() else over.task.result()
-        if found is None or over.settings != self.state.settings:
+        if found is None or over.judged != _judged_by(self.state):
             await self._settle()
         else:
             await self._settle(found)
@@ -225,7 +229,7 @@ class Driver:
             self._preparing[step.key] = task
             await asyncio.wait({task}, timeout=AT_ONCE_S)
             if not task.done():
-                over = _Over(step.key, task, state.settings)
+                over = _Over(step.key, task, _judged_by(state))
                 task.add_done_callback(lambda _: self._causes.put_nowait(over))
                 return None
             del self._preparing[step.key]
