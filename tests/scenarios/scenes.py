@@ -302,7 +302,7 @@ SCENARIOS = [
     ),
     Scenario(
         "token limit",
-        [{**calls(call("look", name="a"), usage=used(4_000, 200)), "repeat": True}],
+        [{**calls(call("look", name="a"), usage=used(1_000, 200)), "repeat": True}],
         tools_of,
         settings={"repeat_note": 40, "repeat_stop": 50},
         limits=Limits(tokens=20_000),

@@ -62,12 +62,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():
             return "the response was cut off"
-        case ApprovalRequested(question=question) as asked if question:
-            options = f" One of: {', '.join(asked.options)}." if asked.options else ""
-            return f"{asked.name} asks: {question}{options} ({asked.approval_id})"
         case ApprovalRequested() as asked:
-            program = f", begins with {asked.binary}" if asked.binary else ""
-            return f"{asked.name} needs approval: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"
+            return _asked(asked)
         case ApprovalResolved(decision=decision, by=by, note=note):
             return decided(decision, by) + (f": {note}" if note else "")
         case RunPaused(by=by):
@@ -77,6 +73,14 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         case SessionForked(parent=parent, at_seq=at_seq):
             return f"branched off {parent} after record {at_seq}"
     return ""
+
+
+def _asked(asked: ApprovalRequested) -> str:
+    if asked.question:
+        options = f" One of: {', '.join(asked.options)}." if asked.options else ""
+        return f"{asked.name} asks: {asked.question}{options} ({asked.approval_id})"
+    program = f", begins with {asked.binary}" if asked.binary else ""
+    return f"{asked.name} needs approval: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"
 
 
 def _changed(settings: Settings | None) -> str:
