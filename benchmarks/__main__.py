@@ -1,7 +1,9 @@
-"""`python -m benchmarks [--only turns,sessions,resume,streaming,idle,imports] [--json FILE]`: tables beside a floor.
+"""`python -m benchmarks [SECTION...] [--json FILE]`: tables beside a floor.
 
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
-says little. What is measured stands in `cell`, `resume`, `streaming`, `idle` and `imports`; the floor in `floor`.
+says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
+history in docs/benchmarks.md explains. What is measured stands in `cell`, `counted`, `instructions`, `resume`,
+`streaming`, `idle` and `imports`; the floor in `floor`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import imports
+from benchmarks import instructions as counting
 
 FLOOR = "floor-grouped"
 SYSTEMS = (FLOOR, "floor-direct", "holdfast")
@@ -81,6 +84,11 @@ def turns(plan: Plan) -> Iterator[Row]:
         yield from beside(_cells(plan.port, count, 1, 0), "cpu_ms_per_turn", FLOOR)
 
 
+def instructions(plan: Plan) -> Iterator[Row]:
+    """Calls of functions and instructions of a durable tool turn."""
+    return beside(counting.measured((FLOOR, "holdfast"), plan.port), "calls_per_turn", FLOOR)
+
+
 def sessions(plan: Plan) -> Iterator[Row]:
     """Many sessions at once, of ten turns with a model that takes 50 ms."""
     for count in plan.sessions:
@@ -125,6 +133,7 @@ def starts(plan: Plan) -> Iterator[Row]:
 
 
 SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
+    "instructions": instructions,
     "turns": turns,
     "sessions": sessions,
     "resume": resume,
@@ -160,20 +169,22 @@ def _numbers(text: str) -> list[int]:
 def main() -> None:
     """Measure, and print the tables; with --json also write their rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between")
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; without any, all of them")
     parser.add_argument("--turns", type=_numbers, default="10,100,500,2000")
-    parser.add_argument("--sessions", type=_numbers, default="100")
+    parser.add_argument("--sessions", type=_numbers, default="100", dest="at_once")
     parser.add_argument("--resume", type=_numbers, default="500,2000")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    chosen = options.only.split(",")
+    chosen = options.sections or list(SECTIONS)
     if unknown := [name for name in chosen if name not in SECTIONS]:
         parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     with model_server() as port:
-        plan = Plan(port, options.turns, options.sessions, options.resume)
+        plan = Plan(port, options.turns, options.at_once, options.resume)
         tables = {name: shown(name, SECTIONS[name](plan)) for name in chosen}
     if options.json:
         options.json.write_text(json.dumps(tables, indent=1))
+    if told := [line for row in tables.get("instructions", ())[-1:] for line in counting.unexplained(row)]:
+        sys.exit("\n".join(told))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from benchmarks.floor import Direct, Grouped, result_of, session
@@ -61,9 +62,8 @@ async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[s
     }
 
 
-async def floor(
-    kind: str, port: int, turns: int, sessions: int, latency_ms: int, folder: Path
-) -> dict[str, float]:
+@asynccontextmanager
+async def floor(kind: str, port: int, latency_ms: int, folder: Path) -> AsyncIterator[Work]:
     """The loop written by hand."""
     import aiohttp
 
@@ -75,19 +75,18 @@ async def floor(
         async def work(turns: int, name: str) -> int:
             return await session(http, url, f"bench-{turns}-{latency_ms}", store, name)
 
-        measured = await measure(work, turns, sessions, folder)
+        yield work
     store.close()
-    return measured
 
 
-async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder: Path) -> dict[str, float]:
+@asynccontextmanager
+async def holdfast(port: int, latency_ms: int, folder: Path) -> AsyncIterator[Work]:
     """The whole engine, durable, with its gates, over the same HTTP."""
-    from msgspec.structs import replace
-
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
     from holdfast.protocol.commands import Send, owner
+    from holdfast.protocol.settings import changed
     from holdfast.tools.function import tool
 
     @tool(effect="read")
@@ -109,23 +108,36 @@ async def holdfast(port: int, turns: int, sessions: int, latency_ms: int, folder
 
         async def work(turns: int, name: str) -> int:
             chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
-            settings = replace(chosen.settings, is_streaming=False)
+            settings = changed(chosen.settings, is_streaming=False)
             session = await controller.begin(f"bench:{name}", owner("bench"), Send("go", settings))
             state = await controller.drive(session)
             assert state.run is not None
             assert state.run.status == "done", state.run
             return state.run.totals.turns - 1
 
+        yield work
+
+
+def worker(system: str, port: int, latency_ms: int, folder: Path) -> AbstractAsyncContextManager[Work]:
+    """What sees a session through, by the name of the system."""
+    if system == "holdfast":
+        return holdfast(port, latency_ms, folder)
+    return floor(system, port, latency_ms, folder)
+
+
+async def cell(
+    system: str, port: int, turns: int, sessions: int, latency_ms: int, folder: Path
+) -> dict[str, float]:
+    """One measurement."""
+    async with worker(system, port, latency_ms, folder) as work:
         return await measure(work, turns, sessions, folder)
 
 
 def main() -> None:
     """Run the cell that the arguments name."""
     system, port, turns, sessions, latency_ms, folder = sys.argv[1:]
-    place = Path(folder)
     numbers = (int(port), int(turns), int(sessions), int(latency_ms))
-    work = holdfast(*numbers, place) if system == "holdfast" else floor(system, *numbers, place)
-    print(json.dumps(asyncio.run(work)))
+    print(json.dumps(asyncio.run(cell(system, *numbers, Path(folder)))))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.cell import WINDOW_TOKENS, cpu_s, floor, holdfast
+from benchmarks.cell import WINDOW_TOKENS, cell, cpu_s
 from benchmarks.floor import TOOL, Grouped, result_of
 
 SESSION = "s0-0"
@@ -25,12 +25,11 @@ WARM_TURNS = 10
 
 async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
     """The engine as it is; returns how many requests were sent."""
-    from msgspec.structs import replace
-
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
     from holdfast.protocol.commands import Send, owner
+    from holdfast.protocol.settings import changed
     from holdfast.tools.function import tool
 
     @tool(effect="read")
@@ -49,7 +48,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
     async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
         chosen = app.settings(folder, model=f"openai:bench-{turns + 1}-0", allow_tools=("echo",))
         session = await app.controller.open(f"bench:{SESSION}")
-        settings = replace(chosen.settings, is_streaming=False)
+        settings = changed(chosen.settings, is_streaming=False)
         await app.controller.submit(session, owner("bench"), Send("one more", settings))
         state = await app.controller.drive(session)
     assert state.run is not None
@@ -99,10 +98,7 @@ async def measured(system: str, port: int, turns: int, folder: Path) -> dict[str
     """Once on a short session of its own, then on the long one."""
     resumed = resumed_by_holdfast if system == "holdfast" else resumed_by_hand
     with tempfile.TemporaryDirectory() as short:
-        if system == "holdfast":
-            await holdfast(port, WARM_TURNS, 1, 0, Path(short))
-        else:
-            await floor(system, port, WARM_TURNS, 1, 0, Path(short))
+        await cell(system, port, WARM_TURNS, 1, 0, Path(short))
         assert await resumed(port, WARM_TURNS, Path(short)) == 2
     before = cpu_s()
     assert await resumed(port, turns, folder) == 2

@@ -72,8 +72,6 @@ async def floor(port: int) -> dict[str, float]:
 
 async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, float]:
     """Each response is a run of a new session, with all that is recorded of it."""
-    from msgspec.structs import replace
-
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home
@@ -81,6 +79,7 @@ async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, floa
     from holdfast.protocol.commands import Send, owner
     from holdfast.protocol.events import Record, Responded
     from holdfast.protocol.messages import text_of
+    from holdfast.protocol.settings import changed
     from holdfast.runtime.journal import readable
 
     config = load_only({"providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}}})
@@ -99,7 +98,7 @@ async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, floa
             session = await app.controller.open()
             listening = asyncio.create_task(listen(session)) if is_heard else None
             await asyncio.sleep(0)
-            settings = replace(chosen.settings, is_streaming=is_streaming)
+            settings = changed(chosen.settings, is_streaming=is_streaming)
             await app.controller.submit(session, owner("bench"), Send("go", settings))
             await app.controller.drive(session)
             if listening is not None:
