@@ -26,7 +26,7 @@ from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, NoSuchSession, UsageError, clearing_up
-from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, Stop, owner
+from holdfast.protocol.commands import Continue, Resolve, Send, Stop, owner
 from holdfast.protocol.events import Event as Fact
 from holdfast.protocol.events import Record
 from holdfast.protocol.ids import is_session_id, is_session_key
@@ -297,12 +297,14 @@ class Agent:
         """
         app = await self._open()
         name = await _found(app, session)
-        state = await app.controller.state(name)
-        if text is None and state.run is not None and state.run.status == "done":
-            return await report(app.store, state)
+        past = await app.controller.prospect(name)
+        if text is None and past.ahead.run is not None and past.ahead.run.status == "done":
+            return await report(app.store, past.now)
         settings = await self._settings(app, name)
-        body: CommandBody = Continue(settings) if text is None else Send(text, settings)
-        await app.controller.submit(name, _SENDER, body)
+        if text is None:
+            await app.controller.submit(name, _SENDER, Continue(settings))
+        else:
+            await app.controller.give(name, _SENDER, Send(text, settings))
         with self._runtime.working(name):
             return await report(app.store, await app.controller.drive(name))
 
@@ -391,7 +393,7 @@ class Agent:
         send = Send(text, await self._settings(app, known))
         if not known:
             return await app.controller.begin(key, _SENDER, send)
-        await app.controller.submit(known, _SENDER, send)
+        await app.controller.give(known, _SENDER, send)
         return known
 
     async def _settings(self, app: App, session: str) -> Settings:

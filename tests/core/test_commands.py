@@ -312,3 +312,17 @@ def test_the_task_of_a_run_is_what_opened_it_and_a_continuation_keeps_the_task()
     story.failed("provider_fatal")
     story.go_on()
     assert (story.run.number, story.run.goal_seq) == (3, second)
+
+
+@pytest.mark.requirement("B4")
+def test_words_that_were_stopped_before_a_request_carried_them_are_no_part_of_the_next_task() -> None:
+    story = Story()
+    story.attach()
+    story.send("first")
+    story.command(Stop())
+    story.send("second")
+    said = [r.seq for r in story.records if isinstance(r.event, e.MessageReceived)]
+    assert story.run.goal_seq == said[1]
+    story.command(Stop())
+    story.go_on()
+    assert story.run.goal_seq == said[1], "who goes on goes on with what was stopped"

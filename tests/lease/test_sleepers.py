@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,41 +16,10 @@ import pytest
 from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, call, of_type
+from tests.lease.sleeping import LEASE_MS, SESSION, SHORT_LEASE, asleep, content, until, wake
 
-SESSION = "test:sleeper"
-PATIENCE_S = 60.0
-LEASE_MS = 3_000
 WARNING = r"it may still be alive.* (write_file|shell) \(t1\.c1\)"
 """What a model is told of a driver that sleeps."""
-SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_name("customized"))}
-
-
-@contextmanager
-def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that has stopped itself there."""
-    command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
-    with machine.start(*command, SLEEPS_AT=at, **SHORT_LEASE, **environ) as process:
-        try:
-            deadline = time.monotonic() + PATIENCE_S
-            while state_of(process.pid) != "T":
-                assert process.poll() is None, machine.said.read_text()
-                assert time.monotonic() < deadline, f"it is not asleep but {state_of(process.pid)}"
-                time.sleep(0.02)
-            yield process
-        finally:
-            process.kill()
-
-
-def state_of(pid: int) -> str:
-    """As the kernel tells it: T is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def wake(process: subprocess.Popen[str]) -> int:
-    """Let it go on, to its end."""
-    process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=PATIENCE_S)
-    return process.returncode
 
 
 @pytest.mark.requirement("C11", "H1", "H5")
@@ -143,17 +109,3 @@ def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(ma
             assert wake(frozen) == 130
         finally:
             frozen.kill()
-
-
-def content(path: Path) -> str:
-    """What stands in the file; empty while there is none."""
-    return path.read_text() if path.exists() else ""
-
-
-def until(look: Callable[[], str]) -> str:
-    """Look until there is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found

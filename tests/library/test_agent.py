@@ -15,8 +15,10 @@ import pytest
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast import agent as agent_module
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
+from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
+from holdfast.testing.scenarios import records_of
 
 
 @tool(effect="read")
@@ -109,6 +111,22 @@ async def test_a_database_that_fails_while_an_agent_closes_hides_nothing_and_kee
         await running[0]
     assert "What still ran could not be cleared up" in caplog.text
     assert list((tmp_path / "home" / "run").iterdir()) == []
+
+
+@pytest.mark.requirement("S1", "H1")
+async def test_a_task_that_an_earlier_process_left_unread_is_given_once(tmp_path: Path) -> None:
+    model = script(tmp_path, [{"text": "Done.", "repeat": True}])
+    async with Agent(model=model, home=tmp_path / "home") as agent:
+        app = await agent._open()
+        await agent._send(app, "cli:demo", "", "go")  # and killed before it is read
+    async with Agent(model=model, home=tmp_path / "home") as agent:
+        await agent.run("go", session="cli:demo")
+        await asyncio.gather(*(agent.run("again", session="cli:demo") for _ in range(2)))
+        app = await agent._open()
+        (row,) = await app.store.sessions()
+        records = await records_of(app.store, row.session)
+    said = [record.event.text for record in records if isinstance(record.event, MessageReceived)]
+    assert said == ["go", "again", "again"]
 
 
 @pytest.mark.requirement("S1", "L9")

@@ -71,10 +71,11 @@ def chat(
 
 async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
     """Chat until the input ends. Return the exit code of the last run, or 0 if a person left nothing open."""
-    state = await past_of(home, name) if name else None
+    past = await past_of(home, name) if name else None
+    state = past.now if past is not None else None
     keyboard, code = Keyboard(), 0
     read = _reader(keyboard)
-    async with at_work(home, flags, state) as (app, settings):
+    async with at_work(home, flags, past) as (app, settings):
         if has_person():
             who = state.session if state is not None else "a new session"
             tell([Span(f"{who} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])

@@ -74,10 +74,10 @@ async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
     async with about_to_write(home) as store:
         session = await find_session(store, name)
     async with open_app(load_only({}), home) as app:
-        before = await app.controller.state(session)
-        if open_run(before) is not None:
+        before = open_run((await app.controller.prospect(session)).ahead)
+        if before is not None:
             await app.controller.decide_now(session, sender(), body)
-        return _Stood(await app.controller.state(session), open_run(before) is not None)
+        return _Stood(await app.controller.state(session), before is not None)
 
 
 def _say_settled(stood: _Stood, how: str) -> None:

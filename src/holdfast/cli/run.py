@@ -24,10 +24,10 @@ from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State
 from holdfast.errors import NoSuchSession, UsageError
-from holdfast.protocol.commands import CommandBody, Continue, Send
+from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.settings import Settings
-from holdfast.runtime.journal import state_of
+from holdfast.runtime.journal import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.lines import Span, neutral
 from holdfast.views.report import Result, result_row
@@ -131,26 +131,32 @@ def name_of(session: str | None) -> str:
 async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await past_of(home, name) if name else None
     async with at_work(home, flags, past) as (app, settings):
-        state = await send(app, past, name, Send(text, settings))
+        state = await send(app, past.now if past else None, name, Send(text, settings))
         return await work(app, state, settings, output)
 
 
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
     past = await existing(home, name)
-    if past.run is not None and past.run.status == "done" and not text:
+    now, run = past.now, past.ahead.run
+    if run is None and not text:
+        hint = f'Give it one: holdfast resume {now.session} "TASK"'
+        raise UsageError(f"Session {now.session} has no task yet, so there is nothing to resume.", hint=hint)
+    if run is not None and run.status == "done" and not text:
         async with reading(home) as store:
-            return show(await report(store, past), past, output)
+            return show(await report(store, now), now, output)
     async with at_work(home, flags, past) as (app, settings):
-        body: CommandBody = Send(text, settings) if text else Continue(_changed(settings, past))
-        await app.controller.submit(past.session, sender(), body)
-        return await work(app, past, settings, output)
+        if text:
+            await app.controller.give(now.session, sender(), Send(text, settings))
+        else:
+            await app.controller.submit(now.session, sender(), Continue(_changed(settings, past.ahead)))
+        return await work(app, now, settings, output)
 
 
 async def send(app: App, past: State | None, key: str, words: Send) -> State:
     """Send a message to a session, or to a new one with that key. Return the state before it."""
     if past is None:
         return State(session=await app.controller.begin(key, sender(), words), key=key)
-    await app.controller.submit(past.session, sender(), words)
+    await app.controller.give(past.session, sender(), words)
     return past
 
 
@@ -158,7 +164,7 @@ def _changed(settings: Settings, past: State) -> Settings | None:
     return settings if settings != past.settings else None
 
 
-async def past_of(home: Home, name: str) -> State | None:
+async def past_of(home: Home, name: str) -> Prospect | None:
     """Return the session with that name, or None if it is a new one.
 
     Raises:
@@ -174,8 +180,8 @@ async def past_of(home: Home, name: str) -> State | None:
     return await existing(home, found[0]) if found else None
 
 
-async def existing(home: Home, name: str) -> State:
-    """Return the state of an existing session.
+async def existing(home: Home, name: str) -> Prospect:
+    """Return the state of an existing session, and what will come of the commands in its inbox.
 
     Raises:
         NoSuchSession: There is no such session.
@@ -184,20 +190,20 @@ async def existing(home: Home, name: str) -> State:
     async with about_to_write(home) as store:
         session = await find_session(store, name)
         row = await store.session(session)
-        return await state_of(store, session, row.key if row else "")
+        return await prospect_of(store, session, row.key if row else "")
 
 
 # --- work ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def at_work(home: Home, flags: RunFlags, past: State | None) -> AsyncIterator[tuple[App, Settings]]:
+async def at_work(home: Home, flags: RunFlags, past: Prospect | None) -> AsyncIterator[tuple[App, Settings]]:
     """Open the app, and return it with the settings of the next run. Warnings go to stderr.
 
     Raises:
         UsageError: A model, key or folder is missing. Nothing was accepted.
     """
-    recorded = past.settings if past is not None else None
+    recorded = past.ahead.settings if past is not None else None
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)

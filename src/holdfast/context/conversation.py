@@ -90,6 +90,8 @@ class Conversation:
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
         self._left_out: tuple[e.Again, ...] = ()
+        self._stopped_seq = 0
+        """Where somebody stopped the last run; 0: nobody did, or another one has begun."""
         self._numbers = numbers
         self._base = b""
         self._hasher = hashlib.sha256()
@@ -122,11 +124,32 @@ class Conversation:
             self._carried, self._texts = len(self._unsent), {}
 
     def _say(self, record: e.Record) -> None:
-        if type(record.event) not in SPOKEN:
-            return
-        for said in self._transcript.add(record):
-            self._unsent.append(said)
-            self._texts.update(said.quotes)
+        kind = type(record.event)
+        if kind in SPOKEN:
+            for said in self._transcript.add(record):
+                self._unsent.append(said)
+                self._texts.update(said.quotes)
+        elif kind in (e.RunStopped, e.RunStarted):
+            self._bound(record)
+
+    def _bound(self, record: e.Record) -> None:
+        """A run ends, or another one begins."""
+        match record.event:
+            case e.RunStopped(status="interrupted"):
+                self._stopped_seq = record.seq
+            case e.RunStarted(is_continuation=is_continuation):
+                if not is_continuation:
+                    self._leave_out_stopped()
+                self._stopped_seq = 0
+
+    def _leave_out_stopped(self) -> None:
+        """Another task begins: what somebody stopped before any request carried it is not asked for any more."""
+        unsent = self._unsent[self._carried :]
+        stopped = [said for said in unsent if said.mark == "u" and said.seq < self._stopped_seq]
+        if stopped:
+            self._unsent[self._carried :] = [said for said in unsent if said not in stopped]
+            kept = [*(each.seq for each in self._fragments), *(said.seq for said in self._unsent)]
+            self._left_out = _spans(self._left_out, [said.seq for said in stopped], kept)
 
     def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
         """Whether base, fragments and tail are the very bytes that were sent."""

@@ -230,6 +230,7 @@ def _stopped(state: State, event: e.RunStopped) -> State:
         ended,
         turn=replace(state.turn, calls=()),
         models=replace(state.models, retry_at_ms=0, failed_attempts=0),
+        unsaid=replace(state.unsaid, words_seq=0) if event.status == "interrupted" else state.unsaid,
     )
 
 

@@ -23,7 +23,7 @@ from holdfast.errors import (
     clearing_up,
 )
 from holdfast.protocol.codec import decode_command, encode_json
-from holdfast.protocol.commands import Command, CommandBody, Principal
+from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import InboxEntry, Lease, Standing
@@ -34,7 +34,7 @@ from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
-from holdfast.runtime.journal import Journal, state_of
+from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
@@ -59,6 +59,7 @@ class SessionController:
         self._heartbeat = Heartbeat(parts.store, parts.clock)
         self._lookout = Lookout(parts.store, self._bus, self._drivers)
         self._doorbell = Doorbell(self._on_ring)
+        self._begun_ms = parts.clock.now_ms()
         self._holder = this_process()
 
     async def __aenter__(self) -> SessionController:
@@ -131,6 +132,25 @@ class SessionController:
         command = storable(command, self._parts.redact)
         await check(self._parts.store, command)
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
+
+    async def give(self, session: str, principal: Principal, task: Send) -> str:
+        """As `submit`, but a task that an earlier process left there unread counts as given: it was killed before its
+        first record, and whoever began it begins it again. Of its settings these are the newer ones."""
+        command = storable(Command(secrets.token_hex(16), session, principal, task), self._parts.redact)
+        left = await self._left_unread(session)
+        twin = next((each for each in left if _is_same_task(each, command)), None)
+        if twin is None:
+            return await self.submit(session, principal, task)
+        if task.settings is not None:
+            await self.submit(session, principal, Continue(task.settings))
+        return twin.id
+
+    async def _left_unread(self, session: str) -> list[Command]:
+        """The commands of earlier processes that nobody reads, since nobody drives."""
+        if not is_free((await self._standing(session)).lease):
+            return []
+        waiting = await self._parts.store.inbox(session)
+        return [decode_command(entry.body) for entry in waiting if entry.posted_ms < self._begun_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
         """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.
@@ -261,6 +281,10 @@ class SessionController:
         """
         return await state_of(self._parts.store, session, (await self._standing(session)).row.key)
 
+    async def prospect(self, session: str) -> Prospect:
+        """The same, and as it will stand when what waits in its inbox is settled; raises as `state`."""
+        return await prospect_of(self._parts.store, session, (await self._standing(session)).row.key)
+
     # --- leases ---------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
@@ -317,3 +341,10 @@ class SessionController:
         driver = self._drivers.get(session)
         if driver is not None:
             driver.ring()
+
+
+def _is_same_task(one: Command, other: Command) -> bool:
+    """Whether both are the same words of the same sender."""
+    if not (isinstance(one.body, Send) and isinstance(other.body, Send)):
+        return False
+    return (one.body.text, one.principal) == (other.body.text, other.principal)

@@ -6,14 +6,25 @@ Everything here derives from the records. Writing them is the driver's and the v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from holdfast.context.conversation import REQUESTED, Conversation, rewritten
+from holdfast.core.causes import Commanded
+from holdfast.core.decide import decision
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, decode_event, encode
+from holdfast.protocol.codec import (
+    FIRST_LINK,
+    StoredRecord,
+    UnreadableEvent,
+    decode,
+    decode_command,
+    decode_event,
+    encode,
+)
 from holdfast.protocol.events import (
     Event,
     ModelCallStarted,
@@ -173,9 +184,29 @@ class Journal:
             self.wire = event.request.wire
 
 
+class Prospect(NamedTuple):
+    """A session as its journal tells it, and as it will stand when what waits in its inbox is settled."""
+
+    now: State
+    ahead: State
+
+
 async def state_of(store: Journals, session: str, key: str = "") -> State:
     """The fold of a journal without its conversation; raises as `Journal.open` does."""
+    return await _state(store, await store.recover(session), session, key)
+
+
+async def prospect_of(store: Journals, session: str, key: str = "") -> Prospect:
+    """The same, and what will come of the commands that wait; raises as `Journal.open` does."""
     found = await store.recover(session)
+    now = ahead = await _state(store, found, session, key)
+    for entry in found.waiting:
+        command = Commanded(decode_command(entry.body), ahead.epoch)
+        ahead = decision(ahead, command, entry.posted_ms, ahead.awake_ms).state
+    return Prospect(now, ahead)
+
+
+async def _state(store: Journals, found: Recovered, session: str, key: str) -> State:
     snapshot = unpacked(found, session)
     state = snapshot.state if snapshot is not None else State(session=session, key=key)
     for each in await _following(store, session, found, snapshot):

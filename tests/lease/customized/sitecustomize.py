@@ -2,6 +2,7 @@
 itself where it is told, once, as if somebody had sent it SIGSTOP at exactly that moment.
 
     LEASE_MS=3000           so long they last
+    SLEEPS_AT=accepted      the first command is on disk, and nobody has read it
     SLEEPS_AT=commit:TYPE   a commit with a record of that type is on disk, and nothing has come of it yet
     SLEEPS_AT=written       the new content of a file is on disk beside the file, which it is about to replace
     SLEEPS_AT=connected     a connection to the model's server is there, and nothing was sent on it
@@ -53,6 +54,23 @@ def sleep_after_commit() -> None:
     SqliteStore.commit = commit  # type: ignore[method-assign]
 
 
+def sleep_when_accepted() -> None:
+    """Between what was accepted and the first record."""
+    from holdfast.storage.sqlite import SqliteStore
+
+    for name in ("claim", "post"):
+        setattr(SqliteStore, name, _sleeping_after(getattr(SqliteStore, name)))
+
+
+def _sleeping_after(plain: Any) -> Any:
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
+        answer = await plain(*args, **kwargs)
+        sleep()
+        return answer
+
+    return wrapped
+
+
 def sleep_when_written() -> None:
     """Between the last word on disk and the new name."""
     plain = os.fsync
@@ -93,6 +111,7 @@ def sleep_when_starting() -> None:
 
 
 _HOOKS = {
+    "accepted": sleep_when_accepted,
     "commit": sleep_after_commit,
     "written": sleep_when_written,
     "connected": sleep_when_connected,

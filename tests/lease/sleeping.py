@@ -1,0 +1,59 @@
+"""Commands that stop themselves at a moment that a test names, and are woken or killed there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.edge.machine import Machine
+
+SESSION = "test:sleeper"
+PATIENCE_S = 60.0
+LEASE_MS = 3_000
+SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_name("customized"))}
+
+
+@contextmanager
+def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that has stopped itself there."""
+    command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
+    with machine.start(*command, SLEEPS_AT=at, **SHORT_LEASE, **environ) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while state_of(process.pid) != "T":
+                assert process.poll() is None, machine.said.read_text()
+                assert time.monotonic() < deadline, f"it is not asleep but {state_of(process.pid)}"
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def state_of(pid: int) -> str:
+    """As the kernel tells it: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wake(process: subprocess.Popen[str]) -> int:
+    """Let it go on, to its end."""
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=PATIENCE_S)
+    return process.returncode
+
+
+def content(path: Path) -> str:
+    """What stands in the file; empty while there is none."""
+    return path.read_text() if path.exists() else ""
+
+
+def until(look: Callable[[], str]) -> str:
+    """Look until there is something."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
