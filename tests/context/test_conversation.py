@@ -19,6 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Text, Usage
 from holdfast.protocol.ports import Wire
+from holdfast.protocol.settings import SettingsRef
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
@@ -403,3 +404,48 @@ def test_another_wire_with_a_smaller_window_starts_from_a_cut_and_loses_nothing_
     assert b"What is new." in body
     assert b"result 3 " not in body
     assert talk.bodies() == talk.sent
+
+
+def run(number: int, *, is_continuation: bool = False) -> e.RunStarted:
+    return e.RunStarted(number, SettingsRef("", "", "", "", "", ""), is_continuation)
+
+
+def stopped(number: int) -> e.RunStopped:
+    return e.RunStopped(number, "interrupted", "stopped")
+
+
+@pytest.mark.requirement("B4")
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_a_task_that_was_stopped_before_it_began_is_no_part_of_the_next_one(is_rewritten: bool) -> None:
+    talk = Talk()
+    talk.words("first")
+    talk.note(run(1))
+    talk.words("and this")
+    talk.note(stopped(1))
+    talk.words("second")
+    talk.note(run(2))
+    if is_rewritten:
+        talk.switch(ANTHROPIC)
+    assert "".join(str(each["content"]) for each in messages(talk.send())).count("second") == 1
+    assert not any(word in talk.sent[-1] for word in (b"first", b"and this"))
+
+
+@pytest.mark.requirement("B4")
+def test_what_was_said_to_a_run_that_had_begun_stays_when_it_is_stopped() -> None:
+    talk = Talk()
+    talk.words("first")
+    talk.note(run(1))
+    talk.send()
+    talk.words("and this")
+    talk.note(e.ModelCallCut("m1", "", Usage(), 0), stopped(1))
+    talk.words("second")
+    talk.note(run(2))
+    assert all(word in talk.send() for word in (b"first", b"and this", b"second"))
+
+
+@pytest.mark.requirement("B4")
+def test_who_goes_on_with_a_task_that_was_stopped_before_it_began_gives_it() -> None:
+    talk = Talk()
+    talk.words("first")
+    talk.note(run(1), stopped(1), run(2, is_continuation=True))
+    assert b"first" in talk.send()

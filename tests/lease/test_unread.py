@@ -84,12 +84,18 @@ def test_a_stop_settles_the_task_that_waits_and_the_next_run_does_not_get_it(mac
         request = machine.holdfast("show", SESSION, "--request", str(number)).out
         assert '"another task"' in request
         assert '"go"' not in request
-    stopped, _ = (event["seq"] for event in machine.events(SESSION) if event["type"] == "MessageReceived")
-    sent = of_type(machine.events(SESSION), "ModelCallStarted")
-    assert {str(body["request"]["left_out"]) for body in sent} == {str([[stopped, stopped]])}, (
-        "and that is told"
-    )
+    assert "before it began; the next task is without it" in machine.holdfast("show", SESSION).out
     assert machine.holdfast("fsck").code == 0
+    assert machine.holdfast("replay", SESSION).code == 0
+
+
+@pytest.mark.requirement("L9")
+def test_show_tells_of_the_task_that_waits_and_how_to_begin_it(machine: Machine) -> None:
+    killed(machine, machine.script(WORKS))
+    told = machine.holdfast("show", SESSION)
+    assert "1 command that no process has read yet" in told.out
+    overview = machine.holdfast("show", SESSION, "--json").json
+    assert (overview["waiting"], overview["next"]) == (1, f"holdfast resume {overview['session']}")
 
 
 @pytest.mark.requirement("B4", "L2-06")

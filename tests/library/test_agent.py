@@ -114,11 +114,16 @@ async def test_a_database_that_fails_while_an_agent_closes_hides_nothing_and_kee
 
 
 @pytest.mark.requirement("S1", "H1")
-async def test_a_task_that_an_earlier_process_left_unread_is_given_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("set_back_ms", [0, 3_600_000], ids=["", "the-clock-was-set-back"])
+async def test_a_task_that_an_earlier_process_left_unread_is_given_once(
+    tmp_path: Path, set_back_ms: int
+) -> None:
     model = script(tmp_path, [{"text": "Done.", "repeat": True}])
     async with Agent(model=model, home=tmp_path / "home") as agent:
         app = await agent._open()
         await agent._send(app, "cli:demo", "", "go")  # and killed before it is read
+    with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database, database:
+        database.execute("UPDATE inbox SET posted_ms = posted_ms + ?", (set_back_ms,))
     async with Agent(model=model, home=tmp_path / "home") as agent:
         await agent.run("go", session="cli:demo")
         await asyncio.gather(*(agent.run("again", session="cli:demo") for _ in range(2)))

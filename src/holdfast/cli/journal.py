@@ -92,4 +92,4 @@ async def read_journal(store: Store, name: str) -> Journal:
     row = await store.session(session)
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
-    return Journal(row or SessionRow(session), stored, records)
+    return Journal(row or SessionRow(session), stored, records, len(await store.inbox(session)))

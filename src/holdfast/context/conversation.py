@@ -90,8 +90,10 @@ class Conversation:
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
         self._left_out: tuple[e.Again, ...] = ()
+        self._has_asked = True
+        """Whether the last run made a request."""
         self._stopped_seq = 0
-        """Where somebody stopped the last run; 0: nobody did, or another one has begun."""
+        """Where somebody stopped the last run before it made one; 0: nobody did, or another run has begun."""
         self._numbers = numbers
         self._base = b""
         self._hasher = hashlib.sha256()
@@ -115,12 +117,14 @@ class Conversation:
         """Fold a record: words become unsent messages, an intent makes them part of the request."""
         self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
+            self._has_asked = True
             self._apply(record.event)
 
     def carry(self, record: e.Record) -> None:
         """Fold a record from the time of another wire: what its requests carried is unsent on this one."""
         self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
+            self._has_asked = True
             self._carried, self._texts = len(self._unsent), {}
 
     def _say(self, record: e.Record) -> None:
@@ -135,21 +139,18 @@ class Conversation:
     def _bound(self, record: e.Record) -> None:
         """A run ends, or another one begins."""
         match record.event:
-            case e.RunStopped(status="interrupted"):
+            case e.RunStopped(status="interrupted") if not self._has_asked:
                 self._stopped_seq = record.seq
             case e.RunStarted(is_continuation=is_continuation):
-                if not is_continuation:
-                    self._leave_out_stopped()
-                self._stopped_seq = 0
+                if self._stopped_seq and not is_continuation:
+                    self._drop_stopped()
+                self._stopped_seq, self._has_asked = 0, False
 
-    def _leave_out_stopped(self) -> None:
-        """Another task begins: what somebody stopped before any request carried it is not asked for any more."""
-        unsent = self._unsent[self._carried :]
-        stopped = [said for said in unsent if said.mark == "u" and said.seq < self._stopped_seq]
-        if stopped:
-            self._unsent[self._carried :] = [said for said in unsent if said not in stopped]
-            kept = [*(each.seq for each in self._fragments), *(said.seq for said in self._unsent)]
-            self._left_out = _spans(self._left_out, [said.seq for said in stopped], kept)
+    def _drop_stopped(self) -> None:
+        """Another task begins: the one that somebody stopped before it began is not asked for any more."""
+        self._unsent[self._carried :] = [
+            said for said in self._unsent[self._carried :] if said.mark != "u" or said.seq > self._stopped_seq
+        ]
 
     def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
         """Whether base, fragments and tail are the very bytes that were sent."""

@@ -128,7 +128,15 @@ def _command(draft: Draft, cause: Commanded) -> None:
             if run is not None and not run.is_paused and run.stopping is None:
                 draft.add(e.RunPaused(by))
         case Stop(reason=reason):
-            stop(draft, "interrupted", reason, f"Stopped by {by}.", by)
+            stop(draft, "interrupted", reason, _stopped(draft.state, by), by)
+
+
+def _stopped(state: State, by: str) -> str:
+    """What people are told. What no request of the run carried, the next task does not bring either."""
+    has_begun = state.run is not None and state.run.totals.model_calls
+    return (
+        f"Stopped by {by}." if has_begun else f"Stopped by {by} before it began; the next task is without it."
+    )
 
 
 def _send(draft: Draft, principal: Principal, words: Send) -> None:

@@ -146,11 +146,15 @@ class SessionController:
         return twin.id
 
     async def _left_unread(self, session: str) -> list[Command]:
-        """The commands of earlier processes that nobody reads, since nobody drives."""
+        """The commands of earlier processes that nobody reads, since nobody drives.
+
+        One that is told to be from the future is from before somebody set the clock back.
+        """
         if not is_free((await self._standing(session)).lease):
             return []
         waiting = await self._parts.store.inbox(session)
-        return [decode_command(entry.body) for entry in waiting if entry.posted_ms < self._begun_ms]
+        begun_ms, now_ms = self._begun_ms, self._parts.clock.now_ms()
+        return [decode_command(each.body) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
         """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.

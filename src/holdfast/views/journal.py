@@ -19,6 +19,8 @@ class Journal(NamedTuple):
     """All records, including those that this version cannot decode."""
     records: Sequence[Record]
     """The records that this version can decode."""
+    waiting: int = 0
+    """How many commands no driver has read yet."""
 
     @property
     def erased(self) -> int:

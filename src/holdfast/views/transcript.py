@@ -49,14 +49,15 @@ _NOTICE_CELLS = 240
 """The most cells of a notice, if three lines of the terminal are not more."""
 
 
-def next_command(row: SessionRow) -> str:
+def next_command(journal: Journal) -> str:
     """Return the command that continues the session."""
+    row = journal.row
     match row.status:
         case "waiting":
             return "holdfast approvals"
         case "done":
             return f'holdfast resume {row.session} "TEXT"'
-        case "new":
+        case "new" if not journal.waiting:
             return f'holdfast run "TASK" -s {row.key}' if row.key else 'holdfast run "TASK"'
     return f"holdfast resume {row.session}"
 
@@ -92,8 +93,9 @@ def overview(journal: Journal) -> dict[str, Any]:
         "due_at": iso(row.due_ms) if row.due_ms else None,
         "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
         "records": len(journal.stored),
+        "waiting": journal.waiting,
         "left_out": [list(r) for r in told.attempts[-1].started.request.left_out] if told.attempts else [],
-        "next": next_command(row),
+        "next": next_command(journal),
     }
 
 
@@ -123,12 +125,14 @@ def _head(journal: Journal, told: Story) -> Iterator[Line]:
         facts.append(("limits", _limits(told.runs[-1])))
     facts.append(("spent", _spent(row, told)))
     facts.append(("last", local(row.updated_ms) + (f", due {local(row.due_ms)}" if row.due_ms else "")))
+    if journal.waiting:
+        facts.append(("inbox", f"{counted(journal.waiting, 'command')} that no process has read yet"))
     if told.runs:
         facts.append(("trace", trace_id(row.session, told.runs[-1].number)))
     for name, value in facts:
         if value:
             yield [Span(f"  {name:<10}", "dim"), value]
-    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(row), COMMAND)]
+    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(journal), COMMAND)]
 
 
 def _limits(run: Run) -> str:
