@@ -19,7 +19,7 @@ from holdfast.core import budget
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
-from holdfast.core.state import Phase, State, Waiting, action_key, open_run, phase, started_calls
+from holdfast.core.state import RESTING, Phase, State, Waiting, action_key, open_run, phase, started_calls
 from holdfast.core.summary import totals
 from holdfast.core.wanted import Admit, CallModel, PrepareRequest, RunTool, Wait, wanted
 from holdfast.protocol import events as e
@@ -78,7 +78,7 @@ class Simulation:
         self.epoch = 0
         self.is_driven = False
         self.crashes = 0
-        self.in_flight_ms = 0
+        self.at_work_ms = 0
         self._late: list[Outcome] = []
         self._started: set[str] = set()
         self._transcript = Transcript()
@@ -205,8 +205,8 @@ class Simulation:
         self.now_ms += self.pick((0, 0, 3_600_000, -3_600_000))
 
     def _pass(self, ms: int) -> None:
-        if self.state.models.open is not None or started_calls(self.state):
-            self.in_flight_ms += ms
+        if phase(self.state) not in RESTING:
+            self.at_work_ms += ms
         self.now_ms += ms
         self.awake_ms += ms
 
@@ -343,7 +343,7 @@ class Simulation:
         assert (
             run is None or state.settings is None or run.totals.turns <= max(s.limits.turns for s in SETTINGS)
         )
-        assert state.run is None or state.run.driven_ms <= self.in_flight_ms
+        assert state.run is None or state.run.driven_ms <= self.at_work_ms
 
     def check_totals(self) -> None:
         """What the session used is the sum of what its records say."""

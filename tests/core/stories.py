@@ -8,7 +8,7 @@ from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepare
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
 from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key
-from holdfast.core.wanted import Wait, wanted
+from holdfast.core.wanted import Attempt, Prepare, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
@@ -70,6 +70,11 @@ def only(kind: type[T], events: list[e.Event]) -> T:
     found = [event for event in events if isinstance(event, kind)]
     assert len(found) == 1, kinds(events)
     return found[0]
+
+
+def steps(state: State) -> list[Prepare | Attempt]:
+    """What is wanted beside timers."""
+    return [action for action in wanted(state) if not isinstance(action, Wait)]
 
 
 class Story:

@@ -13,8 +13,20 @@ from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import SCOPES, Command, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import Bound, CallResult, Decision, Refused
-from tests.core.stories import PASSED, SESSION, Story, asking, call, kinds, only, opened, proposing, settings
+from holdfast.protocol.tools import Asked, Bound, CallResult, Decision, Refused, bound
+from tests.core.stories import (
+    PASSED,
+    SESSION,
+    Story,
+    asking,
+    call,
+    kinds,
+    only,
+    opened,
+    proposing,
+    settings,
+    steps,
+)
 
 ASK = {"decisions": (Decision("policy", "ask", reason="runs a command"),)}
 
@@ -65,12 +77,32 @@ def test_whatever_differs_of_what_was_shown_is_something_else(name: str) -> None
 def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start() -> None:
     story = asking()
     assert kinds(story.resolve("approve")) == ["ApprovalResolved"]
-    (action,) = wanted(story.state)
+    (action,) = steps(story.state)
     assert isinstance(action, Admit)
     bound = Bound("shell", "", '{"command":"make"}', "w", "", "", "runs a command")
     assert action.call.permission == Permission(f"{SESSION}-1", bound.sha256)
     events = story.admitted("t1.c1")
     assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+
+
+@pytest.mark.requirement("H5")
+def test_a_yes_for_a_second_attempt_is_used_with_its_start_and_one_for_the_first_only_once() -> None:
+    story = asking()
+    story.resolve("approve")
+    story.admitted("t1.c1", on_interrupt="rerun")
+    story.attach()
+    assert kinds(story.admitted("t1.c1", on_interrupt="rerun")) == ["ToolCallAdmitted", "ToolCallStarted"]
+    story.attach()
+    story.asked_for("t1.c1", decisions=(Decision("policy", "ask", reason="runs another command"),))
+    story.resolve("approve")
+    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+
+
+@pytest.mark.requirement("H5")
+def test_all_reasons_for_asking_are_shown_and_bound() -> None:
+    asks = [Decision("policy", "ask", reason=reason) for reason in ("One.", "Two.", "One.", "")]
+    asked = Asked(decisions=(*asks, Decision("policy", "allow", reason="Three.")))
+    assert bound("shell", "w", asked).reason == "One. Two."
 
 
 @pytest.mark.requirement("H5")
@@ -107,7 +139,7 @@ def test_a_no_is_told_to_the_model_with_what_the_person_said() -> None:
     assert only(e.ToolCallRefused, events).failure == Failure(
         "policy_denied", "A person denied this call. They said: Use ninja."
     )
-    assert [type(action) for action in wanted(story.state)] == [PrepareRequest]
+    assert [type(action) for action in steps(story.state)] == [PrepareRequest]
 
 
 @pytest.mark.requirement("H5")
@@ -228,7 +260,7 @@ def test_an_approval_can_be_answered_during_a_pause_and_the_call_starts_after_it
     story.resolve("approve")
     assert wanted(story.state) == []
     story.go_on()
-    assert [type(action) for action in wanted(story.state)] == [Admit]
+    assert [type(action) for action in steps(story.state)] == [Admit]
 
 
 @pytest.mark.requirement("H5")

@@ -27,6 +27,7 @@ from tests.core.stories import (
     opened,
     proposing,
     settings,
+    steps,
     words,
 )  # fmt: skip
 
@@ -37,7 +38,7 @@ def test_words_open_a_run_and_a_request_is_wanted() -> None:
     story = Story()
     story.attach()
     assert kinds(story.send("  Mend\nit.  ")) == ["MessageReceived", "SettingsStored", "RunStarted"]
-    assert wanted(story.state) == [PrepareRequest("m1", is_final=False)]
+    assert steps(story.state) == [PrepareRequest("m1", is_final=False)]
     assert story.state.title == "Mend it."
 
 
@@ -149,7 +150,7 @@ def test_a_paused_run_is_still_paused_after_a_restart_and_goes_on_when_told() ->
     assert wanted(story.state) == []
     assert summary(story.state).status == "paused"
     story.go_on()
-    assert [type(action) for action in wanted(story.state)] == [PrepareRequest]
+    assert [type(action) for action in steps(story.state)] == [PrepareRequest]
 
 
 @pytest.mark.requirement("B4")

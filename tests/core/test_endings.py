@@ -11,7 +11,7 @@ from holdfast.protocol.commands import Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Reasoning, Text, Usage
 from holdfast.protocol.outcomes import ModelCut, Unaffordable
-from holdfast.protocol.tools import Refused
+from holdfast.protocol.tools import Decision, Refused
 from tests.core.stories import Story, a_turn, acting, call, calling, kinds, only, opened, settings, words
 
 
@@ -148,6 +148,42 @@ def test_words_that_arrive_in_the_last_turn_are_answered_in_the_last_pass() -> N
     assert ending(story.answered(words())) == ("limit", "turns")
 
 
+@pytest.mark.requirement("L1", "B2")
+def test_a_raised_limit_lets_a_run_go_on_that_was_about_to_land() -> None:
+    story = opened(turns=1)
+    a_turn(story)
+    assert story.run.landing == "turns"
+    story.go_on(turns=2)
+    story.prepared()
+    assert not story.model_call.is_final
+    assert kinds(story.answered(call())) == ["Responded"]
+    story.admitted("t2.c1")
+    assert kinds(story.finished("t2.c1", "other")) == ["ToolCallFinished", "RunLanding"]
+
+
+@pytest.mark.requirement("L1", "B2")
+def test_a_limit_that_is_raised_too_little_or_during_the_last_pass_still_ends_the_run() -> None:
+    story = opened(turns=2)
+    a_turn(story)
+    a_turn(story, result="other")
+    assert kinds(story.go_on(turns=1)) == ["SettingsStored", "SettingsChanged", "RunLanding"]
+    story.prepared()
+    story.go_on(turns=9)
+    assert ending(story.answered(words())) == ("limit", "turns")
+
+
+@pytest.mark.requirement("B2")
+def test_80_percent_of_a_raised_limit_are_told_again() -> None:
+    story = opened(tokens=10_000)
+    story.prepared()
+    story.answered(call(), usage=Usage(7_995, 10))
+    story.admitted("t1.c1")
+    assert "NoteAdded" in kinds(story.finished("t1.c1"))
+    assert story.run.warned == ("tokens",)
+    story.go_on(tokens=20_000)
+    assert story.run.warned == ()
+
+
 def test_the_message_at_the_end_is_for_the_user_not_for_the_model() -> None:
     story = opened(turns=1)
     landing = only(e.RunLanding, a_turn(story))
@@ -196,7 +232,9 @@ def test_the_time_limit_counts_driven_time_over_turns_and_not_the_waits_between(
     story = calling(wall_s=60)
     story.later(59)
     story.answered(call())
+    story.asked_for("t1.c1", decisions=(Decision("policy", "ask", reason="runs a command"),))
     story.later(3_600)
+    story.resolve("approve")
     story.admitted("t1.c1")
     ((_, attempt),) = started_calls(story.state)
     assert attempt.timeout_s == 1.0
@@ -214,6 +252,18 @@ def test_time_in_which_the_machine_sleeps_or_its_clock_is_set_is_no_driven_time(
     assert kinds(story.later(39).when(Due("wall"))) == []
     assert kinds(story.later(1).when(Due("wall"))) == ["RunStopping"]
     assert story.run.driven_ms == 60_000
+
+
+@pytest.mark.requirement("B2")
+def test_the_time_limit_counts_slow_prepare_steps_and_gates_and_ends_them() -> None:
+    story = opened(wall_s=60)
+    story.later(30).prepared()
+    story.answered(call())
+    assert story.run.driven_ms == 30_000
+    assert kinds(story.due("wall")) == ["RunStopping", "ToolCallRefused", "RunStopped"]
+    assert story.run.driven_ms == 60_000
+    story = opened(wall_s=60)
+    assert kinds(story.due("wall")) == ["RunStopped"]
 
 
 @pytest.mark.requirement("B2")
@@ -333,8 +383,21 @@ def test_a_request_too_long_for_the_model_is_shortened_three_times_and_then_fail
 
 def test_the_window_that_a_provider_names_is_believed_when_it_is_smaller() -> None:
     story = calling()
+    story.failed("context_overflow", tokens=120_000)
+    assert story.state.models.window_tokens == 120_000
+    story.prepared()
     story.failed("context_overflow", tokens=8_192)
     assert story.state.models.window_tokens == 8_192
+
+
+@pytest.mark.parametrize("named", [1, -5, 128_000, 10**15])
+def test_no_refusal_teaches_a_window_in_which_nothing_can_be_done(named: int) -> None:
+    story = calling()
+    for _ in range(40):
+        story.failed("context_overflow", tokens=named)
+        assert 1_024 <= story.state.models.window_tokens < 128_000
+        story.go_on()
+        story.prepared()
 
 
 @pytest.mark.requirement("L1", "C15")

@@ -57,7 +57,7 @@ def test_a_fold_from_anywhere_comes_to_the_state_that_was_decided_on(choices: li
 
 @examples(max_examples=100, deadline=None)
 @given(HISTORIES)
-def test_without_crashes_driven_time_is_the_time_in_flight(choices: list[int]) -> None:
+def test_without_crashes_driven_time_is_the_time_at_work(choices: list[int]) -> None:
     session = Simulation(choices)
     runs: dict[int, int] = {}
     with suppress(OutOfChoices):
@@ -67,7 +67,7 @@ def test_without_crashes_driven_time_is_the_time_in_flight(choices: list[int]) -
                 runs[session.state.run.number] = session.state.run.driven_ms
     counted_late = session.awake_ms - session.state.awake_ms
     if not session.crashes and session.is_driven:
-        assert 0 <= session.in_flight_ms - sum(runs.values()) <= counted_late
+        assert 0 <= session.at_work_ms - sum(runs.values()) <= counted_late
 
 
 def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.causes import Outcome, Prepared
 from holdfast.core.retry import retry_at_ms
-from holdfast.core.state import phase
+from holdfast.core.state import next_key, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
@@ -18,7 +18,7 @@ from holdfast.protocol.commands import Stop
 from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.outcomes import ModelFailure, Unready
-from tests.core.stories import START_MS, a_turn, calling, kinds, only, opened, words
+from tests.core.stories import START_MS, a_turn, calling, kinds, only, opened, settings, words
 
 TRANSIENT = Failure("provider_transient", "HTTP 500")
 
@@ -125,6 +125,23 @@ def test_whatever_wait_is_named_the_next_attempt_is_a_day_away_at_most(after_s: 
 @given(st.sampled_from(["provider_fatal", "provider_refused", "context_overflow", "storage", "cancelled"]))
 def test_what_does_not_pass_by_itself_is_never_waited_for(code: str) -> None:
     assert retry_at_ms(Failure(code, ""), 1, 99, "s", START_MS) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("H1")
+@pytest.mark.parametrize("until_ms", [1, START_MS, START_MS + 10**15])
+def test_a_provider_that_is_never_ready_is_asked_a_bounded_number_of_times(until_ms: int) -> None:
+    story = opened()
+    attempts = 0
+    while story.run.status == "":
+        before_ms = story.now_ms
+        found = Unready(Failure("provider_transient", "Not yet."), until_ms)
+        story.when(Prepared(next_key(story.state), found))
+        attempts += 1
+        if story.run.status == "":
+            story.due("retry")
+            assert 250 <= story.now_ms - before_ms <= 86_400_000
+    assert (story.run.status, story.run.reason) == ("failed", "provider_transient")
+    assert attempts == settings().model.model_attempts
 
 
 def test_an_answer_after_a_failure_ends_the_run_done() -> None:

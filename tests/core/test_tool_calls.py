@@ -25,6 +25,7 @@ from tests.core.stories import (
     opened,
     proposing,
     request,
+    steps,
     words,
 )
 
@@ -161,7 +162,7 @@ def test_results_in_any_order_complete_the_turn() -> None:
     story.finished("t1.c2")
     assert phase(story.state) == "acting"
     story.finished("t1.c1")
-    assert [type(action) for action in wanted(story.state)] == [PrepareRequest]
+    assert [type(action) for action in steps(story.state)] == [PrepareRequest]
 
 
 def test_a_call_that_may_not_start_yet_is_not_admitted() -> None:
@@ -235,7 +236,7 @@ def test_an_interrupted_call_that_may_run_again_goes_before_the_gates_again(on_i
     story = proposing()
     story.admitted("t1.c1", on_interrupt=on_interrupt, expects=CHANGE)
     assert kinds(story.attach()) == ["Attached"]
-    (action,) = wanted(story.state)
+    (action,) = steps(story.state)
     assert isinstance(action, Admit)
     interrupted = action.call.interrupted
     assert interrupted is not None

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.context.transcript import Transcript
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import NOBODY, Principal, Send
+from holdfast.protocol.commands import NOBODY, Continue, Principal, Send
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Message
 from holdfast.protocol.tools import CallResult, Refused
@@ -43,6 +43,19 @@ def test_a_new_run_begins_with_the_rights_of_whoever_opens_it() -> None:
     story.send()
     assert story.state.principal.scopes == ANN.scopes
     assert Story().state.principal == NOBODY
+
+
+@pytest.mark.requirement("C12")
+def test_a_continuation_has_the_rights_that_both_have_who_spoke_and_who_continued() -> None:
+    story = calling()
+    story.failed("provider_fatal")
+    story.command(Continue(), BOB)
+    assert story.run.number == 2
+    assert (story.state.principal.name, story.state.principal.scopes) == (BOB.label, BOB.scopes)
+    story.prepared()
+    story.failed("provider_fatal")
+    story.command(Continue(), ANN)
+    assert (story.state.principal.name, story.state.principal.scopes) == (ANN.label, BOB.scopes)
 
 
 @pytest.mark.requirement("C14")

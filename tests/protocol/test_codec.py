@@ -163,6 +163,13 @@ def test_a_newer_version_asks_for_an_upgrade() -> None:
     assert caught.value.why == "newer"
 
 
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_that_never_was_is_told_as_damage(version: int) -> None:
+    with pytest.raises(UnreadableEvent, match=f"its version is {version}") as caught:
+        decode_event("RunPaused", version, b"{}")
+    assert caught.value.why == "damaged"
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"by":1}', b'{"by":"\xff"}', b"\x00"])
 def test_a_damaged_body_is_told_as_damage(body: bytes) -> None:
     with pytest.raises(UnreadableEvent, match="RunPaused record is damaged") as caught:

@@ -32,7 +32,9 @@ def test_an_amount_in_dollars_is_read_exactly(text: object, amount: int) -> None
 
 
 @pytest.mark.requirement("L9")
-@pytest.mark.parametrize("text", ["", "two", "NaN", "inf", "-Infinity", "1,5", "$2"])
+@pytest.mark.parametrize(
+    "text", ["", "two", "NaN", "inf", "-Infinity", "1,5", "$2", "1e999999", "-1e999999", "1e10"]
+)
 def test_what_is_no_amount_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="is not an amount in dollars"):
         microusd(text)

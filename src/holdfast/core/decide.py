@@ -120,7 +120,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
         case Send():
             _send(draft, command.principal, command.body)
         case Continue(settings=settings):
-            _continue(draft, by, settings)
+            _continue(draft, command.principal, settings)
         case Resolve():
             approvals.resolve(draft, command.body, by)
         case Pause():
@@ -159,18 +159,18 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
         _start(draft, settings)
 
 
-def _continue(draft: Draft, by: str, settings: Settings | None) -> None:
+def _continue(draft: Draft, principal: Principal, settings: Settings | None) -> None:
     """End a pause or a wait; after a run that was not done, open another one."""
     run = open_run(draft.state)
     if run is not None:
         _change(draft, settings)
         if run.is_paused or draft.state.models.retry_at_ms:
-            draft.add(e.RunResumed(by))
+            draft.add(e.RunResumed(principal.label))
         return
     last, settings = draft.state.run, settings or draft.state.settings
     if last is None or last.status == "done" or settings is None:
         return
-    _start(draft, settings, is_continuation=True)
+    _start(draft, settings, continued_by=principal)
     draft.add(e.NoteAdded("continue", CONTINUE_NOTE))
 
 
@@ -179,9 +179,13 @@ def _change(draft: Draft, settings: Settings | None) -> None:
         draft.add(e.SettingsChanged(_stored(draft, settings)))
 
 
-def _start(draft: Draft, settings: Settings, *, is_continuation: bool = False) -> None:
+def _start(draft: Draft, settings: Settings, *, continued_by: Principal | None = None) -> None:
     number = draft.state.run.number + 1 if draft.state.run is not None else 1
-    draft.add(e.RunStarted(number, _stored(draft, settings), is_continuation))
+    stored = _stored(draft, settings)
+    if continued_by is None:
+        draft.add(e.RunStarted(number, stored))
+    else:
+        draft.add(e.RunStarted(number, stored, True, continued_by.label, continued_by.scopes))
 
 
 def _stored(draft: Draft, settings: Settings) -> SettingsRef:

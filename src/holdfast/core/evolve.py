@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import guard, measure
 from holdfast.core.measure import Measure
 from holdfast.core.state import (
+    RESTING,
     Answered,
     Call,
     Denied,
@@ -34,7 +35,7 @@ from holdfast.core.state import (
     facts,
     is_complete,
     open_run,
-    started_calls,
+    phase,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
@@ -47,7 +48,9 @@ NO_EPOCH = -1
 """What no driver of this session started."""
 _NOTHING = Unsaid()
 SHRINK_SHARE = 0.7
-"""What is left of the assumed window after a provider refused a request as too long without naming its own."""
+"""What is left of the assumed window after a provider refused a request as too long without naming a smaller one."""
+LEAST_WINDOW_TOKENS = 1_024
+"""No refusal teaches a window below this: nothing could be done in it."""
 
 
 def evolve(state: State, record: e.Record) -> State:
@@ -65,16 +68,11 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
 
 
 def _driven(state: State, record: e.Record) -> State:
-    """Count the time since the last record where something was in flight under this very driver, by its clock."""
+    """Count the time since the last record in which this very driver was at work, by its clock."""
     passed_ms = record.awake_ms - state.awake_ms
-    if passed_ms <= 0 or record.epoch != state.epoch:
+    if passed_ms <= 0 or record.epoch != state.epoch or state.run is None or phase(state) in RESTING:
         return state
-    run = open_run(state)
-    if run is None:
-        return state
-    if state.models.open is None and not started_calls(state):
-        return state
-    return replace(state, run=replace(run, driven_ms=run.driven_ms + passed_ms))
+    return replace(state, run=replace(state.run, driven_ms=state.run.driven_ms + passed_ms))
 
 
 # --- session ------------------------------------------------------------------------------------
@@ -162,13 +160,17 @@ def _of_run(state: State, event: e.RunEvent) -> State:
 def _message(state: State, event: e.MessageReceived) -> State:
     """Words make a title, and tell on whose behalf the run works: of several, with the rights that all have."""
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
-    scopes = event.scopes
+    principal = Principal(event.sender, scopes=event.scopes)
     if open_run(state) is not None:
-        scopes = tuple(scope for scope in scopes if scope in state.principal.scopes)
-    principal = Principal(event.sender, scopes=scopes)
+        principal = _least(principal, state.principal)
     unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq)
     spoken = _labelled(state, Label("user", "user"))
     return replace(spoken, title=title, principal=principal, unsaid=unsaid)
+
+
+def _least(principal: Principal, other: Principal) -> Principal:
+    """The first, with the rights that both have."""
+    return replace(principal, scopes=tuple(scope for scope in principal.scopes if scope in other.scopes))
 
 
 def _labelled(state: State, label: Label) -> State:
@@ -183,21 +185,37 @@ def _run_started(state: State, event: e.RunStarted) -> State:
     run = Run(
         event.run, started_ms=state.at_ms, goal_seq=goal_seq, totals=Totals(is_unpriced=_is_unpriced(state))
     )
+    principal = state.principal
+    if event.is_continuation:
+        principal = _least(Principal(event.sender, scopes=event.scopes), principal)
     return replace(
         state,
         run=run,
         before=before,
+        principal=principal,
         turn=Turn(state.turn.number),
         models=replace(state.models, failed_attempts=0),
     )
 
 
 def _changed(state: State, event: e.SettingsChanged) -> State:
-    state = _set(state, event.settings)
+    before, state = state.settings, _set(state, event.settings)
     run = state.run
-    if run is not None and _is_unpriced(state):
+    if run is None:
+        return state
+    if before is not None and state.settings is not None and before.limits != state.settings.limits:
+        run = _under_new_limits(run, is_landing=state.models.open is not None and state.models.open.is_final)
+    if _is_unpriced(state):
         run = replace(run, totals=replace(run.totals, is_unpriced=True))
     return replace(state, run=run)
+
+
+def _under_new_limits(run: Run, *, is_landing: bool) -> Run:
+    """Which limits are near or reached is found out anew, unless the last pass is under way."""
+    warned = tuple(name for name in run.warned if name == "cap")
+    if is_landing or run.has_landed:
+        return replace(run, warned=warned)
+    return replace(run, warned=warned, landing="", message="")
 
 
 def _is_unpriced(state: State) -> bool:
@@ -254,7 +272,8 @@ def _of_model(state: State, event: e.ModelEvent) -> State:
         case e.ModelCallFailed():
             return _call_failed(state, event)
         case e.ModelCallUnready(retry_at_ms=retry_at_ms):
-            return _with_models(state, retry_at_ms=retry_at_ms)
+            failed_attempts = state.models.failed_attempts + 1
+            return _with_models(state, retry_at_ms=retry_at_ms, failed_attempts=failed_attempts)
         case e.ModelCallUnaffordable():
             return state
         case e.ModelCallCut():
@@ -355,8 +374,9 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
         if _is_of_next(state, call):
-            assumed = window or facts(state).context_tokens
-            window = min(event.failure.tokens or assumed, int(assumed * SHRINK_SHARE))
+            assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
+            smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
+            window = max(smaller, LEAST_WINDOW_TOKENS)
     state = _charged(replace(state, run=run), event)
     return _with_models(
         state,
@@ -424,7 +444,7 @@ def _of_approval(state: State, event: e.ApprovalEvent) -> State:
         case e.ApprovalResolved():
             return _resolved(state, event)
         case e.ApprovalConsumed():
-            return state
+            return _consumed(state, event)
 
 
 def _started(state: State, event: e.ToolCallStarted) -> State:
@@ -471,6 +491,14 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
                     return _with_call(state, call.call_id, stage=Expired(stage.is_question))
                 case "withdrawn":
                     return state
+    return state
+
+
+def _consumed(state: State, event: e.ApprovalConsumed) -> State:
+    for call in state.turn.calls:
+        permission = call.permission
+        if permission is not None and permission.approval_id == event.approval_id:
+            return _with_call(state, call.call_id, permission=replace(permission, is_consumed=True))
     return state
 
 

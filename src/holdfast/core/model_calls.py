@@ -39,8 +39,11 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
             else:
                 draft.land(reason, message)
         case Unready(failure=failure, until_ms=until_ms):
-            draft.add(e.ModelCallUnready(key, failure, until_ms))
-            if not until_ms:
+            tries, most = draft.state.models.failed_attempts + 1, settings.model.model_attempts
+            seed = f"{draft.state.session} {key}"
+            retry_at = retry.ready_at_ms(until_ms, tries, most, seed, draft.now_ms)
+            draft.add(e.ModelCallUnready(key, failure, retry_at))
+            if not retry_at:
                 stop(draft, "failed", failure.code, failure.message)
         case e.Request() as request:
             state = draft.state

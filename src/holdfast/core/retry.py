@@ -19,10 +19,26 @@ def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: i
     """
     if failure.code not in RETRYABLE or attempts >= most:
         return 0
-    backoff_ms = min(FIRST_DELAY_MS << min(attempts - 1, 20), LONGEST_DELAY_MS)
-    wait_ms = backoff_ms * (512 + _jitter(seed) % 512) // 1024
     asked_s = min(max(0.0, failure.retry_after_s or 0.0), LONGEST_WAIT_S)
-    return now_ms + max(wait_ms, int(asked_s * 1000), 1)
+    return now_ms + max(_backoff_ms(attempts, seed), int(asked_s * 1000))
+
+
+def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int) -> int:
+    """When to prepare a request again that could not be made that many times; 0: not again.
+
+    Args:
+        until_ms: When it may work, as the prepare step says; 0: waiting does not help. A time that has passed would
+            make a loop, so the wait is never shorter than after a failure.
+    """
+    if not until_ms or attempts >= most:
+        return 0
+    latest_ms = now_ms + int(LONGEST_WAIT_S * 1000)
+    return min(max(until_ms, now_ms + _backoff_ms(attempts, seed)), latest_ms)
+
+
+def _backoff_ms(attempts: int, seed: str) -> int:
+    longest_ms = min(FIRST_DELAY_MS << min(attempts - 1, 20), LONGEST_DELAY_MS)
+    return longest_ms * (512 + _jitter(seed) % 512) // 1024
 
 
 def _jitter(seed: str) -> int:

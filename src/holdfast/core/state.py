@@ -28,6 +28,9 @@ failed and waits to be tried again. admitting: a tool call may be put before the
 open. waiting: only people can go on. paused: somebody said so. stopping: the run ends when nothing is open."""
 
 
+RESTING: frozenset[Phase] = frozenset({"idle", "backing_off", "waiting", "paused"})
+"""The phases in which a driver has nothing to do: their time is not driven time."""
+
 _NO_MODEL = ModelFacts("", "", price="unknown")
 """Of a session in which nothing ever ran."""
 
@@ -79,7 +82,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     started_ms: int
     totals: Totals = Totals()
     driven_ms: int = 0
-    """Time in which something was in flight under a driver."""
+    """Time in which a driver was at work."""
     reply: Literal["", "answer", "cut_answer", "refusal", "empty", "calls"] = ""
     """What the last response was; empty while none is there since the last request."""
     goal_seq: int = 0
@@ -148,12 +151,14 @@ class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     expects: Expectation | None = None
 
 
-class Permission(msgspec.Struct, frozen=True, gc=False):
+class Permission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A person allowed exactly this."""
 
     approval_id: str
     sha256: str
     """Of all that they were shown."""
+    is_consumed: bool = False
+    """An attempt has started with it. It holds for every further attempt of the same call."""
 
 
 class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -217,7 +222,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     interrupted: ToolAttempt | None = None
     """The attempt before this stage, whose driver is gone: it may be looked at or run again."""
     permission: Permission | None = None
-    """What a person allowed; it holds for every attempt of the call."""
+    """What a person allowed."""
     resources: tuple[Resource, ...] | None = None
     """What it touches, as the gates found out last; None: no gate has seen it."""
 
@@ -262,7 +267,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     before: Totals = Totals()
     """Of all runs before `run`."""
     principal: Principal = NOBODY
-    """On whose behalf the run works: who spoke last, with the rights that all have who spoke in it."""
+    """On whose behalf the run works: who spoke or continued it last, with the rights that all of them have."""
     labels: tuple[Label, ...] = ()
     """Where all comes from that the session ever held, each origin once."""
     approvals: int = 0

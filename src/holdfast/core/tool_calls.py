@@ -57,7 +57,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     if settings is None or run is None:
         return
     needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
-    if needed_it and call.permission is not None and call.interrupted is None:
+    if needed_it and call.permission is not None and not call.permission.is_consumed:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
     left_s = settings.limits.wall_s - run.driven_ms / 1000

@@ -86,14 +86,14 @@ def wanted(state: State) -> list[Action]:
             ]
             return [*running, *_admissions(state), *_deadlines(state), *_wall(state)]
         case "admitting":
-            return [*_admissions(state), *_deadlines(state)]
+            return [*_admissions(state), *_deadlines(state), *_wall(state)]
         case "waiting":
             return _deadlines(state)
         case "backing_off":
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
             run = open_run(state)
-            return [PrepareRequest(next_key(state), run is not None and bool(run.landing))]
+            return [PrepareRequest(next_key(state), run is not None and bool(run.landing)), *_wall(state)]
 
 
 def _admissions(state: State) -> list[Action]:

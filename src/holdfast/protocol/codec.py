@@ -154,6 +154,8 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
     if not body:
         raise UnreadableEvent(f"the body of this {type_} record was erased", "erased")
     cls = _TYPES.get(type_)
+    if v < 1:
+        raise UnreadableEvent(f"a {type_} record is damaged: its version is {v}", "damaged")
     if cls is None or v > VERSIONS[cls]:
         raise UnreadableEvent(
             f"this version of Holdfast does not know {type_} version {v}: upgrade to go on", "newer"

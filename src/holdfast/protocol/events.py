@@ -88,6 +88,10 @@ class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     settings: SettingsRef
     is_continuation: bool = False
     """No new message opened it: it goes on with what the last run left."""
+    sender: str = ""
+    """Who asked for the continuation, as `Principal.label`; empty where a message opened the run."""
+    scopes: tuple[Scope, ...] = ()
+    """What that sender might ask for."""
 
 
 class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,6 +13,8 @@ import msgspec
 from holdfast.protocol.messages import Usage
 
 MICROUSD = 1_000_000
+MOST_USD = 1_000_000_000
+"""An amount above this is a mistake."""
 UNKNOWN_WINDOW_TOKENS = 128_000
 DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
@@ -85,7 +87,7 @@ def microusd(text: str | float | Decimal) -> int:
     """Micro-dollars of an amount in dollars.
 
     Raises:
-        ValueError: not a number, or not finite.
+        ValueError: not a number, or larger than any budget.
     """
     written = str(text)
     try:
@@ -93,7 +95,7 @@ def microusd(text: str | float | Decimal) -> int:
     except ArithmeticError:
         raise ValueError(f"{text!r} is not an amount in dollars") from None
     # Python also takes digits of other scripts, and groups them as no reader would expect.
-    if not amount.is_finite() or not written.isascii() or "_" in written:
+    if not amount.is_finite() or abs(amount) > MOST_USD or not written.isascii() or "_" in written:
         raise ValueError(f"{text!r} is not an amount in dollars")
     return int((amount * MICROUSD).to_integral_value(ROUND_HALF_EVEN))
 

@@ -195,7 +195,9 @@ Admission = Allowed | Asked | Refused
 
 def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
     """What an approval of the call binds to."""
-    asking = next((decision for decision in admitted.decisions if decision.verdict == "ask"), None)
+    reasons = dict.fromkeys(
+        each.reason for each in admitted.decisions if each.verdict == "ask" and each.reason
+    )
     return Bound(
         tool=tool,
         source=admitted.source,
@@ -203,7 +205,7 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
         workspace=workspace,
         cwd=admitted.cwd,
         binary=admitted.binary,
-        reason=asking.reason if asking is not None else "",
+        reason=" ".join(reasons),
         seal=admitted.seal,
     )
 

@@ -92,6 +92,9 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
                 return _anybody(by), Send(note, settings)
             case e.ApprovalResolved(decision="approve" | "deny" | "answer" as said, by=by):
                 return _anybody(by), Resolve(event.approval_id, said, event.note)
+    run = _first(batch, e.RunStarted)
+    if run is not None:
+        return Principal(run.sender, scopes=run.scopes), Continue(settings)
     if settings is not None or resumed is not None:
         return _anybody(resumed.by if resumed is not None else ""), Continue(settings)
     for event in batch:
