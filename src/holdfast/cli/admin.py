@@ -3,47 +3,98 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from holdfast.app import built_in_specs
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
-from holdfast.protocol.rows import Damage, Erased
+from holdfast.errors import StorageCorrupt
+from holdfast.protocol.rows import Damage, Salvaged, Stretch, Verified
 from holdfast.protocol.tools import ToolSpec
 from holdfast.runtime.snapshot import holds
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
+from holdfast.storage.salvage import salvage
 from holdfast.views.lines import Line, Span, neutral, one_line, table
 
 _BAD_NEWS = 1
 _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": "red"}
 
 
-def fsck(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
+def fsck(
+    repair: Annotated[
+        Path | None,
+        typer.Option("--repair", metavar="FILE", help="Save all readable records into a new database."),
+    ] = None,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
     """Check every record of a home, and list damaged and erased records. Changes nothing. Exits 1 on damage.
+
+    --repair saves all readable records into a new database and lists what is lost.
 
     \b
     holdfast fsck
     holdfast fsck --home ./backup --json
+    holdfast fsck --repair saved.db
     """
     folder = home_of(home).folder
     with storage_errors(folder):
-        found = verify_home(folder, holds)
-    damages = found.damages
+        found = _found(folder, is_repairing=repair is not None)
+        saved = salvage(folder, repair) if repair is not None else None
     if is_json:
-        erased = [msgspec.structs.asdict(stretch) for stretch in found.erased]
-        rows = [damage_row(damage) for damage in damages]
-        say_json({"home": str(folder), "ok": not damages, "damage": rows, "erased": erased})
-        return _BAD_NEWS if damages else 0
-    say(_damage_line(damage) for damage in damages)
-    say(_erased_line(stretch) for stretch in found.erased)
-    if damages:
-        say(["", f"Found {len(damages)} damages. All other records are readable."])
+        said: dict[str, Any] = {"home": str(folder), "ok": not found.damages}
+        said["damage"] = [damage_row(damage) for damage in found.damages]
+        said["erased"] = [msgspec.structs.asdict(stretch) for stretch in found.erased]
+        if saved is not None:
+            said["repaired"] = {"file": str(repair), **msgspec.to_builtins(saved)}
+        say_json(said)
     else:
-        say([f"{folder}: every record, row and blob is intact."])
-    return _BAD_NEWS if damages else 0
+        say(_fsck_lines(folder, found))
+        say(_salvage_lines(saved, str(repair)) if saved is not None else [])
+    return _BAD_NEWS if found.damages else 0
+
+
+def _found(folder: Path, *, is_repairing: bool) -> Verified:
+    """What is wrong; a repair also begins where the check cannot."""
+    try:
+        return verify_home(folder, holds)
+    except StorageCorrupt as error:
+        if not is_repairing:
+            raise
+        return Verified((Damage("file", error.message),))
+
+
+def _fsck_lines(folder: Path, found: Verified) -> Iterator[Line | str]:
+    yield from map(_damage_line, found.damages)
+    for erased in found.erased:
+        yield [Span(f"{'erased':<11}", "dim"), f"{_which(erased)}: erased on purpose, not damaged"]
+    if found.damages:
+        yield ""
+        yield f"Found {len(found.damages)} damages. All other records are readable."
+    else:
+        yield f"{folder}: every record, row and blob is intact."
+
+
+def _salvage_lines(saved: Salvaged, file: str) -> Iterator[Line | str]:
+    yield ""
+    for stretch in saved.lost:
+        yield [Span(f"{'lost':<11}", "red"), _which(stretch)]
+    for note in saved.notes:
+        yield [Span(f"{'lost':<11}", "red"), neutral(note)]
+    yield f"Saved {saved.records} records of {saved.sessions} sessions in {file}."
+    yield "To use it, put it in place of holdfast.db in a copy of the home. Sessions that lost records can be shown"
+    yield "and forked, not continued."
+
+
+def _which(stretch: Stretch) -> str:
+    first, last = stretch.first_seq, stretch.last_seq
+    return f"{stretch.session} " + (f"record {first}" if first == last else f"records {first} to {last}")
 
 
 def damage_row(damage: Damage) -> dict[str, Any]:
@@ -60,12 +111,6 @@ def _damage_line(damage: Damage) -> Line:
     where = f"{damage.session} " if damage.session else ""
     where += f"record {damage.seq} " if damage.seq else ""
     return [Span(f"{damage.kind:<11}", "red"), f"{where}{neutral(damage.message)}"]
-
-
-def _erased_line(erased: Erased) -> Line:
-    first, last = erased.first_seq, erased.last_seq
-    which = f"record {first}" if first == last else f"records {first} to {last}"
-    return [Span(f"{'erased':<11}", "dim"), f"{erased.session} {which}: erased on purpose, not damaged"]
 
 
 def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:

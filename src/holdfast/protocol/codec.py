@@ -119,11 +119,11 @@ def digest_of(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
-    """Whether the stored record is unchanged, erased or not, and follows the record with `previous_link`."""
-    return stored.link == chain_link(
+def link_after(previous_link: bytes, seq: int, stored: StoredRecord) -> bytes:
+    """The link of the stored record, erased or not, where it is the one with that seq behind `previous_link`."""
+    return chain_link(
         previous_link,
-        stored.seq,
+        seq,
         stored.at_ms,
         stored.awake_ms,
         stored.epoch,
@@ -132,6 +132,11 @@ def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
         stored.v,
         stored.body_digest,
     )
+
+
+def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
+    """Whether the stored record is unchanged, erased or not, and follows the record with `previous_link`."""
+    return stored.link == link_after(previous_link, stored.seq, stored)
 
 
 def decode(stored: StoredRecord) -> Record:

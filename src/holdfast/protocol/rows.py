@@ -192,8 +192,8 @@ class Commit(msgspec.Struct, frozen=True):
     """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
 
 
-class Erased(msgspec.Struct, frozen=True):
-    """Records that have no body any more, and still prove their place: `first_seq` to `last_seq`."""
+class Stretch(msgspec.Struct, frozen=True):
+    """Some records of a session in a row."""
 
     session: str
     first_seq: int
@@ -214,5 +214,16 @@ class Verified(msgspec.Struct, frozen=True):
 
     damages: tuple[Damage, ...] = ()
     """Empty when all is well."""
-    erased: tuple[Erased, ...] = ()
-    """Not damage: somebody wanted it so."""
+    erased: tuple[Stretch, ...] = ()
+    """Records that have no body any more, and still prove their place: no damage."""
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """What came of a damaged home's database in a new file."""
+
+    sessions: int
+    records: int
+    lost: tuple[Stretch, ...] = ()
+    """Records that could not be read, or are not what was written."""
+    notes: tuple[str, ...] = ()
+    """What else is lost or not as it was, as sentences."""

@@ -5,14 +5,14 @@ Pure functions over stored records, the same for every store. Where records come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from holdfast.errors import StorageCorrupt
-from holdfast.protocol.codec import StoredRecord, UnreadableEvent, chain_link, decode, is_linked
+from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode, is_linked, link_after
 from holdfast.protocol.events import Record
-from holdfast.protocol.rows import Commit, Damage, Erased
+from holdfast.protocol.rows import Commit, Damage, Stretch
 
 _SUSPECTS = 64
 """Up to so many broken links it is looked whether records were moved; beyond, all count as changed."""
@@ -64,7 +64,7 @@ class Examined(msgspec.Struct, frozen=True):
     """What was found in one journal."""
 
     damages: tuple[Damage, ...]
-    erased: tuple[Erased, ...]
+    erased: tuple[Stretch, ...]
     records: tuple[Record, ...]
     """Those that are whole, in order."""
 
@@ -82,7 +82,11 @@ def examine(
     `previous_link` is the link at `after_seq`, None when it is lost; `head_seq` what the session's row says.
     """
     damages = list(_gaps(session, records, after_seq, head_seq))
-    damages += _broken_links(session, records, after_seq, previous_link)
+    for record, old in _misplaced(records, after_seq, previous_link):
+        if old:
+            damages.append(Damage("reordered", f"here lies what was record {old}", session, record.seq))
+        else:
+            damages.append(Damage("changed", "the record is not what was written", session, record.seq))
     told = {damage.seq for damage in damages if damage.kind in ("changed", "reordered")}
     whole: list[Record] = []
     erased: list[int] = []
@@ -97,19 +101,19 @@ def examine(
         except UnreadableEvent as error:
             damages.append(Damage("unreadable", str(error), session, record.seq))
     damages.sort(key=lambda damage: damage.seq)
-    return Examined(tuple(damages), tuple(_stretches(session, erased)), tuple(whole))
+    return Examined(tuple(damages), tuple(stretches(session, erased)), tuple(whole))
 
 
-def _stretches(session: str, seqs: Sequence[int]) -> Iterable[Erased]:
+def stretches(session: str, seqs: Sequence[int]) -> Iterable[Stretch]:
     """Ascending seqs as stretches without a gap."""
     first = last = 0
     for seq in seqs:
         if first and seq > last + 1:
-            yield Erased(session, first, last)
+            yield Stretch(session, first, last)
             first = 0
         first, last = first or seq, seq
     if first:
-        yield Erased(session, first, last)
+        yield Stretch(session, first, last)
 
 
 def _gaps(session: str, records: Sequence[StoredRecord], after_seq: int, head_seq: int) -> Iterable[Damage]:
@@ -129,10 +133,31 @@ def _missing(session: str, first: int, last: int) -> Damage:
     return Damage("missing", what, session, first)
 
 
-def _broken_links(
-    session: str, records: Sequence[StoredRecord], after_seq: int, previous_link: bytes | None
-) -> Iterable[Damage]:
-    """Tells records that were changed from records that were moved, and spares intact ones behind either."""
+def proven(
+    records: Sequence[StoredRecord], after_seq: int, previous_link: bytes | None
+) -> dict[int, StoredRecord]:
+    """The records that are what was written, each where it belongs: also one that was moved, and one of which
+    nothing but its own link was changed, as the next one shows. What follows a gap is believed."""
+    here = {record.seq: record for record in records}
+    told = {record.seq: old for record, old in _misplaced(records, after_seq, previous_link)}
+    kept = {seq: record for seq, record in here.items() if seq not in told}
+    for seq, old in told.items():
+        record, before, following = here[seq], here.get(seq - 1), here.get(seq + 1)
+        link = before.link if before is not None else previous_link if seq == after_seq + 1 else None
+        if old:
+            kept.setdefault(old, msgspec.structs.replace(record, seq=old))
+        elif link is not None and following is not None:
+            own = _link(link, seq, record)
+            if _follows(own, following.seq, following):
+                kept[seq] = record
+    return kept
+
+
+def _misplaced(
+    records: Sequence[StoredRecord], after_seq: int, previous_link: bytes | None
+) -> Iterator[tuple[StoredRecord, int]]:
+    """Records that are not what was written there, each with the seq where it was written, or 0 where it was
+    changed. Intact ones behind such a record are spared."""
     broken: list[tuple[StoredRecord, bytes]] = []
     seq, link = after_seq, previous_link
     for record in records:
@@ -140,7 +165,7 @@ def _broken_links(
             broken.append((record, link))
         seq, link = record.seq, record.link
     if len(broken) > _SUSPECTS:
-        yield from (_changed(session, record) for record, _ in broken)
+        yield from ((record, 0) for record, _ in broken)
         return
     # A moved record still follows its old neighbour; one behind a flipped link follows the link as it was.
     links = {link for _, link in broken} | {record.link for record, _ in broken}
@@ -149,15 +174,7 @@ def _broken_links(
         if any(_follows(link, record.seq, record) for link in links):
             continue
         seqs = (other.seq for other, _ in broken if other is not record)
-        old = next((seq for seq in seqs if any(_follows(link, seq, record) for link in links)), 0)
-        if old:
-            yield Damage("reordered", f"here lies what was record {old}", session, record.seq)
-        else:
-            yield _changed(session, record)
-
-
-def _changed(session: str, record: StoredRecord) -> Damage:
-    return Damage("changed", "the record is not what was written", session, record.seq)
+        yield record, next((seq for seq in seqs if any(_follows(link, seq, record) for link in links)), 0)
 
 
 def _follows(previous_link: bytes, seq: int, record: StoredRecord) -> bool:
@@ -166,16 +183,6 @@ def _follows(previous_link: bytes, seq: int, record: StoredRecord) -> bool:
 
 def _link(previous_link: bytes, seq: int, record: StoredRecord) -> bytes:
     try:
-        return chain_link(
-            previous_link,
-            seq,
-            record.at_ms,
-            record.awake_ms,
-            record.epoch,
-            record.cause,
-            record.type,
-            record.v,
-            record.body_digest,
-        )
+        return link_after(previous_link, seq, record)
     except TypeError:  # a value of another type than was written
         return b""

@@ -5,13 +5,13 @@ Everything here can be made again from the records. Where the rows lie is the st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
-from holdfast.protocol.events import blobs_of
+from holdfast.protocol.events import Record, blobs_of
 from holdfast.protocol.rows import Damage, SessionRow
 from holdfast.storage.chain import Examined
 
@@ -46,6 +46,16 @@ def compare(
         yield from _approval_damages(session, examined, kept.approvals)
 
 
+def approvals_of(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
+    """The approvals by id: where the records ask for one, and where they decide it first."""
+    found: dict[str, tuple[int, ...]] = {}
+    for mark in approval_marks(records):
+        known = found.get(mark.id, ())
+        if len(known) == int(mark.is_decision):
+            found[mark.id] = (*known, mark.seq)
+    return found
+
+
 def _row_damages(session: str, head_seq: int, state: State | None, row: SessionRow) -> Iterator[Damage]:
     if row.seq != head_seq:
         yield Damage("row", f"its row was made at record {row.seq}, not at {head_seq}", session, row.seq)
@@ -72,11 +82,7 @@ def _blob_damages(session: str, examined: Examined, named: frozenset[str]) -> It
 def _approval_damages(
     session: str, examined: Examined, listed: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Damage]:
-    told: dict[str, tuple[int, ...]] = {}
-    for mark in approval_marks(examined.records):
-        known = told.get(mark.id, ())
-        if len(known) == int(mark.is_decision):
-            told[mark.id] = (*known, mark.seq)
+    told = approvals_of(examined.records)
     for name, seqs in told.items():
         kept = listed.get(name, ())
         if kept != seqs and (examined.is_whole or kept[: len(seqs)] != seqs):

@@ -17,7 +17,7 @@ from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.codec import UnreadableEvent, decode
 from holdfast.protocol.events import blobs_of
-from holdfast.protocol.rows import Damage, Erased, Recovered, SessionRow, Verified
+from holdfast.protocol.rows import Damage, Recovered, SessionRow, Stretch, Verified
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import Examined, examine
 from holdfast.storage.derived import Derived, compare
@@ -98,7 +98,7 @@ class _Look:
 def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Holds | None) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
-    erased: list[Erased] = []
+    erased: list[Stretch] = []
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
     there = _schema(connection)
     tables = {table for kind, _, table in there if kind == "table"}

@@ -28,7 +28,6 @@ from holdfast.protocol.rows import (
     ApprovalRow,
     Commit,
     Damage,
-    Erased,
     Holder,
     InboxEntry,
     Lease,
@@ -38,6 +37,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     Standing,
+    Stretch,
     Verified,
 )
 from holdfast.storage.approvals import approval_row
@@ -327,7 +327,7 @@ class VolatileStore:
 
     async def verify(self) -> Verified:
         damages: list[Damage] = []
-        erased: list[Erased] = []
+        erased: list[Stretch] = []
         for session, journal in self._journals.items():
             link = FIRST_LINK if not journal.parent else self._link_at(journal.parent, journal.at_seq)
             found = examine(session, journal.records, journal.at_seq, link, journal.head_seq)

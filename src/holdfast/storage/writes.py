@@ -7,11 +7,11 @@ anything half done, or is undone by its savepoint.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from holdfast.errors import Fenced, NoSuchSession
-from holdfast.protocol.codec import encode_json
+from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.reads import Term, lease_of
 
@@ -143,16 +143,23 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
             f"session {commit.session} is no longer at record {commit.expected_seq} in epoch {commit.epoch}"
         )
     number, position = advanced[0]
+    put_records(connection, number, enumerate(commit.records, position + 1))
+    _settle(connection, number, commit)
+    return commit.releases_lease and _released(connection, number)
+
+
+def put_records(
+    connection: sqlite3.Connection, number: int, placed: Iterable[tuple[int, StoredRecord]]
+) -> None:
+    """Write records under a session's number, each at its position."""
     connection.executemany(
         "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (place, number, record.seq, record.at_ms, record.awake_ms, record.epoch, record.cause, record.type,
              record.v, record.body, record.link, record.digest)
-            for place, record in enumerate(commit.records, position + 1)
+            for place, record in placed
         ],
     )  # fmt: skip
-    _settle(connection, number, commit)
-    return commit.releases_lease and _released(connection, number)
 
 
 def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:

@@ -34,10 +34,10 @@ from holdfast.protocol.rows import (
     ApprovalMark,
     ApprovalRow,
     Commit,
-    Erased,
     Recovered,
     SessionRow,
     SessionStatus,
+    Stretch,
     Verified,
 )
 from holdfast.protocol.tools import CallResult
@@ -108,7 +108,7 @@ class StoreConformance(LeaseConformance):
         await store.commit(msgspec.structs.replace(told, records=tuple(kept)))
         assert await store.read(driving.session) == kept
         assert await store.sessions(grep="words 2") == []
-        erased = (Erased(driving.session, 2, 3), Erased(driving.session, 5, 5))
+        erased = (Stretch(driving.session, 2, 3), Stretch(driving.session, 5, 5))
         assert await store.verify() == Verified((), erased)
 
     async def test_a_body_that_is_only_gone_is_damage(self, store: Store) -> None:
