@@ -47,7 +47,9 @@ def test_what_is_readable_is_saved_and_what_is_lost_is_told(
     }
     assert (home.folder / DATABASE).read_bytes() == before
     shutil.move(file, again / DATABASE)
-    assert holdfast("fsck", "--home", str(again)).code == 0
+    checked = holdfast("fsck", "--json", "--home", str(again))
+    assert (checked.code, checked.rows[0]["damage"], checked.rows[0]["erased"]) == (0, [], [])
+    assert checked.rows[0]["lost"] == answer.rows[0]["repaired"]["lost"]
     assert len(holdfast_events(holdfast, again, home.finished)) == last
     assert holdfast("show", home.finished, "--home", str(again)).code == 0
     assert [row["id"] for row in holdfast("approvals", "--json", "--home", str(again)).rows] == [

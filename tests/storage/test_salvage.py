@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import StorageCorrupt, StorageError, StorageFull, UsageError
-from holdfast.protocol.codec import StoredRecord, encode_json
+from holdfast.protocol.codec import LOST, StoredRecord, encode_json
 from holdfast.protocol.commands import Command, Pause, owner
 from holdfast.protocol.events import (
     ApprovalResolved,
@@ -27,7 +27,7 @@ from holdfast.protocol.rows import Salvaged, Stretch, Verified
 from holdfast.protocol.tools import CallResult
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE
-from holdfast.storage.salvage import LOST, salvage
+from holdfast.storage.salvage import salvage
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import a_holder, an_entry, an_id, asked, branch, drive
 
@@ -111,7 +111,7 @@ async def check(home: Path, file: Path, whole: Journals, saved: Salvaged) -> Non
     assert all(lies_at(each.session, each.seq - 1) in lost for each in verified.damages), verified.damages
     found = await journals(again)
     assert len(found) == saved.sessions
-    assert {(stretch.session, seq) for stretch in verified.erased for seq in
+    assert {(stretch.session, seq) for stretch in verified.lost for seq in
             range(stretch.first_seq, stretch.last_seq + 1)} == lost  # fmt: skip
     for session, records in whole.items():
         for record in records:
@@ -208,6 +208,78 @@ async def test_records_that_are_gone_with_their_table_are_told(home: Path, tmp_p
         (name, seq) for name, last in LAST.items() for seq in range(shared.get(name, 0) + 1, last + 1)
     }
     assert any("table records" in note for note in saved.notes)
+
+
+async def test_a_lost_first_page_costs_nothing(home: Path, tmp_path: Path) -> None:
+    whole, sound = await journals(home), (home / DATABASE).read_bytes()
+    (home / DATABASE).write_bytes(bytes(4096) + sound[4096:])
+    saved = salvage(home, tmp_path / "saved.db")
+    assert (saved.sessions, saved.records, saved.lost) == (3, 27, ())
+    assert ["list of tables" in note for note in saved.notes] == [True]
+    assert await journals(restored(home, tmp_path / "saved.db")) == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "saved.db", "again"}, "the copy is gone"
+
+
+async def test_lost_commands_are_named(home: Path, tmp_path: Path) -> None:
+    root = root_page(home, "inbox")
+    with (home / DATABASE).open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(bytes(4096))
+    saved = salvage(home, tmp_path / "saved.db")
+    assert [note for note in saved.notes if "'c1'" in note] == [
+        f"session {an_id(number)}: the command 'c1' cannot be read" for number in (1, 2)
+    ]
+    assert any("table inbox" in note for note in saved.notes)
+
+
+async def test_rows_that_a_torn_page_hides_are_counted(home: Path, tmp_path: Path) -> None:
+    with (home / DATABASE).open("r+b") as file:
+        file.truncate((root_page(home, "inbox") - 1) * 4096 + 100)
+    saved = salvage(home, tmp_path / "saved.db")
+    assert "the table inbox: 2 of its 2 rows cannot be read" in saved.notes
+
+
+async def test_sessions_of_which_only_a_number_is_left_are_told(home: Path, tmp_path: Path) -> None:
+    change(home, "DELETE FROM sessions WHERE number = 2; DELETE FROM records WHERE session = 2")
+    saved = salvage(home, tmp_path / "saved.db")
+    assert [note for note in saved.notes if note.startswith("the sessions")] == [
+        "the sessions with the numbers 2 to 2, with all that was in them"
+    ]
+    assert "the command 'c1': it belongs nowhere" in saved.notes
+
+
+async def test_lost_blobs_are_named_with_their_sessions(home: Path, tmp_path: Path) -> None:
+    blob = hashlib.sha256(b"the whole output").hexdigest()
+    shutil.rmtree(home / BLOBS)
+    saved = salvage(home, tmp_path / "saved.db")
+    assert saved.notes == (f"the blob {blob} is missing (session {an_id(1)}, {an_id(2)})",)
+
+
+async def test_a_record_that_nothing_proves_is_saved_and_told(home: Path, tmp_path: Path) -> None:
+    change(home, "DELETE FROM records WHERE session = 2 AND seq = 6")
+    saved = salvage(home, tmp_path / "saved.db")
+    assert saved.notes == (f"session {an_id(2)}: record 7 is saved, and nothing is left to prove it",)
+
+
+async def test_of_two_records_with_one_number_the_true_one_is_saved(home: Path, tmp_path: Path) -> None:
+    whole = await journals(home)
+    change(
+        home,
+        "CREATE TABLE loose AS SELECT * FROM records; DROP TABLE records;"
+        "ALTER TABLE loose RENAME TO records;"
+        "UPDATE records SET seq = 9 WHERE session = 2 AND seq = 5",
+    )
+    saved = salvage(home, tmp_path / "saved.db")
+    assert told(saved) <= {(an_id(2), 5)}
+    again = await journals(restored(home, tmp_path / "saved.db"))
+    assert again[an_id(2)][8].body == whole[an_id(2)][8].body
+
+
+def root_page(home: Path, table: str) -> int:
+    with sqlite3.connect(home / DATABASE) as connection:
+        found = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    connection.close()
+    return int(found[0])
 
 
 @pytest.mark.requirement("L7")

@@ -13,7 +13,7 @@ import typer
 from holdfast.app import built_in_specs
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
-from holdfast.errors import StorageCorrupt
+from holdfast.errors import StorageError
 from holdfast.protocol.rows import Damage, Salvaged, Stretch, Verified
 from holdfast.protocol.tools import ToolSpec
 from holdfast.runtime.snapshot import holds
@@ -50,7 +50,7 @@ def fsck(
     if is_json:
         said: dict[str, Any] = {"home": str(folder), "ok": not found.damages}
         said["damage"] = [damage_row(damage) for damage in found.damages]
-        said["erased"] = [msgspec.structs.asdict(stretch) for stretch in found.erased]
+        said |= {"erased": msgspec.to_builtins(found.erased), "lost": msgspec.to_builtins(found.lost)}
         if saved is not None:
             said["repaired"] = {"file": str(repair), **msgspec.to_builtins(saved)}
         say_json(said)
@@ -64,7 +64,7 @@ def _found(folder: Path, *, is_repairing: bool) -> Verified:
     """What is wrong; a repair also begins where the check cannot."""
     try:
         return verify_home(folder, holds)
-    except StorageCorrupt as error:
+    except StorageError as error:
         if not is_repairing:
             raise
         return Verified((Damage("file", error.message),))
@@ -72,8 +72,10 @@ def _found(folder: Path, *, is_repairing: bool) -> Verified:
 
 def _fsck_lines(folder: Path, found: Verified) -> Iterator[Line | str]:
     yield from map(_damage_line, found.damages)
-    for erased in found.erased:
-        yield [Span(f"{'erased':<11}", "dim"), f"{_which(erased)}: erased on purpose, not damaged"]
+    for stretch in found.erased:
+        yield [Span(f"{'erased':<11}", "dim"), f"{_which(stretch)}: erased on purpose, not damaged"]
+    for stretch in found.lost:
+        yield [Span(f"{'lost':<11}", "dim"), f"{_which(stretch)}: lost before a repair, no new damage"]
     if found.damages:
         yield ""
         yield f"Found {len(found.damages)} damages. All other records are readable."
@@ -86,7 +88,7 @@ def _salvage_lines(saved: Salvaged, file: str) -> Iterator[Line | str]:
     for stretch in saved.lost:
         yield [Span(f"{'lost':<11}", "red"), _which(stretch)]
     for note in saved.notes:
-        yield [Span(f"{'lost':<11}", "red"), neutral(note)]
+        yield [Span(f"{'also':<11}", "red"), neutral(note)]
     yield f"Saved {saved.records} records of {saved.sessions} sessions in {file}."
     yield "To use it, put it in place of holdfast.db in a copy of the home. Sessions that lost records can be shown"
     yield "and forked, not continued."

@@ -79,7 +79,7 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
                 " Only --events --json shows them."
             )
         if journal.erased:
-            tell(f"{journal.erased} records were erased. Their content is gone.")
+            tell(f"{journal.erased} records were erased or lost. Their content is gone.")
         match view:
             case "":
                 if is_json:

@@ -22,6 +22,9 @@ _command_decoder = msgspec.json.Decoder(Command)
 FIRST_LINK = bytes(32)
 """What stands before the first record of a journal in its hash chain."""
 
+LOST = "Lost"
+"""The type of a record without a body that a repair puts where it could read none."""
+
 
 class UnreadableEvent(Exception):
     """A stored event that this version cannot read."""
@@ -156,6 +159,8 @@ def decode(stored: StoredRecord) -> Record:
 
 def decode_event(type_: str, v: int, body: bytes) -> Event:
     """The event in a body of that type and version; raises as `decode` does."""
+    if type_ == LOST:
+        raise UnreadableEvent("the damage that a repair found took this record", "erased")
     if not body:
         raise UnreadableEvent(f"the body of this {type_} record was erased", "erased")
     cls = _TYPES.get(type_)

@@ -216,6 +216,8 @@ class Verified(msgspec.Struct, frozen=True):
     """Empty when all is well."""
     erased: tuple[Stretch, ...] = ()
     """Records that have no body any more, and still prove their place: no damage."""
+    lost: tuple[Stretch, ...] = ()
+    """Records that were lost before a repair: it told them, and no damage of today."""
 
 
 class Salvaged(msgspec.Struct, frozen=True):

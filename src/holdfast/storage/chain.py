@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from holdfast.errors import StorageCorrupt
-from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode, is_linked, link_after
+from holdfast.protocol.codec import LOST, StoredRecord, UnreadableEvent, decode, is_linked, link_after
 from holdfast.protocol.events import Record
 from holdfast.protocol.rows import Commit, Damage, Stretch
 
@@ -65,13 +65,15 @@ class Examined(msgspec.Struct, frozen=True):
 
     damages: tuple[Damage, ...]
     erased: tuple[Stretch, ...]
+    lost: tuple[Stretch, ...]
+    """Those that a repair could not read."""
     records: tuple[Record, ...]
     """Those that are whole, in order."""
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing in it."""
-        return not self.damages and not self.erased
+        return not (self.damages or self.erased or self.lost)
 
 
 def examine(
@@ -90,18 +92,20 @@ def examine(
     told = {damage.seq for damage in damages if damage.kind in ("changed", "reordered")}
     whole: list[Record] = []
     erased: list[int] = []
+    lost: list[int] = []
     for record in records:
         if record.seq in told:
             continue
         if record.is_erased:
-            erased.append(record.seq)
+            (lost if record.type == LOST else erased).append(record.seq)
             continue
         try:
             whole.append(decode(record))
         except UnreadableEvent as error:
             damages.append(Damage("unreadable", str(error), session, record.seq))
     damages.sort(key=lambda damage: damage.seq)
-    return Examined(tuple(damages), tuple(stretches(session, erased)), tuple(whole))
+    gone = tuple(stretches(session, erased)), tuple(stretches(session, lost))
+    return Examined(tuple(damages), *gone, tuple(whole))
 
 
 def stretches(session: str, seqs: Sequence[int]) -> Iterable[Stretch]:
@@ -148,7 +152,7 @@ def proven(
             kept.setdefault(old, msgspec.structs.replace(record, seq=old))
         elif link is not None and following is not None:
             own = _link(link, seq, record)
-            if _follows(own, following.seq, following):
+            if follows(own, following.seq, following):
                 kept[seq] = record
     return kept
 
@@ -161,7 +165,7 @@ def _misplaced(
     broken: list[tuple[StoredRecord, bytes]] = []
     seq, link = after_seq, previous_link
     for record in records:
-        if record.seq == seq + 1 and link is not None and not _follows(link, record.seq, record):
+        if record.seq == seq + 1 and link is not None and not follows(link, record.seq, record):
             broken.append((record, link))
         seq, link = record.seq, record.link
     if len(broken) > _SUSPECTS:
@@ -171,13 +175,14 @@ def _misplaced(
     links = {link for _, link in broken} | {record.link for record, _ in broken}
     links |= {_link(link, record.seq, record) for record, link in broken}
     for record, _ in broken:
-        if any(_follows(link, record.seq, record) for link in links):
+        if any(follows(link, record.seq, record) for link in links):
             continue
         seqs = (other.seq for other, _ in broken if other is not record)
-        yield record, next((seq for seq in seqs if any(_follows(link, seq, record) for link in links)), 0)
+        yield record, next((seq for seq in seqs if any(follows(link, seq, record) for link in links)), 0)
 
 
-def _follows(previous_link: bytes, seq: int, record: StoredRecord) -> bool:
+def follows(previous_link: bytes, seq: int, record: StoredRecord) -> bool:
+    """Whether the record is what was written as the one with that seq behind `previous_link`."""
     return _link(previous_link, seq, record) == record.link
 
 

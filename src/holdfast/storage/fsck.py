@@ -99,6 +99,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Ho
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     erased: list[Stretch] = []
+    gone: list[Stretch] = []
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
     there = _schema(connection)
     tables = {table for kind, _, table in there if kind == "table"}
@@ -112,6 +113,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Ho
             found = _verify_session(look, session)
             damages += found.damages
             erased += found.erased
+            gone += found.lost
         except StorageCorrupt as error:
             damages.append(Damage("row", error.message, session))
         except sqlite3.DatabaseError as error:
@@ -121,7 +123,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Ho
             damages += _lost_rows(connection, table) if table in _ROWS else _snapshot_damages(connection)
         except sqlite3.DatabaseError as error:
             damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
-    return Verified(tuple(damages), tuple(erased))
+    return Verified(tuple(damages), tuple(erased), tuple(gone))
 
 
 def _decoded(raw: bytes) -> str:
@@ -177,7 +179,7 @@ def _verify_session(look: _Look, session: str) -> Verified:
             told = look.blob(sha256)
             if told:
                 damages.append(Damage("blob", told, session, record.seq))
-    return Verified(tuple(damages), examined.erased)
+    return Verified(tuple(damages), examined.erased, examined.lost)
 
 
 def _row(connection: sqlite3.Connection, session: str, damages: list[Damage]) -> SessionRow | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -22,6 +21,7 @@ from holdfast.core.summary import summary
 from holdfast.errors import StorageError, UsageError
 from holdfast.protocol.codec import (
     FIRST_LINK,
+    LOST,
     StoredRecord,
     UnreadableEvent,
     decode,
@@ -32,26 +32,20 @@ from holdfast.protocol.codec import (
 from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, blobs_of
 from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, session_id
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
+from holdfast.storage.blobs import read_blob, sync_folder
 from holdfast.storage.chain import proven, stretches
 from holdfast.storage.derived import approvals_of
-from holdfast.storage.errors import not_ours, primary_code, storage_errors
-from holdfast.storage.home import DATABASE, check_file, check_version, connect_to_read
-from holdfast.storage.migrations import NEWEST, migrate, version
+from holdfast.storage.errors import not_ours, storage_errors
+from holdfast.storage.home import BLOBS
+from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import read
+from holdfast.storage.wreck import Row, Wreck, wreck_of
 from holdfast.storage.writes import put_records
 
-LOST = "Lost"
-"""The type of a record in whose place nothing could be read."""
 _NOTHING = bytes(32)
 """In the place of the digest of a body that nobody knows."""
-_BUSY_S = 5.0
-_LEAST_ROW_BYTES = 40
-"""Hardly a row is shorter: a bound for how many there can be in a file."""
-_LARGEST = (1 << 62) - 1
 _MOST_LOST = 1_000_000
 """A gap that is larger is a damaged number, not a gap."""
-_RECORD = "seq, at_ms, awake_ms, epoch, cause, type, v, body, link, digest"
-_TYPES = (int, int, int, int, str, str, int, bytes, bytes, bytes)
 
 
 class Session(msgspec.Struct):
@@ -83,57 +77,33 @@ def salvage(home: Path, file: Path) -> Salvaged:
         raise UsageError(f"{file} is there already.", hint="Name a file that is not.")
     if not file.parent.is_dir():
         raise UsageError(f"The folder of {file} is not there.", hint="Make it, or name another file.")
-    path = home / DATABASE
-    with storage_errors(path):
-        check_file(home)
-        if not path.exists():
-            raise StorageError(f"there is no database at {path}")
-        old = connect_to_read(path, _BUSY_S)
-    with closing(old):
-        with storage_errors(path):
-            _check_is_ours(old, path)
-        with storage_errors(file):
-            return _save_into(file, old, path.stat().st_size)
+    with wreck_of(home, file.parent) as wreck, storage_errors(file):
+        return _save_into(file, wreck, home / BLOBS)
 
 
-def _check_is_ours(old: sqlite3.Connection, path: Path) -> None:
-    old.text_factory = _decoded
-    old.execute(
-        "PRAGMA writable_schema = ON"
-    )  # which has SQLite read a torn file, and tables of a damaged schema
-    if version(old) > NEWEST:
-        check_version(old, path)
-    tables = {row[0] for row in old.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if not tables & {"records", "sessions"}:
-        raise not_ours(path)
-
-
-def _save_into(file: Path, old: sqlite3.Connection, size_bytes: int) -> Salvaged:
+def _save_into(file: Path, wreck: Wreck, blobs: Path) -> Salvaged:
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with closing(sqlite3.connect(file, isolation_level=None)) as new:
             new.execute("PRAGMA journal_mode = WAL")
             migrate(new)
             new.execute("BEGIN")
-            salvaged = _Salvage(old, new, size_bytes).run()
+            salvaged = _Salvage(wreck, new, blobs).run()
             new.execute("COMMIT")
+        sync_folder(file.parent)
         return salvaged
     except BaseException:
         file.unlink()
         raise
 
 
-def _decoded(raw: bytes) -> str:
-    return raw.decode(errors="replace")
-
-
 class _Salvage:
     """One walk over a damaged database."""
 
-    def __init__(self, old: sqlite3.Connection, new: sqlite3.Connection, size_bytes: int) -> None:
-        self._old = old
+    def __init__(self, wreck: Wreck, new: sqlite3.Connection, blobs: Path) -> None:
+        self._wreck = wreck
         self._new = new
-        self._most_rows = size_bytes // _LEAST_ROW_BYTES
+        self._blobs = blobs
         self._sessions: dict[int, Session] = {}
         self._names: set[str] = set()
         """The ids and keys that are taken."""
@@ -142,67 +112,53 @@ class _Salvage:
         self._records = 0
 
     def run(self) -> Salvaged:
-        places: dict[int, list[int]] = defaultdict(list)
-        for position, number in self._rows("records", "position", "session"):
-            if isinstance(number, int) and number > 0:
-                places[number].append(position)
+        places = self._wreck.places()
         found = {each.number: each for each in self._found_sessions()}
+        commands = self._wreck.rows("inbox", "arrival", "session, command_id, posted_ms, body")
+        names = self._wreck.inbox_names()
         last = max((place for each in places.values() for place in each), default=0)
         for number in sorted(places.keys() | found.keys()):
             session = found.get(number) or Session(number)
-            last = self._save(session, places[number], last)
-        self._save_inbox()
-        return Salvaged(len(self._sessions), self._records, tuple(self._lost), tuple(self._notes))
-
-    # --- reading ----------------------------------------------------------------------------------
-
-    def _rows(self, table: str, number: str, columns: str) -> Iterator[tuple[Any, ...]]:
-        """All rows that can be read, each behind its number: around what cannot be, by ever smaller steps."""
-        sql = f"SELECT {number}, {columns} FROM {table} WHERE {number} BETWEEN ? AND ? ORDER BY {number}"
-        spans = [(1, _LARGEST)]
-        while spans:
-            first, last = spans.pop()
-            try:
-                yield from self._old.execute(sql, (first, last)).fetchall()
-            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                if isinstance(error, sqlite3.Error) and primary_code(error) == sqlite3.SQLITE_ERROR:
-                    self._notes.append(f"the table {table} cannot be read: {error}")
-                    return
-                last = min(last, self._most_rows)
-                if first < last:
-                    middle = (first + last) // 2
-                    spans += [(middle + 1, last), (first, middle)]
+            last = self._save(session, places.get(number, ()), last)
+        if not self._sessions and self._wreck.is_guessed:
+            raise not_ours(self._wreck.path)
+        self._tell_lost_sessions({row[1] for row in commands} | {number for number, _ in names.values()})
+        self._save_inbox(commands, names)
+        notes = (*self._wreck.notes, *self._notes, *self._lost_blobs())
+        return Salvaged(len(self._sessions), self._records, tuple(self._lost), notes)
 
     def _found_sessions(self) -> Iterator[Session]:
-        epochs = dict(self._rows("leases", "session", "epoch"))
+        epochs: dict[int, object] = dict(self._wreck.rows("leases", "session", "epoch"))
         columns = "id, key, parent, at_seq, seq, row"
-        for number, name, key, parent, at_seq, head_seq, row in self._rows("sessions", "number", columns):
+        for number, name, key, parent, at_seq, head_seq, row in self._wreck.rows(
+            "sessions", "number", columns
+        ):
             session = Session(number, row=row if isinstance(row, bytes) else b"")
             session.id = name if isinstance(name, str) and is_session_id(name) else ""
             session.key = key if isinstance(key, str) and is_session_key(key) else ""
             session.head_seq = head_seq if isinstance(head_seq, int) else 0
-            session.epoch = epochs[number] if isinstance(epochs.get(number), int) else 0
+            epoch = epochs.get(number)
+            session.epoch = epoch if isinstance(epoch, int) else 0
             if isinstance(parent, int) and isinstance(at_seq, int) and 0 < parent < number and at_seq > 0:
                 session.parent, session.at_seq = parent, at_seq
             yield session
 
-    def _stored(self, places: Sequence[int]) -> Iterator[tuple[int, StoredRecord]]:
-        """The records at these positions that can be read, in the order of their seq, one for each."""
-        read: dict[int, tuple[int, StoredRecord]] = {}
-        for place in places:
-            with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
-                row = self._old.execute(
-                    f"SELECT {_RECORD} FROM records WHERE position = ?", (place,)
-                ).fetchone()
-                if row is not None and tuple(map(type, row)) == _TYPES and row[0] > 0:
-                    read.setdefault(row[0], (place, StoredRecord("", *row)))
-        return iter([read[seq] for seq in sorted(read)])
+    def _tell_lost_sessions(self, named: set[object]) -> None:
+        """Sessions of which nothing is left but a number: one that is named, or missing in the count."""
+        known = sorted({number for number in named if isinstance(number, int)} | self._sessions.keys())
+        for before, number in pairwise([0, *known]):
+            first = before + 1 if number - before < _MOST_LOST else number
+            last = number - 1 if number in self._sessions else number
+            if first <= last:
+                self._notes.append(
+                    f"the sessions with the numbers {first} to {last}, with all that was in them"
+                )
 
     # --- a session --------------------------------------------------------------------------------
 
     def _save(self, session: Session, places: Sequence[int], last_position: int) -> int:
         """Write what is left of a session; the last position that is taken then."""
-        at = {record.seq: (place, record) for place, record in self._stored(places)}
+        at = self._wreck.records(places)
         parent = self._parent(session, at[min(at)][1] if at else None)
         after_seq = session.at_seq
         shared = read(self._new, parent.id, 0, after_seq) if parent is not None else []
@@ -212,7 +168,8 @@ class _Salvage:
             session.hole, old_link = parent.hole, parent.old_links.get(after_seq)
         own = [record for _, record in at.values() if record.seq > after_seq]
         kept = proven(own, after_seq, old_link)
-        kept = {seq: record for seq, record in kept.items() if not _is_damaged(record)}
+        unproven = {seq for seq in kept if seq - 1 > after_seq and seq - 1 not in at}
+        kept = {seq: record for seq, record in kept.items() if _is_readable(record, seq in unproven)}
         self._name(session, kept.get(after_seq + 1))
         session.head_seq = self._end(session, kept)
         lost: list[int] = []
@@ -234,6 +191,10 @@ class _Salvage:
             put_records(self._new, session.number, [(place, saved[-1])])
         self._records += session.head_seq - after_seq - len(lost)
         self._lost += stretches(session.id, lost)
+        self._notes += [
+            f"session {session.id}: record {seq} is saved, and nothing is left to prove it"
+            for seq in sorted(unproven & kept.keys())
+        ]
         self._derive(session, saved, place)
         if session.hole:
             session.old_links = {seq: record.link for seq, record in kept.items()}
@@ -256,16 +217,19 @@ class _Salvage:
     def _end(self, session: Session, kept: dict[int, StoredRecord]) -> int:
         """The last seq that the session had, as far as anybody can tell; what lies behind a gap that cannot be is
         left out."""
+        end_seq = 0
+        with suppress(msgspec.DecodeError):
+            if msgspec.json.decode(session.row, type=SessionRow).seq == session.head_seq:
+                end_seq = session.head_seq
         end = session.at_seq
         for seq in sorted(kept):
-            if seq - end > _MOST_LOST:
+            if seq - end > (_MOST_LOST if not end_seq else max(end_seq - end, 1)):
                 self._notes.append(f"session {session.id}: a record numbered {seq} belongs nowhere")
                 del kept[seq]
             else:
                 end = seq
-        with suppress(msgspec.DecodeError):
-            if msgspec.json.decode(session.row, type=SessionRow).seq == session.head_seq:
-                return max(end, min(session.head_seq, end + _MOST_LOST))
+        if end_seq:
+            return max(end, min(end_seq, end + _MOST_LOST))
         self._notes.append(
             f"session {session.id}: where it ended is not certain; it is saved up to record {end}"
         )
@@ -310,21 +274,40 @@ class _Salvage:
             [(name, session.number, *seqs, 0)[:4] for name, seqs in approvals_of(own).items()],
         )
 
-    # --- the inbox --------------------------------------------------------------------------------
+    # --- beside the journals ----------------------------------------------------------------------
 
-    def _save_inbox(self) -> None:
-        columns = "session, command_id, posted_ms, body"
-        for arrival, number, name, posted_ms, body in self._rows("inbox", "arrival", columns):
+    def _save_inbox(self, commands: Sequence[Row], names: dict[int, tuple[int, str]]) -> None:
+        for arrival, number, name, posted_ms, body in commands:
             session = self._sessions.get(number) if isinstance(number, int) else None
-            if session is None or not isinstance(name, str) or not is_command_id(name):
-                self._notes.append("a command lay in the inbox of no session, and is lost")
+            is_named = isinstance(name, str) and is_command_id(name)
+            whose = (
+                f"session {session.id}: the command {name!r}"
+                if session is not None
+                else f"the command {name!r}"
+            )
+            if session is None or not is_named or not isinstance(posted_ms, int):
+                self._notes.append(f"{whose}: it belongs nowhere")
             elif body is not None and not _is_command(body):
-                self._notes.append(f"session {session.id}: the command {name!r} cannot be read, and is lost")
-            elif isinstance(posted_ms, int):
-                self._new.execute(
-                    "INSERT OR IGNORE INTO inbox VALUES (?, ?, ?, ?, ?)",
-                    (arrival, number, name, posted_ms, body),
+                self._notes.append(f"{whose}: it cannot be read")
+            elif not self._new.execute(
+                "INSERT OR IGNORE INTO inbox VALUES (?, ?, ?, ?, ?)", (arrival, number, name, posted_ms, body)
+            ).rowcount:
+                self._notes.append(f"{whose}: there is another one of that name")
+        read = {arrival: (number, name) for arrival, number, name, *_ in commands}
+        for arrival, (number, name) in sorted(names.items()):
+            if read.get(arrival) != (number, name) and number in self._sessions:
+                self._notes.append(
+                    f"session {self._sessions[number].id}: the command {name!r} cannot be read"
                 )
+
+    def _lost_blobs(self) -> Iterator[str]:
+        for sha256, name in self._new.execute(
+            "SELECT blob, group_concat(id, ', ') FROM blob_uses JOIN sessions ON number = session GROUP BY blob"
+        ):
+            try:
+                read_blob(self._blobs, sha256)
+            except StorageError as error:
+                yield f"{error.message} (session {name})"
 
 
 def _event(record: StoredRecord | None) -> Event | None:
@@ -347,13 +330,13 @@ def _row(session: Session, records: list[Record]) -> SessionRow:
     return msgspec.structs.replace(row, session=session.id, key=session.key, seq=session.head_seq)
 
 
-def _is_damaged(record: StoredRecord) -> bool:
-    """Whether no version can read it: of a record behind a hole the only proof."""
+def _is_readable(record: StoredRecord, is_unproven: bool) -> bool:
+    """Whether a version can read it, as long as it is proven that somebody wrote it so; else whether this one can."""
     try:
         decode(record)
     except UnreadableEvent as error:
-        return error.why == "damaged"
-    return False
+        return error.why == "erased" or (error.why == "newer" and not is_unproven)
+    return True
 
 
 def _is_command(body: object) -> bool:

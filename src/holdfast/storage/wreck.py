@@ -1,0 +1,206 @@
+"""What can still be read of a damaged database, which is only read; whatever cannot be is told, never passed over.
+
+What is made of it is decided in `salvage`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from holdfast.errors import StorageError
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.storage.chain import follows
+from holdfast.storage.errors import not_ours, primary_code, storage_errors
+from holdfast.storage.home import DATABASE, check_file, check_version, connect, connect_to_read
+from holdfast.storage.migrations import APPLICATION_ID, NEWEST, migrate, version
+
+_BUSY_S = 5.0
+_LEAST_ROW_BYTES = 40
+"""Hardly a row is shorter: a bound for how many there can be in a file."""
+_LARGEST = (1 << 62) - 1
+_SIZE_AT = 28
+"""Where in a database it says how many pages it has."""
+_TABLES = {"sessions", "records", "inbox", "leases"}
+"""Those of which nothing can be made anew."""
+_ILLEGIBLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
+_GUESSED = "the list of tables was damaged; that of a new database took its place"
+_RECORD = "seq, at_ms, awake_ms, epoch, cause, type, v, body, link, digest"
+_TYPES = (int, int, int, int, str, str, int, bytes, bytes, bytes)
+
+Row = tuple[Any, ...]
+
+
+@contextmanager
+def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
+    """The database of a home, as it lies there; a copy of it for a while in `scratch` where its first page is lost.
+
+    Raises:
+        StorageCorrupt: it is the database of another program.
+        StorageError: there is none, or `scratch` cannot be written.
+    """
+    path = home / DATABASE
+    with storage_errors(path):
+        check_file(home)
+        if not path.exists():
+            raise StorageError(f"there is no database at {path}")
+        connection = connect_to_read(path, _BUSY_S)
+    with closing(connection):
+        with storage_errors(path):
+            is_ours = _is_ours(connection, path)
+        if is_ours:
+            yield Wreck(path, connection)
+            return
+    with ExitStack() as stack:
+        with storage_errors(scratch):
+            folder = stack.enter_context(TemporaryDirectory(dir=scratch))
+            connection = _with_a_first_page(path, Path(folder))
+        stack.enter_context(closing(connection))
+        yield Wreck(path, connection, is_guessed=True)
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether it is a database of ours of which the list of tables is there; not where nobody can tell."""
+    try:
+        _look_at(connection)
+        found = version(connection)
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and primary_code(error) not in _ILLEGIBLE:
+            raise
+        return False
+    if not tables & _TABLES and application != APPLICATION_ID and (application or tables):
+        raise not_ours(path)
+    if found > NEWEST:
+        connection.execute("COMMIT")
+        check_version(connection, path)
+    return tables >= _TABLES
+
+
+def _look_at(connection: sqlite3.Connection) -> None:
+    connection.text_factory = _decoded
+    # This has SQLite read a torn file, and the tables of a schema of which a part is damaged.
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
+
+
+def _with_a_first_page(path: Path, folder: Path) -> sqlite3.Connection:
+    """A copy whose list of tables is that of a new database: they lie at the same pages in each."""
+    copy, new = folder / DATABASE, folder / "new.db"
+    with closing(sqlite3.connect(new, isolation_level=None)) as sound:
+        sound.execute("PRAGMA journal_mode = WAL")
+        migrate(sound)
+        size = sound.execute("PRAGMA page_size").fetchone()[0]
+    first = bytearray(new.read_bytes()[:size])
+    first[_SIZE_AT : _SIZE_AT + 4] = bytes(4)  # as many pages as there are in the file
+    for ending in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+    with copy.open("r+b") as file:
+        file.write(first)
+    connection = connect(copy, _BUSY_S)
+    _look_at(connection)
+    return connection
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+class Wreck:
+    """A damaged database, and what of it cannot be read."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, is_guessed: bool = False) -> None:
+        self.path = path
+        self.is_guessed = is_guessed
+        """Whether it is taken for a database of ours, and nothing yet shows that it is one."""
+        self.notes: list[str] = [_GUESSED] if is_guessed else []
+        """What could not be read so far, as sentences."""
+        self._connection = connection
+        self._most_rows = path.stat().st_size // _LEAST_ROW_BYTES
+
+    def rows(self, table: str, number: str, columns: str) -> list[Row]:
+        """All rows that can be read, each behind its number, in order of it."""
+        sql = f"SELECT {number}, {columns} FROM {table} WHERE {number} BETWEEN ? AND ? ORDER BY {number}"
+        found: list[Row] = []
+        unread: list[tuple[int, int]] = []
+        spans = [(1, _LARGEST)]
+        while spans:  # around what cannot be read, by ever smaller steps
+            first, last = spans.pop()
+            try:
+                found += self._connection.execute(sql, (first, last)).fetchall()
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if isinstance(error, sqlite3.Error) and primary_code(error) == sqlite3.SQLITE_ERROR:
+                    self.notes.append(f"the table {table} cannot be read: {error}")
+                    return found
+                last = min(last, max(self._most_rows, first))
+                middle = (first + last) // 2
+                if first < last:
+                    spans += [(middle + 1, last), (first, middle)]
+                elif unread and unread[-1][1] == first - 1:
+                    unread[-1] = (unread[-1][0], first)
+                else:
+                    unread.append((first, first))
+        self.notes += [f"the table {table}: {self._unread(*span)} cannot be read" for span in unread]
+        if not unread and (count := self._count(table)) > len(found):
+            self.notes.append(f"the table {table}: {count - len(found)} of its {count} rows cannot be read")
+        return found
+
+    def _count(self, table: str) -> int:
+        """How many rows it says to have; a torn page counts rows that nobody finds."""
+        counts = [0]
+        for how in ("NOT INDEXED", f"INDEXED BY sqlite_autoindex_{table}_1"):
+            with suppress(sqlite3.DatabaseError):
+                counts += self._connection.execute(f"SELECT count(*) FROM {table} {how}").fetchone()
+        return max(counts)
+
+    def _unread(self, first: int, last: int) -> str:
+        if last >= self._most_rows:
+            return f"whatever had the number {first} or a higher one"
+        return f"whatever had the number {first}" if first == last else f"the numbers {first} to {last}"
+
+    def places(self) -> dict[int, list[int]]:
+        """By the number of its session, where a record lies."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for position, number in self.rows("records", "position", "session"):
+            if isinstance(number, int) and number > 0:
+                found[number].append(position)
+        return found
+
+    def records(self, places: Sequence[int]) -> dict[int, tuple[int, StoredRecord]]:
+        """The records at these places that can be read, by their seq, each with its place."""
+        read: dict[int, list[tuple[int, StoredRecord]]] = defaultdict(list)
+        for place in places:
+            with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
+                row = self._connection.execute(
+                    f"SELECT {_RECORD} FROM records WHERE position = ?", (place,)
+                ).fetchone()
+                if row is not None and tuple(map(type, row)) == _TYPES and row[0] > 0:
+                    read[row[0]].append((place, StoredRecord("", *row)))
+        links = {record.link for found in read.values() for _, record in found} | {FIRST_LINK}
+        return {seq: _true_one(read[seq], links) for seq in sorted(read)}
+
+    def inbox_names(self) -> dict[int, tuple[int, str]]:
+        """By arrival, whose command it is and its name, as the index of the inbox tells."""
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
+            named = self._connection.execute(
+                "SELECT arrival, session, command_id FROM inbox INDEXED BY sqlite_autoindex_inbox_1"
+                " WHERE session BETWEEN ? AND ?",
+                (0, _LARGEST),
+            )
+            return {arrival: (number, name) for arrival, number, name in named}
+        return {}
+
+
+def _true_one(found: Sequence[tuple[int, StoredRecord]], links: set[bytes]) -> tuple[int, StoredRecord]:
+    """Of several records that say that they are the same one, that which follows another record."""
+    if len(found) == 1:
+        return found[0]
+    return next((one for one in found if any(follows(link, one[1].seq, one[1]) for link in links)), found[0])
