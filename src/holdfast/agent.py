@@ -132,17 +132,19 @@ class Runtime:
             self._is_closed = True
             app, self._app = self._app, None
             if app is not None:
-                with clearing_up("What still ran"):
-                    await self._stop(app)
+                await self._stop(app)
             await self._rooms.aclose()
 
     async def _stop(self, app: App) -> None:
-        for session in set(self._working.values()) - {""}:
-            await app.controller.submit(session, _SENDER, Stop("closed"))
+        ending = {""}
+        for session in set(self._working.values()) - ending:
+            with clearing_up("What still ran"):
+                await app.controller.submit(session, _SENDER, Stop("closed"))
+                ending.add(session)
         with suppress(TimeoutError):
             async with asyncio.timeout(_STOP_S):
-                while self._working:  # who has read one item of a stream waits for the next
-                    await asyncio.wait(list(self._working))
+                while waited := [ended for ended, session in self._working.items() if session in ending]:
+                    await asyncio.wait(waited)  # who has read one item of a stream waits for the next
 
     @contextmanager
     def working(self, session: str = "") -> Iterator[None]:

@@ -15,7 +15,7 @@ import pytest
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast import agent as agent_module
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
-from holdfast.protocol.events import MessageReceived
+from holdfast.protocol.events import MessageReceived, Record, ToolCallStarted
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
 from holdfast.testing.scenarios import records_of
@@ -46,14 +46,18 @@ def script(folder: Path, lines: list[dict[str, Any]], name: str = "model.jsonl")
     return f"script:{path}"
 
 
-def hanging(started: asyncio.Event) -> Tool:
-    """A tool that tells when it begins, and never comes back."""
+def hanging(started: asyncio.Event, ended: asyncio.Event | None = None) -> Tool:
+    """A tool that tells when it begins and when it is cancelled, and never comes back."""
 
     @tool(effect="read")
     async def hang() -> None:
         """Never come back."""
         started.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if ended is not None:
+                ended.set()
 
     return hang
 
@@ -93,12 +97,12 @@ async def test_closing_an_agent_ends_the_run_that_it_is_in(tmp_path: Path) -> No
 async def test_a_database_that_fails_while_an_agent_closes_hides_nothing_and_keeps_nothing_open(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    started = asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
     model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}])
     running: list[asyncio.Task[Result]] = []
 
     async def work() -> None:
-        async with Agent(model=model, tools=[hanging(started)], home=tmp_path / "home") as agent:
+        async with Agent(model=model, tools=[hanging(started, ended)], home=tmp_path / "home") as agent:
             running.append(asyncio.create_task(agent.run("go", session="cli:demo")))
             await started.wait()
             with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database:
@@ -107,10 +111,37 @@ async def test_a_database_that_fails_while_an_agent_closes_hides_nothing_and_kee
 
     with pytest.raises(KeyError, match="what really happened"):
         await work()
+    assert ended.is_set(), "nothing runs on when the agent is closed"
     with pytest.raises(StorageError):
         await running[0]
     assert "What still ran could not be cleared up" in caplog.text
     assert list((tmp_path / "home" / "run").iterdir()) == []
+
+
+@pytest.mark.requirement("S1", "L7")
+async def test_a_session_that_cannot_be_stopped_keeps_no_other_from_being_stopped(tmp_path: Path) -> None:
+    model = script(tmp_path, [{"tool_calls": [{"name": "hang", "arguments": {}}]}])
+    running: list[asyncio.Task[Result]] = []
+    async with Agent(model=model, tools=[hanging(asyncio.Event())], home=tmp_path / "home") as agent:
+        for name in ("cli:one", "cli:other"):
+            running.append(asyncio.create_task(agent.run("go", session=name)))
+            await _has_started(agent, name)
+        refuse = "WHEN NEW.session = 1 BEGIN SELECT RAISE(FAIL, 'no more'); END"
+        with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database:
+            database.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON inbox {refuse}")
+    with pytest.raises(StorageError):
+        await running[0]
+    assert (await running[1]).status == "interrupted"
+
+
+async def _has_started(agent: Agent, name: str) -> None:
+    """Wait until a call runs in the session."""
+    app = await agent._open()
+    while not (found := await app.store.find(name)):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    async for item in app.controller.follow(found[0]):
+        if isinstance(item, Record) and isinstance(item.event, ToolCallStarted):
+            return
 
 
 @pytest.mark.requirement("S1", "H1")

@@ -54,8 +54,9 @@ class SessionController:
         self._bus = Bus()
         self._originals = Originals(parts.redact)
         self._drivers: dict[str, Driver] = {}
-        self._held: set[str] = set()
-        """The sessions whose lease is taken, or being taken, by a task of this controller."""
+        self._held: dict[str, asyncio.Future[None]] = {}
+        """The sessions whose lease is taken, or being taken, by a task of this controller, until the future."""
+        self._is_closed = False
         self._heartbeat = Heartbeat(parts.store, parts.clock)
         self._lookout = Lookout(parts.store, self._bus, self._drivers)
         self._doorbell = Doorbell(self._on_ring)
@@ -69,7 +70,14 @@ class SessionController:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Nothing that was started here runs on: who still drives stops where it is, and its caller is told."""
         self._doorbell.close()
+        self._is_closed = True
+        for driver in self._drivers.values():
+            driver.fail(_closed())
+        self._bus.wake_all()
+        if self._held:
+            await asyncio.wait(self._held.values())
         await self._lookout.aclose()
         await self._heartbeat.aclose()
 
@@ -221,6 +229,8 @@ class SessionController:
     async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
         session = hold.lease.session
+        if self._is_closed:
+            raise _closed()
         driver = Driver(self._parts, self._bus, hold, self._originals, key)
         self._drivers[session] = driver
         try:
@@ -298,17 +308,25 @@ class SessionController:
         if session in self._held:
             yield None
             return
-        self._held.add(session)
+        if self._is_closed:
+            raise _closed()
+        held = self._held[session] = asyncio.get_running_loop().create_future()
         hold: Hold | None = None
         try:
             hold = await self._acquire(standing)
             with self._heartbeat.keeping(hold) if hold is not None else contextlib.nullcontext():
                 yield hold
         finally:
-            self._held.discard(session)
-            if hold is not None and not hold.is_over:
-                with clearing_up("The lease"), contextlib.suppress(StorageError):  # then it lapses by itself
-                    await self._parts.store.release(hold.lease)
+            del self._held[session]
+            try:
+                if hold is not None and not hold.is_over:
+                    with (
+                        clearing_up("The lease"),
+                        contextlib.suppress(StorageError),
+                    ):  # then it lapses by itself
+                        await self._parts.store.release(hold.lease)
+            finally:
+                held.set_result(None)
             if hold is not None:
                 self._bus.wake(session)
 
@@ -345,6 +363,10 @@ class SessionController:
         driver = self._drivers.get(session)
         if driver is not None:
             driver.ring()
+
+
+def _closed() -> StorageError:
+    return StorageError("This runtime is closed; what is recorded goes on with `resume`.")
 
 
 def _is_same_task(one: Command, other: Command) -> bool:

@@ -88,7 +88,7 @@ class Driver:
         """What the state wants, as it was committed last."""
         self._armed: Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._is_closing = False
 
     @property
@@ -112,7 +112,7 @@ class Driver:
             Fenced: another driver has the session; nothing more was written or started here.
             StorageError: what is acknowledged is safe, and no more can be written.
         """
-        self._hold.on_lost = self._fail
+        self._hold.on_lost = self.fail
         try:
             await self._attach(await self._journal.open(self._parts.store))
             while not self._hold.is_over:
@@ -146,8 +146,8 @@ class Driver:
     async def _step(self) -> None:
         """Wait for the next cause and settle it; None is a ring."""
         cause = await self._causes.get()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if isinstance(cause, Outcome):
             self._running.pop(cause.key, None)
         if cause is None:
@@ -298,11 +298,11 @@ class Driver:
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         """What ended a task of ours ends the driving."""
         if not task.cancelled() and (failure := task.exception()) is not None:
-            self._fail(failure)
+            self.fail(failure)
 
-    def _fail(self, failure: BaseException) -> None:
+    def fail(self, failure: BaseException) -> None:
         """End the driving as soon as may be."""
-        self._failure = failure
+        self.failure = failure
         self.ring()
 
     def _arm(self, waits: list[Wait]) -> None:
