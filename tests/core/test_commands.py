@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from holdfast.core.causes import Due, Outcome
+from holdfast.core.causes import Attach, Due, Outcome
 from holdfast.core.state import Proposed, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import CallModel, PrepareRequest, RunTool, Wait, wanted
@@ -233,6 +233,14 @@ def test_time_without_a_driver_is_not_driven_time() -> None:
     story.later(5).send("x")
     assert story.run.driven_ms == 5_000
     story.later(3_600).attach()
+    assert story.run.driven_ms == 5_000
+
+
+def test_what_the_next_driver_did_before_it_took_over_is_not_driven_time() -> None:
+    story = calling()
+    story.later(5).send("x")
+    story.epoch, story.awake_ms = 2, 60_000  # by its own clock, when it says that it has begun
+    story.when(Attach(2, "host:2"))
     assert story.run.driven_ms == 5_000
 
 

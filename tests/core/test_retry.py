@@ -89,6 +89,7 @@ def test_the_wait_survives_a_restart() -> None:
 def test_what_a_provider_charged_for_a_failed_attempt_is_spent() -> None:
     story = calling()
     story.when(Outcome(story.model_call.key, ModelFailure(TRANSIENT, Usage(1_000, 100))))
+    assert story.run.totals.usage == Usage(1_000, 100)
     assert story.run.totals.cost_microusd == 1_000 + 400
     assert story.run.totals.held_microusd == 0
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -94,18 +97,34 @@ def test_who_slept_while_nobody_came_renews_its_lease_and_goes_on(machine: Machi
     assert len(of_type(events, "Attached")) == 1, "it had the session all the time"
 
 
-@pytest.mark.requirement("B4", "L1", "H5")
-def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(machine: Machine) -> None:
+@contextmanager
+def frozen(machine: Machine) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A driver that is stopped in the middle of a command, and that command, which goes on."""
     command = "echo $$ > pid; while :; do sleep 0.1; done"
-    model = machine.script([{"tool_calls": [call("shell", command=command)]}])
+    model = machine.script([{"tool_calls": [call("shell", command=command)]}, {"text": "Done."}])
     arguments = ("run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json")
-    with machine.start(*arguments, **SHORT_LEASE) as frozen:
+    with machine.start(*arguments, **SHORT_LEASE) as process:
         try:
             pid = int(until(lambda: content(machine.workspace / "pid")))
-            frozen.send_signal(signal.SIGSTOP)
-            stopped = machine.holdfast("stop", SESSION)
-            assert (stopped.code, "interrupted" in stopped.out) == (0, True)
-            assert not Path(f"/proc/{pid}").exists()
-            assert wake(frozen) == 130
+            process.send_signal(signal.SIGSTOP)
+            yield process, Path(f"/proc/{pid}")
         finally:
-            frozen.kill()
+            process.kill()
+
+
+@pytest.mark.requirement("B4", "L1", "H5")
+def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(machine: Machine) -> None:
+    with frozen(machine) as (driver, command):
+        stopped = machine.holdfast("stop", SESSION)
+        assert (stopped.code, "interrupted" in stopped.out) == (0, True)
+        assert not command.exists()
+        assert wake(driver) == 130
+
+
+@pytest.mark.requirement("H1", "L1", "H5")
+def test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on(machine: Machine) -> None:
+    with frozen(machine) as (driver, command):
+        resumed = machine.holdfast("resume", SESSION)
+        assert (resumed.code, resumed.out) == (0, "Done.\n")
+        assert not command.exists()
+        assert wake(driver) == 0, "it follows to the end of the session"

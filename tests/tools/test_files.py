@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.protocol.tools import FileChange, Files
 from holdfast.tools import writing
+from tests.syncs import record_syncs
 from tests.tools.conftest import Bench
 
 
@@ -145,6 +146,18 @@ async def test_an_exception_in_mid_write_leaves_the_old_file_whole_and_nothing_b
     assert (failed.status, failed.text) == ("error", "f: No space left on device.")
     assert [path.name for path in bench.workspace.iterdir()] == ["f"]
     assert (bench.workspace / "f").read_text() == "old"
+
+
+@pytest.mark.requirement("H1", "L7")
+async def test_a_file_is_synced_before_it_takes_its_name_and_its_folder_after_that(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = record_syncs(monkeypatch)
+    await bench.call("write_file", path="f", content="content")
+    content, name = syncs
+    assert (content.path.parent, content.size_bytes) == (bench.workspace, len("content"))
+    assert "f" not in content.names
+    assert (name.path, name.names) == (bench.workspace, {"f"})
 
 
 @pytest.mark.requirement("H1", "L2")

@@ -16,7 +16,7 @@ from typing import Any, Literal, Optional, TypedDict
 import msgspec
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.errors import Fenced, UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, Tool
 from holdfast.protocol.tools import FileChange, Files, Refused
@@ -222,6 +222,30 @@ async def test_a_plan_of_its_own_reaches_the_admission(bench_of: Callable[..., B
 
     admission = await bench_of(make).admit("make", name="f")
     assert (admission.on_interrupt, admission.expects) == ("probe", change)
+
+
+@pytest.mark.requirement("C11", "H5")
+async def test_a_function_whose_lease_is_over_is_not_called(bench_of: Callable[..., Bench]) -> None:
+    called: list[str] = []
+
+    @tool(effect="write")
+    async def soon() -> None:
+        """Runs in the event loop."""
+        called.append("soon")
+
+    @tool(effect="write")
+    def aside() -> None:
+        """Runs in a thread."""
+        called.append("aside")
+
+    def over() -> int:
+        raise Fenced("The lease lapsed.")
+
+    bench = bench_of(soon, aside, isolated_tools.twice)
+    for name, arguments in (("soon", "{}"), ("aside", "{}"), ("twice", '{"text":"a"}')):
+        with pytest.raises(Fenced):
+            await bench.tools.run(name, arguments, bench.context(check=over))
+    assert called == []
 
 
 @pytest.mark.requirement("L1")

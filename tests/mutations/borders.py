@@ -1,0 +1,283 @@
+"""Lines with a promise about what comes in and who may do what: secrets, permission, ends. Joined in `table`."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+SECRETS = (
+    Mutation(
+        "what a broken adapter raises is stored in clear text",
+        "runtime/runner.py",
+        'detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]',
+        'detail = "".join(traceback.format_exception(error))[-MAX_DETAIL_CHARS:]',
+        "tests/scenarios/test_secrets.py",
+    ),
+    Mutation(
+        "the detail of a tool's failure is left unredacted",
+        "runtime/runner.py",
+        "detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]",
+        "detail = raw.detail[-MAX_DETAIL_CHARS:]",
+        "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
+    ),
+    Mutation(
+        "a failure to prepare a step is left unredacted",
+        "runtime/prepare.py",
+        'said = redact(f"{error.message} {error.hint}".strip())',
+        'said = f"{error.message} {error.hint}".strip()',
+        "tests/scenarios/test_slow_steps.py tests/scenarios/test_secrets.py tests/library/test_secrets.py",
+    ),
+    Mutation(
+        "the detail of a failure to prepare a step is left unredacted",
+        "runtime/prepare.py",
+        'detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]',
+        'detail = "".join(traceback.format_exception(error))[-MAX_DETAIL_CHARS:]',
+        "tests/scenarios/test_slow_steps.py tests/scenarios/test_secrets.py tests/library/test_secrets.py",
+    ),
+    Mutation(
+        "the name of a tool that a model invents is stored in clear text",
+        "runtime/runner.py",
+        "            name=redact(call.name),",
+        "            name=call.name,",
+        "tests/library/test_secrets.py::test_whatever_a_model_says_is_stored_masked",
+    ),
+    Mutation(
+        "what is passed over while nobody listens is forgotten",
+        "runtime/runner.py",
+        "            stream.skip(text)",
+        "            pass",
+        "tests/scenarios/test_secrets.py",
+    ),
+    Mutation(
+        "the instructions are sent and stored in clear text",
+        "runtime/border.py",
+        "return in_every_text(lambda text: redact(encodable(text)), command)",
+        "return command",
+        "tests/library/test_secrets.py",
+    ),
+    Mutation(
+        "a call with the value of a known secret runs",
+        "tools/gates.py",
+        '        Gate("secrets", partial(_secrets, secret_in), "quick"),\n',
+        "",
+        "tests/tools/test_dispatcher.py tests/library/test_masked_calls.py",
+    ),
+    Mutation(
+        "a call whose original is gone runs from its masked copy",
+        "runtime/originals.py",
+        "return self._held.get((session, call.call_id))",
+        "return self._held.get((session, call.call_id)) or Original(call.arguments, self._redact)",
+        "tests/scenarios/test_masked_calls.py tests/library/test_masked_calls.py",
+    ),
+    Mutation(
+        "the original of a call outlives it",
+        "runtime/originals.py",
+        "                        self._drop((session, ended.call_id))",
+        "                        assert ended.call_id",
+        "tests/scenarios/test_masked_calls.py tests/redact/test_originals.py",
+    ),
+    Mutation(
+        "the hashes of a masked call's content are stored",
+        "runtime/originals.py",
+        "return replace(safe, expects=None, on_interrupt=_unprobed(safe))",
+        "return safe",
+        "tests/redact/test_originals.py",
+    ),
+)
+
+PERMISSION = (
+    Mutation(
+        "a yes that comes at the deadline counts",
+        "core/approvals.py",
+        "draft.now_ms >= waiting.deadline_ms",
+        "draft.now_ms > waiting.deadline_ms",
+        "tests/core/test_approvals.py",
+    ),
+    Mutation(
+        "an expired approval reads like a denied one",
+        "core/approvals.py",
+        "text = UNANSWERED if was_question else EXPIRED",
+        'text = "A person denied this call."',
+        "tests/core/test_approvals.py",
+    ),
+    Mutation(
+        "an approval can be answered with words",
+        "core/approvals.py",
+        'if decision != "answer" or waiting.is_question:',
+        "if decision or waiting.is_question:",
+        "tests/core/test_approvals.py",
+    ),
+    Mutation(
+        "nobody's scopes are looked at",
+        "runtime/permission.py",
+        "        if scope not in principal.scopes:",
+        "        if scope in ():",
+        "tests/scenarios/test_permission.py",
+    ),
+    Mutation(
+        "whoever may speak may change settings",
+        "runtime/permission.py",
+        'return [speaking] if settings is None else [speaking, "configure"]',
+        "return [speaking]",
+        "tests/scenarios/test_permission.py",
+    ),
+    Mutation(
+        "whoever may answer may approve",
+        "runtime/permission.py",
+        'return ["answer" if row is not None and row.question else "approve"]',
+        'return ["answer"]',
+        "tests/scenarios/test_permission.py",
+    ),
+    Mutation(
+        "a run has the rights of whoever spoke last",
+        "core/evolve.py",
+        "tuple(scope for scope in principal.scopes if scope in other.scopes)",
+        "principal.scopes",
+        "tests/core/test_who_and_what.py",
+    ),
+    Mutation(
+        "a changed file stays trusted",
+        "config/trust.py",
+        "return msgspec.json.decode(content, type=_Trusted) == _Trusted(_place(file), sha256)",
+        "return msgspec.json.decode(content, type=_Trusted).path == _place(file)",
+        "tests/config/test_project.py",
+    ),
+    Mutation(
+        "trust goes with a file that is moved",
+        "config/trust.py",
+        "return msgspec.json.decode(content, type=_Trusted) == _Trusted(_place(file), sha256)",
+        "return msgspec.json.decode(content, type=_Trusted).sha256 == sha256",
+        "tests/config/test_project.py",
+    ),
+    Mutation(
+        "an untrusted file sets what needs trust",
+        "config/load.py",
+        "        if is_trusted or _holds(given, before):",
+        "        if key.project or _holds(given, before):",
+        "tests/config/test_project.py",
+    ),
+    Mutation(
+        "the admin file that a variable names takes the place of the machine's",
+        "config/paths.py",
+        "return (machine_file, Path(named)) if named else (machine_file,)",
+        "return (Path(named),) if named else (machine_file,)",
+        "tests/config/test_project.py",
+    ),
+    Mutation(
+        "a tool that says nothing of itself comes with Holdfast",
+        "protocol/tools.py",
+        'source: str = "foreign"',
+        'source: str = "builtin"',
+        "tests/tools/test_declared_arguments.py",
+    ),
+    Mutation(
+        "what a tool answers is trusted unless it says otherwise",
+        "protocol/tools.py",
+        '    trust: Trust = "untrusted"\n    """How far what it answers may be trusted."""',
+        '    trust: Trust = "data"\n    """How far what it answers may be trusted."""',
+        "tests/tools/test_declared_arguments.py tests/tools/test_dispatcher.py tests/core/test_who_and_what.py",
+    ),
+    Mutation(
+        "a result that says nothing of itself is trusted",
+        "protocol/tools.py",
+        '    trust: Trust = "untrusted"\n    """How far the text may be trusted, as the tool declares it."""',
+        '    trust: Trust = "data"\n    """How far the text may be trusted, as the tool declares it."""',
+        "tests/core/test_who_and_what.py",
+    ),
+    Mutation(
+        "a tool may say that its result is more trusted than it declared",
+        "tools/dispatcher.py",
+        "trust=least(spec.trust, result.trust or spec.trust)",
+        "trust=result.trust or spec.trust",
+        "tests/tools/test_dispatcher.py",
+    ),
+    Mutation(
+        "a mixture is as trusted as its most trusted part",
+        "protocol/trust.py",
+        "return max(parts, key=ORDER.index",
+        "return min(parts, key=ORDER.index",
+        "tests/protocol/test_trust.py",
+    ),
+    Mutation(
+        "a yes is looked for before the policy asks",
+        "tools/gates.py",
+        '        Gate("policy", partial(_policy, own), "quick"),\n'
+        "        # Hooks, taint, rate and budget will stand here, in this order.\n"
+        '        Gate(APPROVAL, _approval, "quick"),\n',
+        '        Gate(APPROVAL, _approval, "quick"),\n        Gate("policy", partial(_policy, own), "quick"),\n',
+        "tests/tools/test_gates.py tests/tools/test_dispatcher.py",
+    ),
+    Mutation(
+        "a gate that asks goes before one that denies",
+        "policy/rules.py",
+        '_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}',
+        '_STRICTNESS = {"allow": 0, "ask": 2, "deny": 1}',
+        "tests/policy/test_rules.py",
+    ),
+    Mutation(
+        "a tool may change the home",
+        "policy/rules.py",
+        "    hard_floor,\n    own_places,\n",
+        "    hard_floor,\n",
+        "tests/policy/test_rules.py tests/policy/test_protected.py tests/tools/test_own_places.py",
+    ),
+    Mutation(
+        "files that steer other programs are written unasked",
+        "policy/rules.py",
+        "    inside_workspace,\n    steering_files,\n",
+        "    inside_workspace,\n",
+        "tests/policy/test_rules.py tests/policy/test_protected.py tests/tools/test_own_places.py",
+    ),
+    Mutation(
+        "calls that touch the same run side by side",
+        "protocol/tools.py",
+        "return first.startswith(second) or second.startswith(first)",
+        "return first == second",
+        "tests/core/test_tool_calls.py",
+    ),
+)
+
+ENDINGS = (
+    Mutation(
+        "a process that escapes its guard is nobody's",
+        "sandbox/keeper.py",
+        "        prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)\n",
+        "",
+        "tests/sandbox/test_escapes.py",
+    ),
+    Mutation(
+        "clearing up changes an outcome",
+        "errors.py",
+        '        _log.warning("%s could not be cleared up: %s: %s", what, type(error).__name__, error)',
+        "        raise error",
+        "tests/cli/test_clearing_up.py tests/app/test_composition.py",
+    ),
+    Mutation(
+        "the newest session is the one with the latest time",
+        "storage/reads.py",
+        '_NEWEST = "ORDER BY position DESC, number DESC"',
+        '_NEWEST = "ORDER BY updated_ms DESC, number DESC"',
+        "tests/storage/test_conformance.py",
+    ),
+    Mutation(
+        "a finding under other settings counts",
+        "runtime/driver.py",
+        "if found is None or over.judged != _judged_by(self.state):",
+        "if found is None:",
+        "tests/scenarios/test_slow_steps.py",
+    ),
+    Mutation(
+        "a snapshot is believed whatever was sent",
+        "runtime/journal.py",
+        "            if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):\n"
+        "                return False\n",
+        "",
+        "tests/scenarios/test_snapshots.py",
+    ),
+    Mutation(
+        "an outcome that arrives while the driver closes is recorded",
+        "runtime/driver.py",
+        "        if not self._is_closing:\n            self._causes",
+        "        if self._is_closing or True:\n            self._causes",
+        "tests/scenarios/test_fencing.py",
+    ),
+)
