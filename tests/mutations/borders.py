@@ -24,14 +24,14 @@ SECRETS = (
         "runtime/prepare.py",
         'said = redact(f"{error.message} {error.hint}".strip())',
         'said = f"{error.message} {error.hint}".strip()',
-        "tests/scenarios/test_slow_steps.py tests/scenarios/test_secrets.py tests/library/test_secrets.py",
+        "tests/scenarios/test_secrets.py",
     ),
     Mutation(
         "the detail of a failure to prepare a step is left unredacted",
         "runtime/prepare.py",
         'detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]',
         'detail = "".join(traceback.format_exception(error))[-MAX_DETAIL_CHARS:]',
-        "tests/scenarios/test_slow_steps.py tests/scenarios/test_secrets.py tests/library/test_secrets.py",
+        "tests/scenarios/test_secrets.py",
     ),
     Mutation(
         "the name of a tool that a model invents is stored in clear text",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import ProviderUnavailable
 from holdfast.policy.protected import Own
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Send, Stop, owner
@@ -63,11 +64,13 @@ def test_who_joins_in_the_middle_of_a_secret_sees_nothing_of_it(volatile: Stage,
 KNOWN = "hush-" + "this-is-the-value-7f3a9c1e"
 
 
-def knowing(store: Store, clock: JumpingClock, provider: Provider) -> SessionController:
-    """A runtime that knows a secret."""
+def knowing(store: Store, clock: JumpingClock, provider: Provider | Exception) -> SessionController:
+    """A runtime that knows a secret, with a provider, or with why there is none."""
     redact = make_redactor([KNOWN])
 
     async def resolve(_: str) -> Provider:
+        if isinstance(provider, Exception):
+            raise provider
         return provider
 
     return SessionController(
@@ -126,7 +129,7 @@ class Spoken:
         """Nothing is open."""
 
 
-async def told(clock: JumpingClock, store: Store, workspace: Path, provider: Provider) -> bytes:
+async def told(clock: JumpingClock, store: Store, workspace: Path, provider: Provider | Exception) -> bytes:
     """All records of a run with the provider, as they are stored."""
     async with knowing(store, clock, provider) as controller:
         settings = settings_of(Scenario("told", []), workspace)
@@ -154,4 +157,14 @@ def test_what_a_broken_adapter_raises_is_stored_masked(volatile: Stage) -> None:
 
     written = volatile.run(lambda *stage: told(*stage, provider=Broken()))
     assert b"the key [redacted:known] was refused" in written
+    assert KNOWN.encode() not in written
+
+
+@pytest.mark.requirement("A4", "H5")
+def test_why_a_model_cannot_be_called_is_stored_masked(volatile: Stage) -> None:
+    """Its sentence, its hint, and the traceback, which holds all of them."""
+    error = ProviderUnavailable(f"The address {KNOWN} is none.", hint=f"Leave {KNOWN} out.")
+    written = volatile.run(lambda *stage: told(*stage, provider=error))
+    assert b"The address [redacted:known] is none. Leave [redacted:known] out." in written
+    assert written.count(b"The address [redacted:known]") > 1
     assert KNOWN.encode() not in written
