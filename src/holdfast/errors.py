@@ -17,6 +17,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     └── StorageError          9   the store cannot be read or written
         ├── StorageFull       9   no space left; what was acknowledged is safe
         ├── StorageReadOnly   9   the home cannot be written
+        ├── StorageUnreadable 9   the home may not even be read
         ├── StorageCorrupt    9   a record or the file is damaged
         ├── StorageReplaced   9   the database is another file than the one that was opened
         ├── StorageLocked     9   another process holds the database for too long
@@ -124,6 +125,12 @@ class StorageReadOnly(StorageError):
     """The home cannot be written to."""
 
     code = "storage_read_only"
+
+
+class StorageUnreadable(StorageError):
+    """The home may not be read."""
+
+    code = "storage_unreadable"
 
 
 class StorageCorrupt(StorageError):

@@ -38,7 +38,8 @@ def home_of(flag: str | None) -> Home:
     """
     home = find_home(flag, os.environ)
     with suppress(PermissionError):  # what opens the home reports this better
-        if home.folder.exists() and not home.folder.is_dir():
+        first = next(path for path in (home.folder, *home.folder.absolute().parents) if path.exists())
+        if not first.is_dir():
             raise UsageError(
                 f"The home {home.folder} is not a folder.", hint="Name another one with --home DIR."
             )

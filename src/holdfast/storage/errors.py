@@ -9,7 +9,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,18 @@ from holdfast.errors import (
     StorageLocked,
     StorageReadOnly,
     StorageReplaced,
+    StorageUnreadable,
     UsageError,
 )
 
 _FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_READ_ONLY_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FORBIDDEN_ERRNOS = {errno.EROFS, errno.EACCES, errno.EPERM}
+_TOO_MANY_ERRNOS = {errno.EMFILE, errno.ENFILE}
+_FILES = 4
+"""A connection has so many open: the database, its log, the index of that, and for a moment their folder."""
+_CHECK_DISK = (
+    "Check the disk, its quota and the limit on the size of files; `holdfast fsck` tells what is damaged."
+)
 _LOST = ("no such table", "no such column")
 """SQLite's words, for which it has no code, about a table that was dropped or is another one."""
 
@@ -73,15 +80,17 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
                 hint="Find out which one with `fuser`, end it, and try again.",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return read_only(where)
-        case sqlite3.SQLITE_CANTOPEN if not os.access(where.parent, os.W_OK):
-            return read_only(where)
+            return forbidden(where)
+        case sqlite3.SQLITE_CANTOPEN:
+            return _not_opened(where)
         case sqlite3.SQLITE_NOTADB:
             return not_ours(where)
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
             return full(where)
+        case sqlite3.SQLITE_IOERR:
+            return StorageError(f"{where} cannot be read or written: {error}", hint=_CHECK_DISK)
     if str(error).startswith(_LOST) or "decode to UTF-8" in str(error):
         return _corrupt(where, error)
     return StorageError(f"{where} cannot be used: {error}")
@@ -90,9 +99,49 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
 def _from_os(error: OSError, where: Path) -> StorageError:
     if error.errno in _FULL_ERRNOS:
         return full(where)
-    if error.errno in _READ_ONLY_ERRNOS:
-        return read_only(where)
-    return StorageError(f"{error.filename or where} cannot be used: {error.strerror or error}")
+    place = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else where
+    if error.errno in _FORBIDDEN_ERRNOS:
+        return forbidden(place)
+    if error.errno in _TOO_MANY_ERRNOS:
+        return _too_many(where)
+    hint = _CHECK_DISK if error.errno == errno.EIO else ""
+    return StorageError(f"{place} cannot be used: {error.strerror or error}", hint=hint)
+
+
+def _not_opened(where: Path) -> StorageError:
+    """SQLite has one word for whatever keeps it from opening a file: what it was is looked for."""
+    if not _can_open(_FILES):
+        return _too_many(where)
+    found = forbidden(where)
+    if isinstance(found, StorageUnreadable) or (where.parent.is_dir() and not _may(where.parent, os.W_OK)):
+        return found
+    log, index = f"{where.name}-wal", f"{where.name}-shm"
+    return StorageError(f"{where}, or {log} or {index} beside it, cannot be opened")
+
+
+def _too_many(where: Path) -> StorageError:
+    return StorageError(
+        f"{where} cannot be opened: too many files are open",
+        hint="End what keeps them open, or raise the limit (`ulimit -n`).",
+    )
+
+
+def _can_open(count: int) -> bool:
+    """Whether so many more files could be opened now."""
+    with ExitStack() as stack:
+        try:
+            for _ in range(count):
+                stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            return error.errno not in _TOO_MANY_ERRNOS
+    return True
+
+
+def _may(path: Path, what: int) -> bool:
+    try:
+        return os.access(path, what)
+    except OSError:
+        return False
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -116,13 +165,37 @@ def replaced(where: Path) -> StorageReplaced:
     )
 
 
-def read_only(where: Path) -> StorageReadOnly:
-    """The refusal to write where that is not allowed."""
+def forbidden(where: Path) -> StorageUnreadable | StorageReadOnly:
+    """The refusal of what the system does not allow: to read the file, or, where that is allowed, to write it."""
+    why = ""
+    for folder in reversed(where.parents):
+        if not os.path.lexists(folder):
+            break
+        if not _may(folder, os.X_OK):
+            why = f"the folder {folder} may not be entered"
+            break
+    if not why and os.path.lexists(where) and not _may(where, os.R_OK):
+        why = "its rights forbid it"
+    if why:
+        return StorageUnreadable(
+            f"{where} cannot be read: {why}",
+            hint="Check its owner and rights, or name another home with --home.",
+        )
+    why = "its disk is read-only" if _is_read_only(where) else "its rights forbid it"
     return StorageReadOnly(
-        f"{where} cannot be written: the home is read-only, or another user's",
+        f"{where} cannot be written: {why}",
         hint="Check its owner and rights, or name another home with --home."
         " Commands that only look, such as `holdfast sessions`, need no more than to read it.",
     )
+
+
+def _is_read_only(where: Path) -> bool:
+    """Whether the disk of the file, or of the folder in which it would be made, takes no writing."""
+    there = next((path for path in (where, *where.parents) if path.exists()), where)
+    try:
+        return bool(os.statvfs(there).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _is_full(where: Path) -> bool:

@@ -83,7 +83,7 @@ class _Look:
             try:
                 read_blob(self._blobs, sha256)
                 self._seen[sha256] = ""
-            except StorageCorrupt as error:
+            except StorageError as error:  # one that cannot be read hides no other damage
                 self._seen[sha256] = error.message
         return self._seen[sha256]
 

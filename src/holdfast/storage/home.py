@@ -19,7 +19,7 @@ from typing import NamedTuple
 from holdfast.errors import StorageCorrupt, StorageFull, StorageNewer, StorageReadOnly
 from holdfast.storage import migrations
 from holdfast.storage.blobs import sync_folder
-from holdfast.storage.errors import full, not_ours, read_only, storage_errors
+from holdfast.storage.errors import forbidden, full, not_ours, storage_errors
 
 DATABASE = "holdfast.db"
 BLOBS = "blobs"
@@ -184,7 +184,7 @@ def _own_file(path: Path) -> None:
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        raise read_only(path)
+        raise forbidden(path)
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
 
