@@ -43,6 +43,28 @@ def test_a_record_that_is_not_there_is_no_place_to_branch_off(
     assert len(holdfast("sessions", "--json", "--home", str(home.folder)).rows) == 2
 
 
+@pytest.mark.requirement("H2", "L8")
+def test_a_branch_from_the_middle_of_a_call_is_open_and_not_running(
+    holdfast: Holdfast, tmp_path: Path, waiting: str
+) -> None:
+    (asked,) = run(holdfast, tmp_path, "approvals", "--json").rows
+    assert run(holdfast, tmp_path, "approve", str(asked["id"])).code == 0
+    assert run(holdfast, tmp_path, "resume", waiting).code == 0
+    events = run(holdfast, tmp_path, "show", waiting, "--events", "--json").rows
+    (at,) = [event["seq"] for event in events if event["type"] == "ToolCallStarted"]
+    branch = run(holdfast, tmp_path, "fork", waiting, "--at", str(at)).out.strip()
+
+    def listed(*flags: str) -> dict[str, str]:
+        rows = run(holdfast, tmp_path, "sessions", "--json", *flags).rows
+        return {row["session"]: row["status"] for row in rows}
+
+    assert listed() == {branch: "open", waiting: "done"}
+    assert (listed("--status", "running"), listed("--status", "open")) == ({}, {branch: "open"})
+    assert run(holdfast, tmp_path, "show", branch, "--json").rows[0]["status"] == "open"
+    (call,) = run(holdfast, tmp_path, "show", branch, "--tools", "--json").rows
+    assert call["status"] == "open"
+
+
 def run(holdfast: Holdfast, folder: Path, *words: str) -> Answer:
     return holdfast(*words, "--home", str(folder / "home"))
 

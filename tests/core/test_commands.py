@@ -282,7 +282,7 @@ def test_words_that_a_visitor_finds_beside_an_ending_run_open_the_next_one() -> 
 def test_a_driver_goes_on_where_a_visitor_left_the_session() -> None:
     story = asking()
     story.visit(Resolve(story.asked().approval_id, "approve"))
-    assert summary(story.state).status == "running"
+    assert summary(story.state).status == "open"
     story.attach()
     assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
 

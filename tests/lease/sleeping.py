@@ -21,7 +21,7 @@ SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_
 def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
     """A command that has stopped itself there."""
     command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
-    with machine.start(*command, SLEEPS_AT=at, **SHORT_LEASE, **environ) as process:
+    with machine.start(*command, SLEEPS_AT=at, **{**SHORT_LEASE, **environ}) as process:
         try:
             deadline = time.monotonic() + PATIENCE_S
             while state_of(process.pid) != "T":

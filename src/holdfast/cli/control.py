@@ -48,7 +48,7 @@ def pause(session: SessionName, home: HomeFlag = None) -> None:
     _say_settled(stood, f"{stood.state.session} is {_STANDS.get(status(stood.state), status(stood.state))}.")
 
 
-_STANDS = {"running": "finishing what runs, then it pauses"}
+_STANDS = {"open": "finishing what runs, then it pauses"}
 
 
 def stop(session: SessionName, home: HomeFlag = None) -> None:

@@ -16,6 +16,7 @@ from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
+from holdfast.runtime.driven import as_driven
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
 from holdfast.views.journal import Journal, readable_here
@@ -89,7 +90,7 @@ async def read_journal(store: Store, name: str) -> Journal:
         StorageCorrupt: A record was changed, removed or reordered.
     """
     session = await find_session(store, name)
-    row = await store.session(session)
+    row = await as_driven(store, await store.session(session) or SessionRow(session))
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
-    return Journal(row or SessionRow(session), stored, records, len(await store.inbox(session)))
+    return Journal(row, stored, records, len(await store.inbox(session)))

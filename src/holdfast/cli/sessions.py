@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.config.paths import Home
 from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
+from holdfast.runtime.driven import listed
 from holdfast.views.lists import approval_lines, approval_row, session_lines, session_row
 
 LIMIT_MAX = 100
@@ -54,9 +56,9 @@ def sessions(
         )
 
 
-async def _sessions(home: Home, status: str, grep: str, limit: int) -> list[SessionRow]:
+async def _sessions(home: Home, status: str, grep: str, limit: int) -> Sequence[SessionRow]:
     async with reading(home) as store:
-        return await store.sessions(status, grep, limit)
+        return await listed(store, status, grep, limit)
 
 
 def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:

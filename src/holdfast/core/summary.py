@@ -22,7 +22,7 @@ def totals(state: State) -> Totals:
 def status(state: State) -> SessionStatus:
     """One word for how the session stands."""
     if open_run(state) is not None:
-        return _OPEN.get(phase(state), "running")
+        return _OPEN.get(phase(state), "open")
     return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
 
 

@@ -13,9 +13,9 @@ from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.messages import Usage
 
 SessionStatus = Literal[
-    "new", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
+    "new", "open", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
 ]
-"""`running`: a run is open and wants to be driven, whether or not somebody drives it now."""
+"""`open`: a run wants to be driven. `running`: somebody drives it, which no row holds (`runtime.driven`)."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):

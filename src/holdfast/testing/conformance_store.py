@@ -314,7 +314,7 @@ class StoreConformance(LeaseConformance):
     # --- lists
 
     async def test_the_newest_sessions_come_first_and_can_be_chosen_by_status(self, store: Store) -> None:
-        statuses: tuple[SessionStatus, ...] = ("done", "running", "done")
+        statuses: tuple[SessionStatus, ...] = ("done", "open", "done")
         for number, status in enumerate(statuses, 1):
             driving = await drive(store, number)
             row = SessionRow(driving.session, status=status, updated_ms=NOW_MS - number, seq=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -47,7 +47,7 @@ def session_row(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def session_lines(rows: list[SessionRow], width: int) -> list[Line]:
+def session_lines(rows: Sequence[SessionRow], width: int) -> list[Line]:
     """Return one line per session."""
     names = ("session", "key", "status", "last", "turns", "cost", "title")
     cells: list[list[Span | str]] = [[Span(name, "bold") for name in names]]

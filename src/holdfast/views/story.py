@@ -37,9 +37,10 @@ from holdfast.views.notices import decided
 Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
 AttemptStatus = Literal["answered", "failed", "cut", "abandoned", "open"]
 CallStatus = Literal[
-    "ok", "error", "timeout", "cancelled", "unknown", "refused", "abandoned", "waiting", "running", "asked"
+    "ok", "error", "timeout", "cancelled", "unknown", "refused", "abandoned", "waiting", "open", "asked"
 ]
-"""`asked`: the model made the call, and no gate has judged it yet."""
+"""`asked`: the model made the call, and no gate has judged it yet. `open`: it was started, and no record
+tells its end."""
 
 
 _ERASED = settings_with(ModelFacts("?", "?", price="unknown"), "?")
@@ -256,7 +257,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                     started.call_id, Call(started.call_id, run, turn, started.name, arguments, at_ms)
                 )
                 change(started.call_id, at_ms=at_ms, arguments=arguments)
-                change(started.call_id, status="running", attempts=started.attempt)
+                change(started.call_id, status="open", attempts=started.attempt)
                 epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
                 change(call_id, ended_ms=at_ms, status=result.status, text=result.text)

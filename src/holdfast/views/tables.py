@@ -30,7 +30,6 @@ from holdfast.views.story import Attempt, Call, Run, Story, starts
 STYLES = {
     "ok": "green",
     "answered": "green",
-    "running": "cyan",
     "open": "cyan",
     "asked": "cyan",
     "waiting": "yellow",

@@ -39,6 +39,7 @@ from holdfast.views.tables import (
 
 _STATUS_STYLES = {
     "done": "green",
+    "open": "cyan",
     "running": "cyan",
     "waiting": "yellow",
     "paused": "yellow",
