@@ -125,7 +125,7 @@ def test_version_is_told_alone(holdfast: Holdfast) -> None:
         (["run", "fix", "the", "test"], "Unexpected argument: the test. Put a text with spaces in quotes."),
         (["version"], "There is no command 'version'.\n"),
         (["--bogus"], "No such option: --bogus"),
-        (["fsck", "--repair"], "No such option: --repair"),
+        (["fsck", "--repair"], "Option '--repair' requires an argument"),
         (["doctor", "--fix"], "No such option: --fix"),
         (["show"], "Missing argument 'SESSION'"),
         (["config"], "Missing command"),

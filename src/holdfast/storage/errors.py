@@ -113,7 +113,7 @@ def _not_opened(where: Path) -> StorageError:
     if not _can_open(_FILES):
         return _too_many(where)
     found = forbidden(where)
-    if isinstance(found, StorageUnreadable) or (where.parent.is_dir() and not _may(where.parent, os.W_OK)):
+    if isinstance(found, StorageUnreadable) or not _may(_there(where.parent), os.W_OK):
         return found
     log, index = f"{where.name}-wal", f"{where.name}-shm"
     return StorageError(f"{where}, or {log} or {index} beside it, cannot be opened")
@@ -138,10 +138,7 @@ def _can_open(count: int) -> bool:
 
 
 def _may(path: Path, what: int) -> bool:
-    try:
-        return os.access(path, what)
-    except OSError:
-        return False
+    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -191,11 +188,12 @@ def forbidden(where: Path) -> StorageUnreadable | StorageReadOnly:
 
 def _is_read_only(where: Path) -> bool:
     """Whether the disk of the file, or of the folder in which it would be made, takes no writing."""
-    there = next((path for path in (where, *where.parents) if path.exists()), where)
-    try:
-        return bool(os.statvfs(there).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
+    return bool(os.statvfs(_there(where)).f_flag & os.ST_RDONLY)
+
+
+def _there(path: Path) -> Path:
+    """The path, or the folder above it that is there and may be looked at."""
+    return next(each for each in (path, *path.absolute().parents) if _may(each, os.F_OK))
 
 
 def _is_full(where: Path) -> bool:
