@@ -16,6 +16,7 @@ from holdfast.redact import assigned, credentials, make_redactor, shapes
 from holdfast.redact.credentials import _CARD, _PLACES
 from holdfast.redact.gates import Gate, widened
 from holdfast.redact.shapes import _BEGUN, _INNER_SHAPES, _PEM_BEGIN, _SHAPES
+from tests.redact.test_redact import PLACES, SECRETS
 
 SHAPES_GATE = Gate(shapes.gate_patterns())
 PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()))
@@ -131,3 +132,26 @@ def test_a_megabyte_of_beginnings_costs_no_more_per_character_than_a_page_of_the
         return min(costs)
 
     assert cost_s(1 << 20) < 3 * 16 * cost_s(1 << 16) + 0.05
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    "text",
+    [*SECRETS.values(), *(place % secret for place, secret in PLACES), "see known-value-" + "7f3a9c1e"],
+)
+@pytest.mark.parametrize(
+    "others", [("", ""), ("bench", "call_12"), ("a=", ":x"), ("é", "\t"), ("\ud800", "")]
+)
+def test_a_secret_among_other_texts_is_masked_as_it_is_alone(text: str, others: tuple[str, str]) -> None:
+    redact = make_redactor(["known-value-" + "7f3a9c1e"])
+    among = redact.for_all((others[0], text, others[1]))
+    assert among(text) == redact(text) != text
+
+
+@pytest.mark.requirement("A4")
+def test_texts_in_which_nothing_can_be_a_secret_are_looked_at_once() -> None:
+    redact = make_redactor()
+    assert redact("ab " * 20_000)  # from now on the gates look
+    texts = ("call_17", "echo", '{"n": 17}')
+    assert redact.for_all(texts) is not redact
+    assert [redact.for_all(texts)(text) for text in texts] == [*texts]

@@ -8,7 +8,7 @@ of `conversation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -70,7 +70,7 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     """(seq, text) of records whose text the message holds whole."""
 
 
-class _Result(NamedTuple):
+class _Result(msgspec.Struct, frozen=True, gc=False):
     """What became of a call. What the runtime says about one may quote what the model or a file holds."""
 
     seq: int

@@ -28,7 +28,11 @@ def decode_untrusted(text: str | bytes) -> Any:
             text = text.decode()
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(f"it is no UTF-8: {error.reason}") from None
-    if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
+    if (
+        len(text) > MAX_NESTING
+        and text.count("[") + text.count("{") > MAX_NESTING
+        and _nesting(text) > MAX_NESTING
+    ):
         raise msgspec.DecodeError(f"it is nested deeper than {MAX_NESTING} levels")
     try:
         return msgspec.json.decode(text)

@@ -130,7 +130,9 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 def call_ids(message: Message) -> dict[str, str]:
     """What each call of a message is named on the wire, by our call id: the provider's own id where it gave
     one that is unique in the message, else ours. A call and its result come to the same name."""
-    calls = [part for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    calls = [part for part in message.parts if isinstance(part, (ToolCall, ToolResult))]
+    if len(calls) == 1:
+        return {calls[0].call_id: calls[0].ref or calls[0].call_id}
     counts = Counter(call.ref for call in calls)
     return {call.call_id: call.ref if call.ref and counts[call.ref] == 1 else call.call_id for call in calls}
 

@@ -6,7 +6,6 @@ What stands for a part that is not plainly reported is the core's business (`cor
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,32 +26,35 @@ class Reported(msgspec.Struct, frozen=True):
 NOTHING_REPORTED = Reported()
 
 
-class Count(NamedTuple):
+class Count(msgspec.Struct, frozen=True):
     """A number of tokens, and whether it was written as one."""
 
     tokens: int = 0
     is_plain: bool = False
 
 
+_NO_COUNT = Count()
+
+
 def count(value: object) -> Count:
     """The number of tokens that a server wrote: a fraction is rounded up, and what no call can have is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return Count()
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return _NO_COUNT
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        return Count()  # Python would take both for numbers
+        return _NO_COUNT  # Python would take both for numbers
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        return Count()
+        return _NO_COUNT
     if not 0 <= number < TOKENS_MAX:
-        return Count()
+        return _NO_COUNT
     return Count(math.ceil(number), not isinstance(value, str) and number.is_integer())
 
 
 def plain(value: object) -> int:
     """The number where it is written as one, else 0: for counts that make a call cheaper, or are only shown."""
-    tokens, is_plain = count(value)
-    return tokens if is_plain else 0
+    counted = count(value)
+    return counted.tokens if counted.is_plain else 0
 
 
 def reported(usage: Usage, read: Count, written: Count) -> Reported:

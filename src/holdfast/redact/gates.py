@@ -55,6 +55,10 @@ class Gate:
         except UnicodeEncodeError:  # a lone surrogate, which the engine cannot be given
             return True
 
+    def is_shut(self, text: str) -> bool:
+        """Whether no pattern can match the text: False as long as texts pass unseen."""
+        return len(text) > self._unseen_chars and not self.is_open(text)
+
     @cached_property
     def _matches(self) -> Callable[[str], bool]:
         import jsonschema_rs  # heavy: loaded with the first text that is looked at

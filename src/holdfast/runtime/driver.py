@@ -7,7 +7,8 @@ lease. Resume, timer, approval, cancel and a late answer are all the same step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
@@ -33,6 +34,7 @@ from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import Hold
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
@@ -78,7 +80,7 @@ class Driver:
         self._originals = originals
         self._planner = Planner(parts, originals)
         self._runner = Runner(parts, bus, self._session, hold.check, originals)
-        self._causes: asyncio.Queue[Cause | _Over | None] = asyncio.Queue()
+        self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in: causes, prepare steps that are over, and rings."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """Every attempt until its outcome is settled, so that none is started twice."""
@@ -98,12 +100,12 @@ class Driver:
 
     def ring(self) -> None:
         """Something may lie in the inbox."""
-        self._causes.put_nowait(None)
+        self._causes.put(None)
 
     @property
     def is_rung(self) -> bool:
         """Whether somebody rang when nothing was looked at any more."""
-        return not self._causes.empty()
+        return bool(self._causes)
 
     async def drive(self) -> State:
         """Attach, and go on until the session rests; nothing is in flight any more when this ends.
@@ -137,7 +139,7 @@ class Driver:
 
     def _is_at_rest(self) -> bool:
         """Whether nothing is in flight, and nothing is due before long."""
-        if self._running or self._preparing or not self._causes.empty():
+        if self._running or self._preparing or self._causes:
             return False
         return all(
             isinstance(action, Wait) and self._left_ms(action) > PATIENCE_MS for action in self._wanted
@@ -145,7 +147,7 @@ class Driver:
 
     async def _step(self) -> None:
         """Wait for the next cause and settle it; None is a ring."""
-        cause = await self._causes.get()
+        cause = await self._causes.take()
         if self.failure is not None:
             raise self.failure
         if isinstance(cause, Outcome):
@@ -209,10 +211,9 @@ class Driver:
             if found is not None:
                 batch += journal.take(decision(journal.state, found, now_ms, awake_ms))
                 self._wanted = wanted(journal.state)
-        committed = self._start()
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
-        await self._sync(committed)
+        await self._sync()
 
     def _next_step(self) -> Prepare | None:
         """A prepare step that is wanted and not under way."""
@@ -230,7 +231,7 @@ class Driver:
             await asyncio.wait({task}, timeout=AT_ONCE_S)
             if not task.done():
                 over = _Over(step.key, task, _judged_by(state))
-                task.add_done_callback(lambda _: self._causes.put_nowait(over))
+                task.add_done_callback(lambda _: self._causes.put(over))
                 return None
             del self._preparing[step.key]
             found = task.result()
@@ -257,22 +258,9 @@ class Driver:
 
     # --- what is in flight ----------------------------------------------------------------------
 
-    def _start(self) -> asyncio.Future[None] | None:
-        """Begin the attempts that the state wants and that do not run yet; each waits for the future, which is
-        fulfilled when their intents are committed. So they are ready when the disk is. None where there are none.
-        """
-        committed: asyncio.Future[None] | None = None
-        for action in self._wanted:
-            if isinstance(action, _ATTEMPT) and action.key not in self._running:
-                committed = committed or asyncio.get_running_loop().create_future()
-                body = self._planner.take_body() if isinstance(action, CallModel) else b""
-                task = asyncio.create_task(self._attempt(action, self.state, body, committed))
-                task.add_done_callback(self._note_failure)
-                self._running[action.key] = task
-        return committed
-
-    async def _sync(self, committed: asyncio.Future[None] | None) -> None:
-        """Cancel what is not wanted any more, and let begin what waited for its intent to be committed."""
+    async def _sync(self) -> None:
+        """Cancel what is not wanted any more, and begin what is wanted and does not run yet: its intent is committed
+        by now."""
         keys = {action.key for action in self._wanted}
         unwanted = [task for key, task in self._running.items() if key not in keys]
         if unwanted:
@@ -280,25 +268,23 @@ class Driver:
             _cancel(unwanted)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
-        if committed is not None:
-            if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
-                raise Fenced()
-            committed.set_result(None)
+        for action in self._wanted:
+            if isinstance(action, _ATTEMPT) and action.key not in self._running:
+                if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
+                    raise Fenced()
+                body = self._planner.take_body() if isinstance(action, CallModel) else b""
+                self._running[action.key] = _begun(self._attempt(action, self.state, body))
         self._arm([action for action in self._wanted if isinstance(action, Wait)])
 
-    async def _attempt(
-        self, action: Attempt, state: State, body: bytes, committed: asyncio.Future[None]
-    ) -> None:
+    async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
         assert state.settings is not None
-        await committed
-        outcome = await self._runner.run(action, state, body, state.settings)
-        if not self._is_closing:
-            self._causes.put_nowait(outcome)
-
-    def _note_failure(self, task: asyncio.Task[None]) -> None:
-        """What ended a task of ours ends the driving."""
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        try:
+            outcome = await self._runner.run(action, state, body, state.settings)
+        except Exception as failure:  # what ends a task of ours ends the driving
             self.fail(failure)
+        else:
+            if not self._is_closing:
+                self._causes.put(outcome)
 
     def fail(self, failure: BaseException) -> None:
         """End the driving as soon as may be."""
@@ -307,7 +293,7 @@ class Driver:
 
     def _arm(self, waits: list[Wait]) -> None:
         """One timer for the wait that is due first; most steps leave it as it is."""
-        first = min(waits, key=self._left_ms, default=None)
+        first = min(waits, key=self._left_ms) if len(waits) > 1 else waits[0] if waits else None
         if first == self._armed:
             return
         if self._timer is not None:
@@ -329,7 +315,7 @@ class Driver:
     def _fire(self, wait: Wait) -> None:
         self._armed = self._timer = None
         if wait in self._wanted:
-            self._causes.put_nowait(Due(wait.key))
+            self._causes.put(Due(wait.key))
 
     async def _close(self) -> None:
         """Stop everything that this driver started; nothing of it is recorded any more.
@@ -351,6 +337,13 @@ async def end_orphans(tools: Tools, state: State) -> None:
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
     if keys:
         await tools.end_orphans(keys)
+
+
+def _begun(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task that has begun: from Python 3.12 on it does at once all that it need not wait for."""
+    if sys.version_info >= (3, 12):
+        return asyncio.eager_task_factory(asyncio.get_running_loop(), coroutine)
+    return asyncio.create_task(coroutine)
 
 
 def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -6,7 +6,7 @@ business, and where the original is kept that of `originals`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,7 @@ _NAMED_CHARS = 512
 _UNREADABLE = '{"arguments":"[redacted:secret]"}'
 
 
-class Masked(NamedTuple):
+class Masked(msgspec.Struct, frozen=True):
     """A copy, and the secrets that it does not show; without any, the copy is the text itself."""
 
     text: str

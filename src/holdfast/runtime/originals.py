@@ -10,8 +10,8 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.state import Call, Done, State
@@ -25,7 +25,7 @@ MAX_HELD_CHARS = 64 * 1024 * 1024
 """Of all originals together; beyond that the oldest are given up."""
 
 
-class Original(NamedTuple):
+class Original(msgspec.Struct, frozen=True):
     """What a call is judged and run by."""
 
     arguments: str
@@ -76,7 +76,7 @@ class Originals:
         if isinstance(safe, Asked):
             return safe
         if (session, call.call_id) in self._held:  # else it ended meanwhile
-            self._put((session, call.call_id), original._replace(arguments=arguments))
+            self._put((session, call.call_id), replace(original, arguments=arguments))
         return replace(safe, expects=None, on_interrupt=_unprobed(safe))
 
     def note(self, session: str, batch: Iterable[Record]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, ToolResult
+from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
 from holdfast.protocol.settings import Settings
@@ -41,7 +41,6 @@ GIVEN_UP = (
 IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would hold up every other session."""
 
-T = TypeVar("T")
 DeltaKind = Literal["text", "reasoning", "tool_output"]
 
 _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_execution"}
@@ -113,44 +112,63 @@ class Runner:
         except asyncio.CancelledError:
             text = "".join(words)
             cut = arrived[0] if arrived else ModelCut("", received_bytes=len(text.encode()))
-            return replace(cut, text=await self._redacted(text, is_cut=True))
+            return replace(cut, text=await _masked(text, self._parts.redact, is_cut=True))
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
             return replace(reply, failure=self._safe(reply.failure))
+        redact = self._redactor_for(reply)
         parts: list[Part] = []
         calls = 0
         for part in reply.parts:
             calls += isinstance(part, ToolCall)
             if calls > MAX_CALLS and isinstance(part, ToolCall):  # nobody takes it
                 parts.append(part)
-            elif (safe := await self._part(part, call_id(state.turn.number, calls))) is not None:
+            elif (safe := await self._part(part, call_id(state.turn.number, calls), redact)) is not None:
                 parts.append(safe)
-        redact = self._parts.redact
         return replace(
             reply, parts=tuple(parts), model=redact(reply.model), request_ref=redact(reply.request_ref)
         )
 
-    async def _part(self, part: Part, next_call: str) -> Part | None:
+    def _redactor_for(self, reply: ModelReply) -> Redactor:
+        """What masks the texts of a response, of which most are a few characters."""
+        texts = [reply.model, reply.request_ref]
+        for part in reply.parts:
+            match part:
+                case Text(text=text):
+                    texts.append(text)
+                case ToolCall(ref=ref, name=name, arguments=arguments):
+                    texts += (ref, name, arguments)
+                case Reasoning(text=text, payload=payload):
+                    texts += (text, payload)
+                case ToolResult():
+                    pass
+        is_short = sum(map(len, texts)) <= IN_THREAD_FROM_CHARS
+        return self._parts.redact.for_all(texts) if is_short else self._parts.redact
+
+    async def _part(self, part: Part, next_call: str, redact: Redactor) -> Part | None:
         """The part as it may be stored; None when it may not, and must not be changed either."""
-        redact = self._parts.redact
         match part:
             case Text(text=text):
-                return Text(await self._redacted(text))
+                return Text(await _masked(text, redact))
             case ToolCall():
-                return await self._call(part, next_call)
+                return await self._call(part, next_call, redact)
             case Reasoning(payload=""):
-                return replace(part, text=await self._redacted(part.text))
+                return replace(part, text=await _masked(part.text, redact))
             case Reasoning(text=text, payload=payload):  # it is signed
-                is_safe = await self._redacted(text) == clean(text) and redact(payload) == payload
+                is_safe = await _masked(text, redact) == clean(text) and redact(payload) == payload
                 return part if is_safe else None
             case ToolResult():  # no model says what a tool came to
                 return None
 
-    async def _call(self, call: ToolCall, id_: str) -> ToolCall:
+    async def _call(self, call: ToolCall, id_: str, redact: Redactor) -> ToolCall:
         """The call as it may be stored; where its arguments are masked, the original is held until it ends."""
-        redact, arguments = self._parts.redact, encodable(call.arguments)
-        copy = await self._in_thread(len(arguments), lambda: masked_copy(arguments, redact))
+        arguments = encodable(call.arguments)
+        whole = self._parts.redact if "\\" in arguments else redact  # an escape would have hidden a secret
+        if len(arguments) > IN_THREAD_FROM_CHARS:
+            copy = await asyncio.to_thread(masked_copy, arguments, whole)
+        else:
+            copy = masked_copy(arguments, whole)
         if copy.values:
             self._originals.hold(self._session, id_, arguments, copy)
         return replace(
@@ -190,7 +208,7 @@ class Runner:
 
     async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
         """The result as it may be stored: redacted, and clipped with the whole in a blob."""
-        whole = await self._in_thread(len(raw.text), lambda: clean(redact(raw.text)))
+        whole = await _masked(raw.text, redact)
         blob = ""
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
@@ -204,13 +222,6 @@ class Runner:
 
     # --- safety ---------------------------------------------------------------------------------
 
-    async def _redacted(self, text: str, *, is_cut: bool = False) -> str:
-        return await self._in_thread(len(text), lambda: clean(self._parts.redact(text, is_cut=is_cut)))
-
-    async def _in_thread(self, chars: int, work: Callable[[], T]) -> T:
-        """What the work on so much text gives: from a thread, where it would hold up every other session."""
-        return await asyncio.to_thread(work) if chars > IN_THREAD_FROM_CHARS else work()
-
     def _redactor(self, action: Attempt) -> Redactor:
         """Masks whatever comes of the attempt."""
         original = self._originals.of(self._session, action.call) if isinstance(action, RunTool) else None
@@ -219,6 +230,13 @@ class Runner:
     def _safe(self, failure: Failure) -> Failure:
         redact = self._parts.redact
         return replace(failure, message=redact(failure.message), detail=redact(failure.detail))
+
+
+async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:
+    """The text as it may be stored; a long one is looked through in a thread."""
+    if len(text) > IN_THREAD_FROM_CHARS:
+        return await asyncio.to_thread(lambda: clean(redact(text, is_cut=is_cut)))
+    return clean(redact(text, is_cut=is_cut))
 
 
 class _Teller:

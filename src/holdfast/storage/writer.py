@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from holdfast.errors import StorageError
 from holdfast.storage.errors import FAULTS, primary_code, replaced, storage_error
@@ -27,12 +29,12 @@ T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 
-class _Job(NamedTuple):
+class _Job(msgspec.Struct, frozen=True):
     operation: Operation[Any]
     future: asyncio.Future[Any]
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     future: asyncio.Future[Any]
     value: Any
     error: Exception | None = None
@@ -206,10 +208,10 @@ def _tell(answers: list[_Answer]) -> None:
 
 
 def _settle(answers: list[_Answer]) -> None:
-    for future, value, error in answers:
-        if future.done():
+    for answer in answers:
+        if answer.future.done():
             continue  # whoever asked was cancelled meanwhile
-        if error is None:
-            future.set_result(value)
+        if answer.error is None:
+            answer.future.set_result(answer.value)
         else:
-            future.set_exception(error)
+            answer.future.set_exception(answer.error)

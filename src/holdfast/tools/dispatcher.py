@@ -51,6 +51,7 @@ class Dispatcher:
         self._registry = registry
         self._processes = processes
         self._gates = gates
+        self._has_quick_gates = all(gate.pace == "quick" for gate in gates)
 
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing."""
@@ -65,7 +66,7 @@ class Dispatcher:
         """Whether judging a call of that tool waits for nothing: no slow gate, no plan."""
         spec = self._registry.spec(name)
         has_plan = spec is not None and spec.on_interrupt == "probe"
-        return not has_plan and all(gate.pace == "quick" for gate in self._gates)
+        return not has_plan and self._has_quick_gates
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call; nothing has happened yet."""

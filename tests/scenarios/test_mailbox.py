@@ -1,0 +1,39 @@
+"""What comes in for a driver: in order, whoever leaves it and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.runtime.mailbox import Mailbox
+
+
+async def test_items_are_taken_in_the_order_in_which_they_came() -> None:
+    mailbox: Mailbox[int] = Mailbox()
+    for number in range(3):
+        mailbox.put(number)
+    assert len(mailbox) == 3
+    assert [await mailbox.take() for _ in range(3)] == [0, 1, 2]
+    assert not mailbox
+
+
+async def test_a_reader_that_waits_is_woken_by_the_first_of_several_items() -> None:
+    mailbox: Mailbox[int] = Mailbox()
+    reading = asyncio.create_task(mailbox.take())
+    await asyncio.sleep(0)
+    mailbox.put(1)
+    mailbox.put(2)
+    assert await reading == 1
+    assert await mailbox.take() == 2
+
+
+async def test_a_reader_that_gave_up_takes_nothing() -> None:
+    mailbox: Mailbox[int] = Mailbox()
+    reading = asyncio.create_task(mailbox.take())
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    mailbox.put(1)
+    assert await mailbox.take() == 1
