@@ -276,7 +276,7 @@ ENDINGS = (
     Mutation(
         "an outcome that arrives while the driver closes is recorded",
         "runtime/driver.py",
-        "        if not self._is_closing:\n            self._causes",
+        "            if not self._is_closing:\n                self._causes",
         "        if self._is_closing or True:\n            self._causes",
         "tests/scenarios/test_fencing.py",
     ),
