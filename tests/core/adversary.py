@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import budget
 from holdfast.core.budget import Grant
-from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.causes import Outcome
 from holdfast.core.measure import MOST_BYTES_PER_TOKEN, OVERHEAD_TOKENS
 from holdfast.core.state import Totals, next_key, open_run, phase
 from holdfast.protocol.failures import Failure
@@ -83,7 +83,7 @@ def reserve(story: Story, size_bytes: int, fresh_bytes: int) -> Grant | Unafford
     grant = budget.afford(story.state, size_bytes, fresh_bytes, is_final=bool(run.landing))
     key = next_key(story.state)
     if isinstance(grant, Unaffordable):
-        story.when(Prepared(key, grant))
+        story.found(key, grant)
     else:
         reserved = request(
             size_bytes=size_bytes,
@@ -93,7 +93,7 @@ def reserve(story: Story, size_bytes: int, fresh_bytes: int) -> Grant | Unafford
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
         )
-        story.when(Prepared(key, reserved))
+        story.found(key, reserved)
     return grant
 
 

@@ -137,8 +137,8 @@ def _causes(story: Story) -> dict[str, Cause]:
         }.items()
     }  # fmt: skip
     key = action_key(call) if call is not None else ""
-    found["Prepared(request)"] = Prepared(next_key(state), request())
-    found["Prepared(admission)"] = Prepared(key, Allowed(arguments="{}"))
+    found["Prepared(request)"] = Prepared(story.step(next_key(state)), request())
+    found["Prepared(admission)"] = Prepared(story.step(key), Allowed(arguments="{}"))
     model_key = state.models.open.key if state.models.open is not None else ""
     found["Outcome(model)"] = Outcome(model_key, ModelReply((Text("x"),), Usage(1, 1)))
     found["Outcome(tool)"] = Outcome(key, CallResult("ok", "x"))

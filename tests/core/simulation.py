@@ -36,7 +36,7 @@ from holdfast.protocol.tools import (
     Files,
     Refused,
     Resource,
-    in_conflict,
+    Touched,
 )
 from tests.core.stories import APPROVED, PASSED, SESSION, START_MS, request, settings
 
@@ -229,12 +229,12 @@ class Simulation:
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
-            return Prepared(step.key, self.pick([*sized, unready]))
+            return Prepared(step, self.pick([*sized, unready]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))
             if happened != "no":
-                return Prepared(step.key, Probed(happened))
+                return Prepared(step, Probed(happened))
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
         change = Files((FileChange("a", "", "b"),))
         resources = self.pick(TOUCHED)
@@ -248,7 +248,7 @@ class Simulation:
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]
-        return Prepared(step.key, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
+        return Prepared(step, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
 
     def _request(self, step: PrepareRequest, size_bytes: int) -> e.Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
@@ -274,7 +274,7 @@ class Simulation:
                 prepared = self._prepare(step)
             except OutOfChoices:
                 plain = self._request(step, 1_000) if isinstance(step, PrepareRequest) else Allowed()
-                prepared = Prepared(step.key, plain)
+                prepared = Prepared(step, plain)
             before = self.state.seq
             self._commit(decision(self.state, prepared, self.now_ms, self.awake_ms).records)
             assert self.state.seq > before, f"{step} leads nowhere"
@@ -330,7 +330,7 @@ class Simulation:
         for one, other in combinations(running, 2):
             assert one is not None
             assert other is not None
-            assert not in_conflict(one, other), "calls that touch the same do not run side by side"
+            assert not Touched(other).is_in_conflict(one), "calls that touch the same do not run side by side"
         for action in wanted(state):
             if isinstance(action, CallModel | RunTool):
                 attempt = action.call if isinstance(action, CallModel) else action.attempt

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
 from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key
-from holdfast.core.wanted import Attempt, Prepare, Wait, wanted
+from holdfast.core.wanted import Admit, Attempt, Prepare, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
@@ -152,7 +152,7 @@ class Story:
 
     def prepared(self, **changes: Any) -> list[e.Event]:
         """The next request is rendered and affordable."""
-        return self.when(Prepared(next_key(self.state), request(**changes)))
+        return self.found(next_key(self.state), request(**changes))
 
     def answered(self, *parts: Part, finish: Finish = "stop", usage: Usage | None = None) -> list[e.Event]:
         """The open model call brings these parts."""
@@ -178,7 +178,19 @@ class Story:
 
     def judged(self, call_id: str, admission: Admission) -> list[e.Event]:
         """This is what the gates say about the call."""
-        return self.when(Prepared(action_key(self.call(call_id)), admission))
+        return self.found(action_key(self.call(call_id)), admission)
+
+    def found(self, key: str, result: Found) -> list[e.Event]:
+        """The prepare step with this key, which is wanted now, finds this."""
+        return self.when(Prepared(self.step(key), result))
+
+    def step(self, key: str) -> Prepare:
+        """The step with this key, as it is wanted now; one that nobody wants where there is none."""
+        for step in steps(self.state):
+            if isinstance(step, Admit | PrepareRequest) and step.key == key:
+                return step
+        call = next((c for c in self.state.turn.calls if action_key(c) == key), None)
+        return PrepareRequest(key, is_final=False) if call is None else Admit(key, call)
 
     def finished(self, call_id: str, text: str = "ok", status: Any = "ok") -> list[e.Event]:
         """The open attempt of the call comes to this."""

@@ -132,6 +132,41 @@ def test_a_dime_is_never_exceeded_however_much_the_model_writes() -> None:
     assert calls >= 2
 
 
+@pytest.mark.requirement("H3", "L2-07")
+def test_a_provider_that_reports_negative_usage_gives_nothing_back() -> None:
+    story = calling()
+    story.answered(call(), usage=Usage(-5_000_000, -(10**9), -7, -7))
+    assert story.run.totals.cost_microusd > 0
+    assert story.run.totals.usage.input_tokens > 0
+    assert budget.tokens_left(story.run, story.settings.limits) < story.settings.limits.tokens
+    story = calling()
+    story.when(Outcome(story.model_call.key, ModelFailure(Failure("provider_transient", ""), Usage(-5, -5))))
+    assert story.run.totals.usage == Usage()
+
+
+@pytest.mark.requirement("B2", "L2-07")
+@pytest.mark.parametrize("limit", [{"cost_microusd": 10}, {"tokens": 10}])
+def test_a_limit_that_was_lowered_during_a_call_is_no_fault_of_the_provider(limit: dict[str, int]) -> None:
+    story = calling()
+    story.go_on(**limit)
+    stopped = only(e.RunStopped, story.answered(Text("Done."), usage=Usage(100, 10)))
+    assert stopped.status == "limit"
+    assert "exceeded" in stopped.message
+    assert "provider" not in stopped.message
+
+
+@pytest.mark.parametrize("most", [0, 1, 5])
+def test_a_small_cap_on_the_output_is_no_reason_to_call_the_window_full(most: int) -> None:
+    story = opened(max_output_tokens=most)
+    for is_final in (False, True):
+        granted = budget.afford(story.state, 1_000, 1_000, is_final=is_final)
+        if most:
+            assert isinstance(granted, Grant)
+            assert granted.output_cap_tokens == most
+        else:
+            assert isinstance(granted, Unaffordable)
+
+
 @pytest.mark.requirement("L2-07")
 def test_at_80_percent_of_the_budget_model_and_user_are_told_once() -> None:
     story = opened(cost_microusd=10_000)

@@ -38,7 +38,9 @@ def test_words_open_a_run_and_a_request_is_wanted() -> None:
     story = Story()
     story.attach()
     assert kinds(story.send("  Mend\nit.  ")) == ["MessageReceived", "SettingsStored", "RunStarted"]
-    assert steps(story.state) == [PrepareRequest("m1", is_final=False)]
+    (step,) = steps(story.state)
+    assert isinstance(step, PrepareRequest)
+    assert (step.key, step.is_final) == ("m1", False)
     assert story.state.title == "Mend it."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.causes import Due, Outcome, Prepared
+from holdfast.core.causes import Due, Outcome
 from holdfast.core.state import next_key, open_run, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
@@ -214,7 +214,7 @@ def test_a_last_pass_that_cannot_be_afforded_ends_the_run_at_once(reason: str) -
 
 def story_short(story: Story, reason: str) -> list[e.Event]:
     too_much = Unaffordable(reason, "Too much.", 1_000, 1_000)  # type: ignore[arg-type]
-    return story.when(Prepared(next_key(story.state), too_much))
+    return story.found(next_key(story.state), too_much)
 
 
 @pytest.mark.requirement("B2")

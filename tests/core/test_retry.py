@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.causes import Outcome, Prepared
+from holdfast.core.causes import Outcome
 from holdfast.core.retry import retry_at_ms
 from holdfast.core.state import next_key, phase
 from holdfast.core.summary import summary
@@ -136,7 +136,7 @@ def test_a_provider_that_is_never_ready_is_asked_a_bounded_number_of_times(until
     while story.run.status == "":
         before_ms = story.now_ms
         found = Unready(Failure("provider_transient", "Not yet."), until_ms)
-        story.when(Prepared(next_key(story.state), found))
+        story.found(next_key(story.state), found)
         attempts += 1
         if story.run.status == "":
             story.due("retry")
@@ -157,7 +157,7 @@ def test_an_answer_after_a_failure_ends_the_run_done() -> None:
 def test_a_request_that_cannot_be_made_ends_the_run_with_its_reason() -> None:
     story = opened()
     failure = Failure("provider_unready", "No key is set.")
-    events = story.when(Prepared("m1", Unready(failure)))
+    events = story.found("m1", Unready(failure))
     assert events == [
         e.ModelCallUnready("m1", failure),
         e.RunStopped(1, "failed", "provider_unready", "No key is set."),
@@ -169,7 +169,7 @@ def test_a_request_that_cannot_be_made_ends_the_run_with_its_reason() -> None:
 def test_a_request_that_cannot_be_made_yet_parks_the_session_until_it_can() -> None:
     story = opened()
     due_ms = story.now_ms + 3_600_000
-    events = story.when(Prepared("m1", Unready(Failure("rate_limited", "Not before ten."), due_ms)))
+    events = story.found("m1", Unready(Failure("rate_limited", "Not before ten."), due_ms))
     assert kinds(events) == ["ModelCallUnready"]
     assert (summary(story.state).status, summary(story.state).due_ms) == ("parked", due_ms)
     assert wanted(story.state) == [Wait("retry", due_ms)]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import pytest
 
 from holdfast.core.causes import Attach, Commanded, Due, Outcome, Prepared
 from holdfast.core.decide import decision
-from holdfast.core.state import phase
+from holdfast.core.state import admissible, phase, started_calls
 from holdfast.core.wanted import Admit, PrepareRequest, RunTool, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Pause, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.outcomes import ModelCut, Probed
-from holdfast.protocol.tools import EVERYTHING, CallResult, FileChange, Files, Refused, Resource, in_conflict
+from holdfast.protocol.tools import EVERYTHING, CallResult, FileChange, Files, Refused, Resource, Touched
 from tests.core.stories import (
     SESSION,
     Story,
@@ -168,7 +171,7 @@ def test_results_in_any_order_complete_the_turn() -> None:
 def test_a_call_that_may_not_start_yet_is_not_admitted() -> None:
     story = proposing(call("write_file"), call("write_file"))
     assert story.admitted("t1.c2") == []
-    assert story.when(Prepared("t9.c9#0", Probed("yes"))) == []
+    assert story.when(Prepared(story.step("t9.c9#0"), Probed("yes"))) == []
 
 
 @pytest.mark.requirement("C15")
@@ -251,7 +254,7 @@ def test_a_look_that_finds_the_effect_closes_the_call_without_repeating_it() -> 
     story = proposing()
     story.admitted("t1.c1", on_interrupt="probe", expects=CHANGE)
     story.attach()
-    events = story.when(Prepared("t1.c1#1", Probed("yes")))
+    events = story.found("t1.c1#1", Probed("yes"))
     assert kinds(events) == ["ToolCallFinished"]
     assert only(e.ToolCallFinished, events).result.status == "ok"
 
@@ -261,7 +264,7 @@ def test_a_look_that_finds_something_else_gives_the_call_up() -> None:
     story = proposing()
     story.admitted("t1.c1", on_interrupt="probe", expects=CHANGE)
     story.attach()
-    assert kinds(story.when(Prepared("t1.c1#1", Probed("unknown")))) == ["ToolCallAbandoned"]
+    assert kinds(story.found("t1.c1#1", Probed("unknown"))) == ["ToolCallAbandoned"]
 
 
 @pytest.mark.requirement("H1")
@@ -365,7 +368,7 @@ def test_every_record_names_the_kind_and_the_name_of_its_cause() -> None:
     told = [
         decision(story.state, Attach(9), story.now_ms, 0),
         decision(story.state, Commanded(Command("c1", SESSION, owner("ann"), Stop()), 1), story.now_ms, 0),
-        decision(story.state, Prepared("m1", request()), story.now_ms, 0),
+        decision(story.state, Prepared(story.step("m1"), request()), story.now_ms, 0),
     ]
     story.prepared()
     told.append(decision(story.state, Outcome("m1", ModelReply((words(),), Usage(1, 1))), story.now_ms, 0))
@@ -397,7 +400,53 @@ def test_a_failure_that_arrives_during_a_stop_leaves_the_run_stopped_as_somebody
     assert (stopped.status, stopped.reason, stopped.by) == ("interrupted", "stopped", "cli:ann")
 
 
+@pytest.mark.requirement("B2")
+def test_the_time_before_a_call_starts_counts_for_its_limit() -> None:
+    story = proposing(wall_s=100)
+    story.later(90).admitted("t1.c1", timeout_s=1_000.0)
+    ((_, attempt),) = started_calls(story.state)
+    assert attempt.timeout_s == 10.0
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -math.inf])
+def test_a_time_limit_that_is_no_number_is_the_time_that_is_left(timeout_s: float) -> None:
+    story = proposing(wall_s=100)
+    story.admitted("t1.c1", timeout_s=timeout_s)
+    ((_, attempt),) = started_calls(story.state)
+    assert attempt.timeout_s == 100.0
+
+
+def test_arguments_that_only_python_calls_equal_are_recorded() -> None:
+    story = proposing(call("shell", '{"n":true}'))
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", arguments='{"n":1}')).arguments == '{"n":1}'
+    story = proposing(call("shell", '{ "b": 2, "a": 1 }'))
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", arguments='{"a":1,"b":2}')).arguments == ""
+
+
+def test_to_find_what_may_start_takes_time_in_proportion_to_the_calls_and_their_paths() -> None:
+    def steps_of(count: int) -> int:
+        story = proposing(*(call("write_file", f'{{"n":{number}}}') for number in range(count)))
+        for number in range(count):
+            paths = tuple(Resource("write", f"/w/{number}/{path}") for path in range(16))
+            story.given(e.ToolCallQueued(f"t1.c{number + 1}", "write_file", paths))
+        taken = 0
+
+        def count_one(*_: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        sys.setprofile(count_one)
+        try:
+            found = len(list(admissible(story.state)))
+        finally:
+            sys.setprofile(None)
+        assert found == count
+        return taken
+
+    assert steps_of(128) <= 4.4 * steps_of(32)
+
+
 @pytest.mark.parametrize("path", ["/home/x", "/"])
 def test_what_writes_the_root_folder_conflicts_with_every_path(path: str) -> None:
-    assert in_conflict([Resource("write", "/")], [Resource("read", path)])
-    assert not in_conflict([Resource("write", "/home")], [Resource("write", "/homes/x")])
+    assert Touched([Resource("read", path)]).is_in_conflict([Resource("write", "/")])
+    assert not Touched([Resource("write", "/homes/x")]).is_in_conflict([Resource("write", "/home")])

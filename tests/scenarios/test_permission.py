@@ -158,7 +158,7 @@ def test_who_may_only_answer_speaks_while_there_is_a_question_and_not_else(stage
             records = await records_of(store, door.session)
             resolved = [r.event for r in records if isinstance(r.event, e.ApprovalResolved)]
             assert resolved[-1] == e.ApprovalResolved(
-                approval_id(door.session, QUESTION), "answer", "chat:ann", "Red."
+                approval_id(door.session, QUESTION), "answer", "chat:ann", "Red.", ("answer",)
             )
 
     stage.run(answer)

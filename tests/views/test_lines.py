@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.views.lines import COMMAND, Line, Span, cells, table, wrapped
@@ -43,6 +43,7 @@ def test_framed_text_is_shown_as_it_is() -> None:
     assert [text_of(piece) for piece in wrapped(line, 20)] == [text_of(line)]
 
 
+@example(["   aa"], 4)
 @given(st.lists(st.text("ab 语", max_size=30), max_size=5), st.integers(4, 40))
 def test_a_wrapped_line_fits_and_loses_no_word(texts: list[str], width: int) -> None:
     pieces = list(wrapped([Span(text) for text in texts], width))

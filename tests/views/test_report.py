@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.causes import Prepared
 from holdfast.core.state import next_key
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Unready
@@ -16,7 +15,7 @@ from tests.core.stories import opened
 def test_a_session_that_waits_for_its_provider_says_what_the_provider_said() -> None:
     story = opened()
     failure = Failure("provider_unready", "The server starts at ten.")
-    story.when(Prepared(next_key(story.state), Unready(failure, story.now_ms + 3_600_000)))
+    story.found(next_key(story.state), Unready(failure, story.now_ms + 3_600_000))
     found = report_of(story.state, None, story.records)
     assert (found.status, found.reason) == ("parked", "provider_unready")
     assert found.message == "The server starts at ten."

@@ -16,7 +16,7 @@ from holdfast.core.state import (
     Waiting,
 )
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Resolve
+from holdfast.protocol.commands import Principal, Resolve
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ids import approval_id
 from holdfast.protocol.tools import Asked, CallResult, bound
@@ -69,7 +69,7 @@ def open_question(state: State) -> Waiting | None:
     return next((waiting for waiting in _waiting(state) if waiting.is_question), None)
 
 
-def resolve(draft: Draft, body: Resolve, by: str) -> None:
+def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
     """The first answer counts; one that comes later means nothing."""
     for waiting in _waiting(draft.state):
         if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
@@ -77,7 +77,8 @@ def resolve(draft: Draft, body: Resolve, by: str) -> None:
         elif waiting.approval_id == body.approval_id:
             decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
             if decision != "answer" or waiting.is_question:
-                draft.add(e.ApprovalResolved(body.approval_id, decision, by, body.note))
+                by, scopes = principal.label, principal.scopes if decision == "answer" else ()
+                draft.add(e.ApprovalResolved(body.approval_id, decision, by, body.note, scopes))
 
 
 def expire(draft: Draft, approval: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from holdfast.core.measure import (
     BYTES_PER_TOKEN,
@@ -33,7 +33,7 @@ LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
 WINDOW_SHARE = 0.9
 """Of the window that a request may fill by our estimate; estimates err."""
-_MORE_THAN_RESERVED = "since the provider charged more for a call than the worst case."
+_MORE_THAN_RESERVED = ", since the provider charged more for a call than the worst case."
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Charge(msgspec.Struct, frozen=True):
 def charge(call: ModelCall, reply: ModelReply) -> Charge:
     """What a response counts as: as much as was reported, and an estimate for each part that was not. Nobody
     reads or writes for nothing but a free model."""
-    usage, missing, is_free = reply.usage, reply.estimated, call.facts.price == "free"
+    usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
         return Charge(usage, (), cost_microusd(call.facts, usage))
     received = received_bytes(reply)
@@ -73,13 +73,19 @@ def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
     """What an attempt without a whole response counts as: what was reported, and of what may be charged without
     a report an estimate, which stays within the reservation."""
     written = min(_tokens(broken.received_bytes), call.output_cap_tokens)
-    return _charge(call, broken.usage, broken.estimated, written)
+    return _charge(call, _possible(broken.usage), broken.estimated, written)
 
 
 def received_bytes(reply: ModelReply) -> int:
     """How much came, thoughts included."""
     thoughts = sum(len(part.text.encode()) for part in reply.parts if isinstance(part, Reasoning))
     return max(reply.received_bytes, thoughts + size_of(reply.parts))
+
+
+def _possible(usage: Usage) -> Usage:
+    """The usage without negative counts: nobody gives tokens back."""
+    counts = astuple(usage)
+    return usage if min(counts) >= 0 else Usage(*(max(count, 0) for count in counts))
 
 
 def _charge(call: ModelCall, usage: Usage, estimated: Estimated, written: int) -> Charge:
@@ -124,7 +130,7 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_final: bool) -
     expected = min(expected_tokens(measure, size_bytes), worst)
     window, most = _window(state, model), _output_cap(model, settings)
     cap = min(most, max(window - expected, 0))
-    least = LEAST_LAST_OUTPUT_TOKENS if is_final else min(LEAST_OUTPUT_TOKENS, most)
+    least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_final else LEAST_OUTPUT_TOKENS, most), 1)
     if cap < least:
         message = f"The conversation fills the model's window of {window:,} tokens."
         return Unaffordable("context", message, size_bytes, fresh_bytes)
@@ -153,17 +159,19 @@ def tokens_left(run: Run, limits: Limits) -> int:
 
 
 def is_exceeded(run: Run, limits: Limits) -> bool:
-    """Whether more is used and held than a limit allows: a provider charged more than the worst case of a call."""
+    """Whether more is used and held than a limit allows: a provider charged more than the worst case of a call, or
+    somebody lowered the limit during the call."""
     return cost_left(run, limits) < 0 or tokens_left(run, limits) < 0
 
 
-def excess(run: Run, limits: Limits) -> tuple[str, str]:
-    """The limit that is exceeded, and what to tell."""
+def excess(run: Run, limits: Limits, *, is_overcharged: bool) -> tuple[str, str]:
+    """The limit that is exceeded, and what to tell. `is_overcharged`: the last call cost more than was reserved."""
+    why = _MORE_THAN_RESERVED if is_overcharged else "."
     if cost_left(run, limits) < 0:
         used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
-        return "cost", f"The budget of ${limit} is exceeded: ${used} is used, {_MORE_THAN_RESERVED}"
-    counted = f"{limits.tokens - tokens_left(run, limits):,} are used, {_MORE_THAN_RESERVED}"
-    return "tokens", f"The limit of {limits.tokens:,} tokens is exceeded: {counted}"
+        return "cost", f"The budget of ${limit} is exceeded: ${used} is used{why}"
+    used = f"{limits.tokens - tokens_left(run, limits):,}"
+    return "tokens", f"The limit of {limits.tokens:,} tokens is exceeded: {used} are used{why}"
 
 
 def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import Request
 from holdfast.protocol.outcomes import AttemptResult, Lost, Probed, Unaffordable, Unready
@@ -41,9 +42,9 @@ Found = Request | Unaffordable | Unready | Admission | Probed | Lost
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What the prepare step with this key found."""
+    """What a prepare step found. It counts only while exactly this step is still wanted."""
 
-    key: str
+    step: Prepare
     result: Found
 
 

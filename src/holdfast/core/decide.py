@@ -11,13 +11,14 @@ from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepare
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
+from holdfast.core.opening import change_settings, start_run
 from holdfast.core.rules import settle
-from holdfast.core.state import Proposed, Started, State, attempts, next_key, open_run, phase, started_calls
+from holdfast.core.state import Proposed, Started, State, attempts, open_run, started_calls
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
-from holdfast.protocol.settings import Settings, SettingsRef, groups_of, ref_of
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
@@ -59,8 +60,8 @@ def trigger(cause: Cause) -> e.Trigger:
             return e.Trigger("command", command.id)
         case Outcome(key=key):
             return e.Trigger("outcome", key)
-        case Prepared(key=key):
-            return e.Trigger("finding", key)
+        case Prepared(step=step):
+            return e.Trigger("finding", step.key)
         case Due(key=key):
             return e.Trigger("timer", key)
 
@@ -122,7 +123,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
         case Continue(settings=settings):
             _continue(draft, command.principal, settings)
         case Resolve():
-            approvals.resolve(draft, command.body, by)
+            approvals.resolve(draft, command.body, command.principal)
         case Pause():
             run = open_run(draft.state)
             if run is not None and not run.is_paused and run.stopping is None:
@@ -146,67 +147,54 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
     is_answer = question is not None and "answer" in principal.scopes
     if not is_answer and "speak" not in principal.scopes:  # somebody else answered the question meanwhile
         return
+    settings = _allowed(principal, words.settings)
     if run is not None:
-        _change(draft, words.settings)
-        if run.is_paused:
+        if settings is not None:
+            change_settings(draft, settings)
+        if run.is_paused and "speak" in principal.scopes:
             draft.add(e.RunResumed(by))
     if question is not None and is_answer:
-        draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text))
+        draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text, principal.scopes))
         return
     draft.add(e.MessageReceived(words.text, by, principal.scopes))
-    settings = words.settings or draft.state.settings
+    settings = settings or draft.state.settings
     if run is None and settings is not None:
-        _start(draft, settings)
+        start_run(draft, settings)
 
 
 def _continue(draft: Draft, principal: Principal, settings: Settings | None) -> None:
     """End a pause or a wait; after a run that was not done, open another one."""
-    run = open_run(draft.state)
+    run, settings = open_run(draft.state), _allowed(principal, settings)
     if run is not None:
-        _change(draft, settings)
+        if settings is not None:
+            change_settings(draft, settings)
         if run.is_paused or draft.state.models.retry_at_ms:
             draft.add(e.RunResumed(principal.label))
         return
     last, settings = draft.state.run, settings or draft.state.settings
     if last is None or last.status == "done" or settings is None:
         return
-    _start(draft, settings, continued_by=principal)
+    start_run(draft, settings, continued_by=principal)
     draft.add(e.NoteAdded("continue", CONTINUE_NOTE))
 
 
-def _change(draft: Draft, settings: Settings | None) -> None:
-    if settings is not None and settings != draft.state.settings:
-        draft.add(e.SettingsChanged(_stored(draft, settings)))
-
-
-def _start(draft: Draft, settings: Settings, *, continued_by: Principal | None = None) -> None:
-    number = draft.state.run.number + 1 if draft.state.run is not None else 1
-    stored = _stored(draft, settings)
-    if continued_by is None:
-        draft.add(e.RunStarted(number, stored))
-    else:
-        draft.add(e.RunStarted(number, stored, True, continued_by.label, continued_by.scopes))
-
-
-def _stored(draft: Draft, settings: Settings) -> SettingsRef:
-    """The settings by name; groups that the journal does not hold yet are recorded."""
-    fresh = {name: group for name, group in groups_of(settings).items() if name not in draft.state.groups}
-    if fresh:
-        draft.add(e.SettingsStored(fresh))
-    return ref_of(settings)
+def _allowed(principal: Principal, settings: Settings | None) -> Settings | None:
+    """The settings, if the principal may configure. The controller has refused others already."""
+    return settings if "configure" in principal.scopes else None
 
 
 # --- prepare steps and timers -------------------------------------------------------------------
 
 
 def _prepared(draft: Draft, cause: Prepared) -> None:
-    """A prepare step's finding counts only while the step is still wanted."""
+    """Act on a finding, unless it is stale: words, settings or a decision came that it does not know."""
+    if cause.step not in wanted(draft.state):
+        return
     match cause.result:
         case e.Request() | Unaffordable() | Unready() as found:
-            if cause.key == next_key(draft.state) and phase(draft.state) == "preparing":
-                model_calls.start(draft, cause.key, found)
+            model_calls.start(draft, cause.step.key, found)
         case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
-            tool_calls.admit(draft, cause.key, found)
+            tool_calls.admit(draft, cause.step.key, found)
 
 
 def _due(draft: Draft, key: str) -> None:

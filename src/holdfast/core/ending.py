@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from holdfast.core.closing import abandoned, not_run
 from holdfast.core.draft import Draft
+from holdfast.core.opening import start_run
 from holdfast.core.state import (
     Answered,
     Denied,
     Expired,
     Proposed,
+    Run,
     Waiting,
     is_complete,
     open_run,
@@ -27,7 +29,7 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
     if run is None or run.stopping is not None:
         return
     if draft.state.models.open is None and is_complete(draft.state.turn):
-        draft.add(e.RunStopped(run.number, status, reason, message, by))
+        _end(draft, run, e.RunStopped(run.number, status, reason, message, by))
     else:
         draft.add(e.RunStopping(status, reason, message, draft.awake_ms + STOP_GRACE_MS, by))
 
@@ -59,4 +61,16 @@ def wind_down(draft: Draft) -> None:
             draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
     if draft.state.models.open is None and not started_calls(draft.state):
         ending = run.stopping
-        draft.add(e.RunStopped(run.number, ending.status, ending.reason, ending.message, ending.by))
+        _end(draft, run, e.RunStopped(run.number, ending.status, ending.reason, ending.message, ending.by))
+
+
+def _end(draft: Draft, run: Run, stopped: e.RunStopped) -> None:
+    """Write the terminal record. Words that joined the run too late for a request of it open the next run."""
+    draft.add(stopped)
+    settings = draft.state.settings
+    if (
+        stopped.status != "interrupted"
+        and draft.state.unsaid.words_seq > run.goal_seq
+        and settings is not None
+    ):
+        start_run(draft, settings)

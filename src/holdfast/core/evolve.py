@@ -161,9 +161,9 @@ def _message(state: State, event: e.MessageReceived) -> State:
     """Words make a title, and tell on whose behalf the run works: of several, with the rights that all have."""
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
     principal = Principal(event.sender, scopes=event.scopes)
-    if open_run(state) is not None:
+    if open_run(state) is not None or state.unsaid.last_words_seq:  # the run holds the words of others too
         principal = _least(principal, state.principal)
-    unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq)
+    unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq, last_words_seq=state.seq)
     spoken = _labelled(state, Label("user", "user"))
     return replace(spoken, title=title, principal=principal, unsaid=unsaid)
 
@@ -225,9 +225,12 @@ def _is_unpriced(state: State) -> bool:
 def _set(state: State, ref: SettingsRef) -> State:
     """Other settings. Another model counts tokens in its own way and has its own window."""
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
-    if facts(changed).name == facts(state).name:
-        return changed
-    return _with_models(changed, measure=Measure(), window_tokens=0)
+    before, after = facts(state), facts(changed)
+    if after.name != before.name:  # the new one is not the one that has to be waited for
+        return _with_models(changed, measure=Measure(), window_tokens=0, retry_at_ms=0, failed_attempts=0)
+    if after.context_tokens != before.context_tokens:
+        return _with_models(changed, window_tokens=0)
+    return changed
 
 
 def _waits_no_more(state: State) -> State:
@@ -248,8 +251,16 @@ def _stopped(state: State, event: e.RunStopped) -> State:
         ended,
         turn=replace(state.turn, calls=()),
         models=replace(state.models, retry_at_ms=0, failed_attempts=0),
-        unsaid=replace(state.unsaid, words_seq=0) if event.status == "interrupted" else state.unsaid,
+        unsaid=_unsaid_after(state, event),
     )
+
+
+def _unsaid_after(state: State, event: e.RunStopped) -> Unsaid:
+    """Who stops a run stops its words too. No run opens for them, but once it had begun the next request has them."""
+    if event.status != "interrupted":
+        return state.unsaid
+    has_begun = state.run is not None and state.run.totals.model_calls
+    return replace(state.unsaid, words_seq=0, last_words_seq=state.unsaid.last_words_seq if has_begun else 0)
 
 
 def _noted(state: State, event: e.NoteAdded) -> State:
@@ -483,8 +494,11 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
                 case "approve":
                     permission = Permission(stage.approval_id, stage.sha256)
                     return _with_call(state, call.call_id, stage=Proposed(), permission=permission)
-                case "answer":
-                    return _with_call(state, call.call_id, stage=Answered(event.note))
+                case "answer":  # these are words of a person too
+                    heard = replace(
+                        state, principal=_least(Principal(event.by, scopes=event.scopes), state.principal)
+                    )
+                    return _with_call(heard, call.call_id, stage=Answered(event.note))
                 case "deny":
                     return _with_call(state, call.call_id, stage=Denied(event.note))
                 case "expired":

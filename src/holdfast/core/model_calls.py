@@ -8,7 +8,7 @@ from holdfast.core import budget, retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
-from holdfast.core.state import ModelCall, facts, open_call, open_run
+from holdfast.core.state import ModelCall, Totals, facts, open_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
@@ -63,7 +63,7 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
 
 def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     """What an attempt came to; nothing when it is not the open one. One that exceeds a limit ends the run."""
-    call = open_call(draft.state, cause.key)
+    call, before = open_call(draft.state, cause.key), open_run(draft.state)
     if call is None:
         return
     match result:
@@ -75,7 +75,16 @@ def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
             _cut(draft, cause, call, cut)
     run, settings = open_run(draft.state), draft.state.settings
     if run is not None and settings is not None and budget.is_exceeded(run, settings.limits):
-        stop(draft, "limit", *budget.excess(run, settings.limits))
+        is_overcharged = before is not None and _is_overcharged(call, before.totals, run.totals)
+        stop(draft, "limit", *budget.excess(run, settings.limits, is_overcharged=is_overcharged))
+
+
+def _is_overcharged(call: ModelCall, before: Totals, after: Totals) -> bool:
+    """Whether the call cost more than was reserved for it."""
+    tokens = after.usage.total_tokens - before.usage.total_tokens
+    return (
+        after.cost_microusd - before.cost_microusd > call.reserved_microusd or tokens > call.reserved_tokens
+    )
 
 
 def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:

@@ -18,6 +18,7 @@ from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
+from holdfast.protocol.failures import LONGEST_WAIT_S
 from holdfast.protocol.settings import Settings
 
 MAX_EMPTY_REPLIES = 3
@@ -97,6 +98,11 @@ def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
             draft.add(e.NoteAdded("cost" if name == "cost" else "tokens", text))
 
 
+def _wait(draft: Draft, run: Run, settings: Settings) -> None:
+    if draft.state.models.retry_at_ms > draft.now_ms + LONGEST_WAIT_S * 1000:
+        draft.add(e.RunResumed("timer"))
+
+
 def _landed(draft: Draft, run: Run, settings: Settings) -> None:
     if run.has_landed:
         stop(draft, "limit", run.landing, run.message)
@@ -155,6 +161,12 @@ RULES: tuple[Rule, ...] = (
         _no_calls_in_last_pass,
     ),
     Rule("warnings", "all calls closed", "At 80 % of a limit the model and the user are told.", _warnings),
+    Rule(
+        "wait",
+        "between model calls",
+        "A wait that is longer than any may be is over: the clock was wrong when it began.",
+        _wait,
+    ),
     Rule("landed", "all calls closed", "After the last pass the run ends at its limit.", _landed),
     Rule("stuck", "response in", "Too many turns with the same call and result end the run.", _stuck),
     Rule(

@@ -17,7 +17,7 @@ from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage
 from holdfast.protocol.settings import Group, Settings
-from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, in_conflict
+from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
 from holdfast.protocol.trust import Label
 
 Phase = Literal[
@@ -240,7 +240,9 @@ class Unsaid(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What no request has carried yet."""
 
     words_seq: int = 0
-    """The first record with words of a person among them; 0: there are none."""
+    """The first record with words of a person that are to be answered; 0: there are none."""
+    last_words_seq: int = 0
+    """The last record with words of a person that the next request brings; 0: there are none."""
     notes: tuple[str, ...] = ()
     """What the runtime told the model: what each is about."""
 
@@ -309,24 +311,24 @@ def admissible(state: State) -> Iterator[Call]:
     Calls take effect in the order in which the model wrote them; those that do not touch the same run side by side.
     What a call touches is known once the gates have seen it, so that they see one after the other.
     """
-    before: list[Resource] = []
+    before = Touched()
     for call in state.turn.calls:
         if isinstance(call.stage, Done):
             continue
-        if isinstance(call.stage, Proposed) and not in_conflict(call.resources or (), before):
+        if isinstance(call.stage, Proposed) and not before.is_in_conflict(call.resources or ()):
             yield call
         if call.resources is None or EVERYTHING[0] in call.resources:
             return
-        before += call.resources
+        before.add(call.resources)
 
 
-def touched_before(state: State, call: Call) -> list[Resource]:
+def touched_before(state: State, call: Call) -> Touched:
     """What the calls before it touch that are not done."""
-    before = takewhile(lambda each: each.call_id != call.call_id, state.turn.calls)
-    open_ = [each for each in before if not isinstance(each.stage, Done)]
-    return [
-        resource for each in open_ for resource in (EVERYTHING if each.resources is None else each.resources)
-    ]
+    before = Touched()
+    for each in takewhile(lambda each: each.call_id != call.call_id, state.turn.calls):
+        if not isinstance(each.stage, Done):
+            before.add(EVERYTHING if each.resources is None else each.resources)
+    return before
 
 
 def open_call(state: State, key: str) -> ModelCall | None:

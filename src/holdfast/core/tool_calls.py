@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from holdfast.core import approvals
@@ -20,7 +22,9 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused, in_conflict
+from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
@@ -41,9 +45,9 @@ def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
             draft.add(not_run(call, failure, decisions))
-        case Allowed(resources=resources) | Asked(resources=resources) if in_conflict(
-            resources, touched_before(draft.state, call)
-        ):
+        case Allowed(resources=resources) | Asked(resources=resources) if touched_before(
+            draft.state, call
+        ).is_in_conflict(resources):
             draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
         case Asked() as asked:
             approvals.ask(draft, call, asked)
@@ -53,14 +57,16 @@ def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
 
 def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     """Permission used, gates passed, intent recorded: in one commit."""
-    settings, run = draft.state.settings, open_run(draft.state)
-    if settings is None or run is None:
-        return
+    settings = draft.state.settings
     needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
     if needed_it and call.permission is not None and not call.permission.is_consumed:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
+    run = open_run(draft.state)  # with the time up to this commit counted
+    if settings is None or run is None:
+        return
     left_s = settings.limits.wall_s - run.driven_ms / 1000
+    timeout_s = min(allowed.timeout_s, left_s) if math.isfinite(allowed.timeout_s) else left_s
     draft.add(
         e.ToolCallStarted(
             call_id=call.call_id,
@@ -69,7 +75,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             attempt=attempts(call) + 1,
             effect=allowed.effect,
             on_interrupt=allowed.on_interrupt,
-            timeout_s=round(max(min(allowed.timeout_s, left_s), 0.001), 3),
+            timeout_s=round(max(timeout_s, 0.001), 3),
             is_masked=bool(allowed.seal),
             arguments="" if _means_the_same(call.arguments, allowed.arguments) else allowed.arguments,
             expects=allowed.expects,
@@ -78,8 +84,16 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
 
 
 def _means_the_same(written: str, canonical: str) -> bool:
-    """Whether the gates changed nothing but spaces and order: then the arguments are not stored again."""
-    return bool(msgspec.json.decode(written or "{}") == msgspec.json.decode(canonical or "{}"))
+    """Whether the gates changed nothing but spaces and order: then the arguments are not stored again.
+
+    Bytes are compared, since `true` and `1` are the same in Python.
+    """
+    try:
+        return _encode(msgspec.json.decode(written or "{}")) == _encode(
+            msgspec.json.decode(canonical or "{}")
+        )
+    except (msgspec.DecodeError, UnicodeError):
+        return False
 
 
 def settle(draft: Draft, key: str, result: CallResult) -> None:

@@ -22,18 +22,22 @@ from holdfast.core.state import (
 )
 
 
-class PrepareRequest(msgspec.Struct, frozen=True, gc=False):
+class PrepareRequest(msgspec.Struct, frozen=True):
     """Render and estimate the next request."""
 
     key: str
     is_final: bool
+    basis: tuple[object, ...] = ()
+    """The parts of the state that the request is made from. If one changes, this is another step."""
 
 
-class Admit(msgspec.Struct, frozen=True, gc=False):
+class Admit(msgspec.Struct, frozen=True):
     """Put a call before the gates; look first whether an interrupted attempt of it happened."""
 
     key: str
     call: Call
+    basis: tuple[object, ...] = ()
+    """The parts of the state that the gates judge by, beside the call. If one changes, this is another step."""
 
 
 class CallModel(msgspec.Struct, frozen=True, gc=False):
@@ -93,14 +97,17 @@ def wanted(state: State) -> list[Action]:
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
             run = open_run(state)
-            return [PrepareRequest(next_key(state), run is not None and bool(run.landing)), *_wall(state)]
+            basis = (state.settings, state.unsaid)
+            is_final = run is not None and bool(run.landing)
+            return [PrepareRequest(next_key(state), is_final, basis), *_wall(state)]
 
 
 def _admissions(state: State) -> list[Action]:
     run = open_run(state)
     if run is None or run.is_paused:
         return []
-    return [Admit(action_key(call), call) for call in admissible(state)]
+    basis = (state.settings, state.principal, state.labels)
+    return [Admit(action_key(call), call, basis) for call in admissible(state)]
 
 
 def _deadlines(state: State) -> list[Action]:

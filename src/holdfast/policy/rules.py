@@ -20,6 +20,8 @@ from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 Verdict = Literal["allow", "ask", "deny"]
 
+MOST_PATHS = 16
+"""A call that names more of them runs alone: to compare so many with those of 127 other calls takes long."""
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -69,8 +71,8 @@ def strictest(decisions: Sequence[Decision]) -> Decision:
 
 
 def touched(facts: Facts) -> tuple[Resource, ...]:
-    """What the call touches: the paths that it names, or anything where nobody can tell."""
-    if facts.effect not in ("read", "write") or facts.commands:
+    """What the call touches: the paths that it names, or anything where nobody can tell or where they are many."""
+    if facts.effect not in ("read", "write") or facts.commands or len(facts.paths) > MOST_PATHS:
         return EVERYTHING
     return tuple(Resource(facts.effect, path.resolved) for path in facts.paths) or (Resource(facts.effect),)
 

@@ -382,6 +382,8 @@ class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     decision: Literal["approve", "deny", "answer", "expired", "withdrawn"]
     by: str
     note: str = ""
+    scopes: tuple[Scope, ...] = ()
+    """Of an answer: what the person who answered might ask for."""
 
 
 class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -91,20 +91,53 @@ EVERYTHING = (Resource("write"),)
 """What a call touches of which no more is known."""
 
 
-def in_conflict(some: Iterable[Resource], others: Iterable[Resource]) -> bool:
-    """Whether two calls that touch these must not run side by side: one writes what the other touches."""
-    others = tuple(others)
-    return any(_overlap(one, other) for one in some for other in others)
+class Touched:
+    """What several calls touch. To compare another call with all of them takes no longer when they are many."""
 
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        self._read: set[str] = set()
+        self._written: set[str] = set()
+        self._above_read: set[str] = set()
+        self._above_written: set[str] = set()
+        """The folders above the paths, and the paths themselves."""
+        self.add(resources)
 
-def _overlap(one: Resource, other: Resource) -> bool:
-    if one.access == other.access == "read":
+    def add(self, resources: Iterable[Resource]) -> None:
+        """Another call touches these."""
+        for resource in resources:
+            path = _folded(resource.path)
+            paths, above = (
+                (self._read, self._above_read)
+                if resource.access == "read"
+                else (self._written, self._above_written)
+            )
+            if path not in paths:
+                paths.add(path)
+                above.update(_above(path))
+
+    def is_in_conflict(self, resources: Iterable[Resource]) -> bool:
+        """Whether a call that touches these must not run beside the others: one writes what the other touches."""
+        if not self._read and not self._written:
+            return False
+        for resource in resources:
+            path = _folded(resource.path)
+            if path in self._above_written or not self._written.isdisjoint(_above(path)):
+                return True
+            if resource.access == "write" and (
+                path in self._above_read or not self._read.isdisjoint(_above(path))
+            ):
+                return True
         return False
-    if not (one.path and other.path):
-        return True
-    # As a file system would compare them that does not care for letter case.
-    first, second = (f"{path.rstrip('/')}/".casefold() for path in (one.path, other.path))
-    return first.startswith(second) or second.startswith(first)
+
+
+def _folded(path: str) -> str:
+    """The path as a file system would compare it that ignores letter case; `/` for the empty path."""
+    return f"{path.rstrip('/')}/".casefold()
+
+
+def _above(path: str) -> list[str]:
+    """The folders above a folded path, and the path: `/`, `/a/` and `/a/b/` for `/a/b/`."""
+    return [path[: place + 1] for place, char in enumerate(path) if char == "/"]
 
 
 APPROVAL = "approval"

@@ -52,18 +52,11 @@ _PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
 """As tuples: twice as fast as the unions to tell an action by."""
 
 
-def _judged_by(state: State) -> tuple[object, ...]:
-    """What the finding of a prepare step depends on beside the step: settings, who asked, and what is held."""
-    return state.settings, state.principal, state.labels, state.unsaid
-
-
 class _Over(NamedTuple):
     """A prepare step that took its time has ended."""
 
     key: str
     task: asyncio.Task[Prepared | None]
-    judged: tuple[object, ...]
-    """What it was judged by."""
 
 
 class Driver:
@@ -162,16 +155,13 @@ class Driver:
     async def _prepared(self, over: _Over) -> None:
         """A step that took its time is over: settle what it found, or render the request that it made ready.
 
-        A finding that was judged by something else than what holds now is void: the step is taken again.
+        The core drops a stale finding; the step is then still wanted, and taken again.
         """
         if self._preparing.get(over.key) is not over.task:
             return
         del self._preparing[over.key]
         found = None if over.task.cancelled() else over.task.result()
-        if found is None or over.judged != _judged_by(self.state):
-            await self._settle()
-        else:
-            await self._settle(found)
+        await self._settle(*([found] if found is not None else []))
 
     async def _read_inbox(self) -> bool:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
@@ -230,7 +220,7 @@ class Driver:
             self._preparing[step.key] = task
             await asyncio.wait({task}, timeout=AT_ONCE_S)
             if not task.done():
-                over = _Over(step.key, task, _judged_by(state))
+                over = _Over(step.key, task)
                 task.add_done_callback(lambda _: self._causes.put(over))
                 return None
             del self._preparing[step.key]

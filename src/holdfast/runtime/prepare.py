@@ -72,8 +72,8 @@ class Planner:
         except (Fenced, StorageError):
             raise
         except Exception as error:
-            return Prepared(step.key, self._failed(step, error))
-        return Prepared(step.key, result) if result is not None else None
+            return Prepared(step, self._failed(step, error))
+        return Prepared(step, result) if result is not None else None
 
     async def _waited(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
         async with asyncio.timeout(PREPARE_LIMIT_S):

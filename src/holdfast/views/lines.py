@@ -112,6 +112,8 @@ def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
                 piece, used, is_begun = [Span(" " * indent)], indent, False
                 if word.isspace():
                     continue
+            if word.isspace() and not is_begun:
+                word = word[: max(width // 2 - used, 0)]
             piece.append(Span(word, span.style))
             used += cells(word)
             is_begun = is_begun or not word.isspace()

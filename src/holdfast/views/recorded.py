@@ -93,7 +93,7 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
             case e.ApprovalResolved(decision="approve" | "deny" | "answer" as said, by=by):
                 return _anybody(by), Resolve(event.approval_id, said, event.note)
     run = _first(batch, e.RunStarted)
-    if run is not None:
+    if run is not None and run.is_continuation:
         return Principal(run.sender, scopes=run.scopes), Continue(settings)
     if settings is not None or resumed is not None:
         return _anybody(resumed.by if resumed is not None else ""), Continue(settings)
@@ -142,7 +142,7 @@ def finding(
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
         found = _judged(step, batch)
-    return None if found is None else Prepared(step.key, found)
+    return None if found is None else Prepared(step, found)
 
 
 def _request(
