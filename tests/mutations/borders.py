@@ -230,8 +230,8 @@ PERMISSION = (
     Mutation(
         "calls that touch the same run side by side",
         "protocol/tools.py",
-        "return first.startswith(second) or second.startswith(first)",
-        "return first == second",
+        "if path in self._above_written or not self._written.isdisjoint(_above(path)):",
+        "if path in self._written:",
         "tests/core/test_tool_calls.py",
     ),
 )
@@ -260,10 +260,10 @@ ENDINGS = (
     ),
     Mutation(
         "a finding under other settings counts",
-        "runtime/driver.py",
-        "if found is None or over.judged != _judged_by(self.state):",
-        "if found is None:",
-        "tests/scenarios/test_slow_steps.py",
+        "core/decide.py",
+        "    if cause.step not in wanted(draft.state):",
+        "    if cause.step.key not in {each.key for each in wanted(draft.state)}:",
+        "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
     ),
     Mutation(
         "a snapshot is believed whatever was sent",
