@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.edge.machine import Machine
+from tests.edge.machine import CUSTOMIZED, Machine
 
 SESSION = "test:sleeper"
 PATIENCE_S = 60.0
 LEASE_MS = 3_000
-SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(Path(__file__).with_name("customized"))}
+SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(CUSTOMIZED)}
 
 
 @contextmanager

@@ -154,8 +154,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        if self._sending is None and (request := self._next_request()) is not None:
-            self._answer(request)
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         is_mid_reply = self._sending is not None and not self._sending.done()
@@ -169,6 +168,11 @@ class _Connection(asyncio.Protocol):
             self._sending.cancel()
         if self._transport is not None:
             self._transport.abort()
+
+    def _go_on(self) -> None:
+        """Answer the next request, if it is there and its turn has come."""
+        if self._sending is None and (request := self._next_request()) is not None:
+            self._answer(request)
 
     def _next_request(self) -> Received | None:
         head, end, rest = self._buffer.partition(b"\r\n\r\n")
@@ -217,6 +221,7 @@ class _Connection(asyncio.Protocol):
             case _:
                 transport.write(_ending(rendered))
         self._sending = None
+        self._go_on()  # whoever had all that was promised may have asked again before the last pause was over
 
 
 _BREAKS = ("stall", "ping", "cut", "reset")

@@ -1,0 +1,120 @@
+"""What is known of a tortured session, and how its journal is read: with sqlite3 and json alone.
+
+Nothing of Holdfast is imported here, nor by those who judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["lost", "doubled", "unreported", "code", "hang", "left", "damaged"]
+"""`left`: processes, files, descriptors or commands that nobody takes. `damaged`: what is stored is not whole."""
+
+DATABASE = "holdfast.db"
+EFFECTS, OPEN_FILES, LEDGER = "effects.log", "open-files.log", "ledger.md"
+
+
+class Fault(NamedTuple):
+    """Something that must not be."""
+
+    kind: Kind
+    what: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call that the server asked for: its mark stands in every effect that it has, and in no other's."""
+
+    ref: str
+    mark: str
+    name: str
+    path: str = ""
+
+
+@dataclass
+class Served:
+    """One request as it came, and what the server answered."""
+
+    body: bytes
+    ref: str
+    """The server's name of the answer."""
+    calls: tuple[Call, ...] = ()
+    usage: tuple[int, int] = (0, 0)
+    """Input and output tokens, as they are told in an answer that is whole."""
+    cost_microusd: int = 0
+    """What the server charges, whether or not anybody hears the answer."""
+    is_whole: bool = True
+
+    @property
+    def sha256(self) -> str:
+        """Of the body."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One command, from its start to its end."""
+
+    words: tuple[str, ...]
+    code: int
+    rows: tuple[dict[str, Any], ...] = ()
+    """What it told on stdout."""
+    was_killed: bool = False
+    hung: bool = False
+    says: str = ""
+    """The message that it brought to the session."""
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What it told of the journal."""
+        return [row for row in self.rows if "seq" in row and "type" in row]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of one session when nobody works any more."""
+
+    folder: Path
+    """Everything lies below it."""
+    home: Path
+    workspace: Path
+    ran: Sequence[Ran]
+    served: Sequence[Served] = ()
+    renames: Mapping[str, int] = field(default_factory=dict)
+    """How often each file of the workspace was replaced, as the kernel told."""
+    ends: frozenset[str] = frozenset({"done"})
+    """How runs may have ended."""
+    said: str = ""
+    """What all commands said for people."""
+    descriptors: Sequence[tuple[int, int]] = ()
+    """The pid of a driver and how many files it held open, each time when a request came."""
+
+
+def journal(home: Path) -> list[dict[str, Any]]:
+    """The records of all sessions, each session in its order, with bodies as data."""
+    with closing(sqlite3.connect(home / DATABASE)) as connection:
+        connection.row_factory = sqlite3.Row
+        found = connection.execute(
+            "SELECT s.id AS session, r.seq, r.at_ms, r.awake_ms, r.epoch, r.cause, r.type, r.v, r.body AS raw,"
+            " r.link, s.seq AS head FROM records AS r JOIN sessions AS s ON s.number = r.session"
+            " ORDER BY s.number, r.seq"
+        ).fetchall()
+    return [{**row, "body": json.loads(row["raw"])} for row in map(dict, found)]
+
+
+def bodies(rows: Iterable[Mapping[str, Any]], *types: str) -> list[dict[str, Any]]:
+    """The bodies of the records of these types."""
+    return [row["body"] for row in rows if row["type"] in types]
+
+
+def refs_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The server's name of each call, by ours."""
+    parts = [part for body in bodies(rows, "Responded") for part in body["parts"]]
+    return {part["call_id"]: part["ref"] for part in parts if part["kind"] == "tool_call"}

@@ -1,0 +1,247 @@
+"""The judge finds nothing wrong with a session that nobody tortured, and sees every forgery of it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.torture import effects as by
+from tests.torture.evidence import (
+    DATABASE,
+    EFFECTS,
+    LEDGER,
+    OPEN_FILES,
+    Call,
+    Evidence,
+    Ran,
+    Served,
+    bodies,
+    journal,
+    refs_of,
+)
+from tests.torture.judge import codes, descriptors, judge
+from tests.torture.rounds import clear_up, gather, own_view
+
+CALM = 194
+"""A seed whose session writes files, edits them and runs commands, asks nothing and meets no failure."""
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
+    """A session that nobody tortured."""
+    folder = tmp_path_factory.mktemp("calm") / "round"
+    gathered = gather("calm", CALM, folder)
+    assert [*judge(gathered.evidence), *own_view(gathered)] == []
+    yield gathered.evidence
+    clear_up(folder)
+
+
+@pytest.fixture
+def forged(calm: Evidence, tmp_path: Path) -> Evidence:
+    """A copy of it, to be forged."""
+    folder = shutil.copytree(calm.folder, tmp_path / "round")
+    return replace(calm, folder=folder, home=folder / "home", workspace=folder / "workspace")
+
+
+def kinds(evidence: Evidence) -> set[str]:
+    """The kinds of faults that the judge finds."""
+    return {fault.kind for fault in judge(evidence)}
+
+
+def done(evidence: Evidence, name: str) -> Call:
+    """A call of that tool which is done."""
+    ids = {ref: call_id for call_id, ref in refs_of(journal(evidence.home)).items()}
+    ok = {body["call_id"] for body in bodies(journal(evidence.home), "ToolCallFinished")}
+    return next(
+        call
+        for each in evidence.served
+        for call in each.calls
+        if call.name == name and ids.get(call.ref) in ok
+    )
+
+
+def change(evidence: Evidence, statement: str, *values: object) -> None:
+    """Change the database, and nothing that would tell of it."""
+    with closing(sqlite3.connect(evidence.home / DATABASE)) as connection, connection:
+        assert connection.execute(statement, values).rowcount
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def test_an_effect_that_is_said_to_be_done_and_is_not_there_is_lost(forged: Evidence) -> None:
+    log, mark = forged.workspace / EFFECTS, done(forged, "shell").mark
+    log.write_text(
+        "".join(line for line in log.read_text().splitlines(True) if not line.startswith(f"{mark} "))
+    )
+    assert kinds(forged) == {"lost"}
+
+
+def test_a_file_that_is_said_to_be_written_and_is_not_there_is_lost(forged: Evidence) -> None:
+    (forged.workspace / done(forged, "write_file").path).unlink()
+    assert "lost" in kinds(forged)
+
+
+def test_an_effect_that_happened_twice_is_doubled(forged: Evidence) -> None:
+    with (forged.workspace / EFFECTS).open("a") as log:
+        log.write(f"{done(forged, 'shell').mark} begun\n")
+    assert kinds(forged) == {"doubled"}
+
+
+def test_a_file_that_was_replaced_twice_by_one_call_is_doubled(forged: Evidence) -> None:
+    path = done(forged, "write_file").path
+    renames = {**forged.renames, path: forged.renames[path] + 1}
+    assert kinds(replace(forged, renames=renames)) == {"doubled"}
+
+
+def test_an_edit_that_was_made_twice_is_doubled(forged: Evidence) -> None:
+    ledger = forged.workspace / LEDGER
+    ledger.write_text(f"- edited by {done(forged, 'edit_file').mark}\n" + ledger.read_text())
+    assert kinds(forged) == {"doubled"}
+
+
+def test_an_effect_of_a_call_that_nobody_recorded_is_unreported(forged: Evidence) -> None:
+    unheard = Served(b"", "never", (Call("call_99_0", "r99c0", "shell"),))
+    with (forged.workspace / EFFECTS).open("a") as log:
+        log.write("r99c0 begun\n")
+    assert ("unreported", "r99c0 ( shell) begun, and was never started") in by.effects(
+        journal(forged.home), replace(forged, served=[*forged.served, unheard])
+    )
+    assert kinds(forged) == {"unreported"}
+
+
+# --- the journal --------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_gone_is_lost(forged: Evidence) -> None:
+    change(forged, "DELETE FROM records WHERE seq = (SELECT max(seq) FROM records)")
+    assert "lost" in kinds(forged)
+
+
+def test_a_record_that_was_changed_is_damaged(forged: Evidence) -> None:
+    change(forged, "UPDATE records SET at_ms = at_ms + 1 WHERE seq = 3")
+    assert kinds(forged) == {"damaged"}
+
+
+def test_a_record_that_was_told_otherwise_is_lost(forged: Evidence) -> None:
+    told = {"seq": 3, "type": "MessageReceived", "text": "another", "sender": "x", "scopes": []}
+    assert "lost" in kinds(replace(forged, ran=[*forged.ran, Ran(("sessions",), 0, (told,))]))
+
+
+def test_a_message_that_was_accepted_and_did_not_come_is_lost(forged: Evidence) -> None:
+    assert kinds(replace(forged, ran=[*forged.ran, Ran(("resume", "s"), 0, says="unheard")])) == {"lost"}
+
+
+def test_a_command_that_nobody_took_is_lost(forged: Evidence) -> None:
+    change(forged, "UPDATE inbox SET body = x'7b7d' WHERE arrival = 1")
+    assert kinds(forged) == {"lost"}
+
+
+def test_a_call_without_an_outcome_is_lost(forged: Evidence) -> None:
+    rows = [row for row in journal(forged.home) if row["type"] != "ToolCallFinished"]
+    assert {fault.kind for fault in by.calls(rows)} == {"lost"}
+
+
+def test_a_call_that_is_started_again_after_its_end_is_doubled(forged: Evidence) -> None:
+    rows = journal(forged.home)
+    again = next(row for row in reversed(rows) if row["type"] == "ToolCallStarted")
+    assert {fault.kind for fault in by.calls([*rows, again])} == {"doubled"}
+
+
+# --- requests and money -------------------------------------------------------------------------
+
+
+def test_a_request_that_was_not_recorded_is_unreported(forged: Evidence) -> None:
+    body = forged.served[-1].body.replace(b"All", b"all")
+    extra = replace(forged.served[-1], body=body + b" ", ref="other", cost_microusd=0)
+    assert "unreported" in kinds(replace(forged, served=[*forged.served, extra]))
+
+
+def test_a_request_that_was_sent_twice_is_doubled(forged: Evidence) -> None:
+    extra = replace(forged.served[-1], ref="other", calls=(), cost_microusd=0)
+    assert kinds(replace(forged, served=[*forged.served, extra])) == {"doubled"}
+
+
+@pytest.mark.parametrize("forge", ["drop", "twice"])
+def test_a_result_that_is_missing_or_there_twice_in_a_request_is_seen(forged: Evidence, forge: str) -> None:
+    last = forged.served[-1]
+    start = last.body.index(b'{"role":"tool"')
+    end = last.body.index(b'"}', start) + 2
+    result = last.body[start:end]
+    new = b'{"role":"user","content":"x"}' if forge == "drop" else result + b"," + result
+    body = last.body[:start] + new + last.body[end:]
+    found = by.conversation(journal(forged.home), [replace(last, body=body)])
+    assert {fault.kind for fault in found} == {"lost" if forge == "drop" else "doubled"}
+
+
+def test_a_prefix_of_other_bytes_is_seen(forged: Evidence) -> None:
+    first = replace(forged.served[0], body=forged.served[0].body.replace(b"please", b"now"))
+    assert {f.kind for f in by.conversation(journal(forged.home), [first, *forged.served[1:]])} == {"lost"}
+
+
+def test_money_that_the_server_charges_and_nobody_counted_is_unreported(forged: Evidence) -> None:
+    dearer = replace(forged.served[0], cost_microusd=forged.served[0].cost_microusd + 1)
+    assert kinds(replace(forged, served=[dearer, *forged.served[1:]])) == {"unreported"}
+
+
+def test_more_money_than_a_run_may_spend_is_seen(forged: Evidence) -> None:
+    rows = journal(forged.home)
+    for body in bodies(rows, "SettingsStored"):
+        for group in body["groups"].values():
+            group["cost_microusd"] = 1_000
+    assert "lost" in {fault.kind for fault in by.money(rows, ())}
+
+
+def test_a_model_that_is_not_told_of_a_call_whose_outcome_is_unknown_is_seen(forged: Evidence) -> None:
+    rows = journal(forged.home)
+    gone = next(row for row in rows if row["type"] == "ToolCallFinished")
+    gone["type"] = "ToolCallAbandoned"
+    assert {fault.kind for fault in by.conversation(rows, forged.served)} == {"unreported"}
+
+
+# --- codes and what is left ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ran", "kind"),
+    [
+        (Ran(("approve", "x"), 9), "code"),
+        (Ran(("resume", "x"), 9), "code"),
+        (Ran(("resume", "x"), -9, hung=True), "hang"),
+        (Ran(("resume", "x"), 3, ({"seq": 1, "type": "SessionOpened"},)), "code"),
+    ],
+)
+def test_a_wrong_code_and_a_hang_are_seen(forged: Evidence, ran: Ran, kind: str) -> None:
+    assert {fault.kind for fault in codes(journal(forged.home), [ran], "")} == {kind}
+
+
+def test_a_bug_that_is_told_is_seen(forged: Evidence) -> None:
+    assert kinds(replace(forged, said="Traceback (most recent call last):\n...")) == {"code"}
+
+
+def _socket(evidence: Evidence) -> None:
+    (evidence.home / "run" / "1-a").touch()
+
+
+def _half_a_file(evidence: Evidence) -> None:
+    (evidence.workspace / "made" / ".holdfast-0.tmp").touch()
+
+
+def _open_file(evidence: Evidence) -> None:
+    (evidence.workspace / OPEN_FILES).write_text(f"3 -> {evidence.home}/holdfast.db\n")
+
+
+@pytest.mark.parametrize("leave", [_socket, _half_a_file, _open_file])
+def test_what_is_left_is_seen(forged: Evidence, leave: Callable[[Evidence], None]) -> None:
+    leave(forged)
+    assert "left" in kinds(forged)
+
+
+def test_files_that_are_never_closed_are_seen() -> None:
+    assert {fault.kind for fault in descriptors([(1, 10 + 4 * at) for at in range(6)])} == {"left"}
