@@ -44,7 +44,7 @@ async def prepare(home: Path, log: Path, workspace: Path) -> str:
 
 async def start(home: Path, session: str, log: Path, **environ: str) -> asyncio.subprocess.Process:
     """A worker process on the session; `LEASE_MS`: how long its leases last."""
-    path = str(REPOSITORY / "tests" / "lease" / "customized")
+    path = str(REPOSITORY / "tests" / "edge" / "customized")
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.scenarios.worker", str(home), session, str(log)),
         cwd=REPOSITORY,
