@@ -273,11 +273,4 @@ ENDINGS = (
         "",
         "tests/scenarios/test_snapshots.py",
     ),
-    Mutation(
-        "an outcome that arrives while the driver closes is recorded",
-        "runtime/driver.py",
-        "            if not self._is_closing:\n                self._causes",
-        "        if self._is_closing or True:\n            self._causes",
-        "tests/scenarios/test_fencing.py",
-    ),
 )

@@ -16,6 +16,10 @@ Dotted = tuple[str, ...]
 FILE_MAX_BYTES = 1_000_000
 DEPTH_MAX = 20
 """More tables around a value than any key has."""
+_PARTS_MAX = 100
+"""Of a dotted key: what it costs to read one grows with the square of them."""
+_ONE_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]*')[ \t]*\.[ \t]*"""
+_TOO_MANY_PARTS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_ONE_PART}){{{_PARTS_MAX}}}")
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")
 _MULTILINE_QUOTES = ('"""', "'''")
 
@@ -59,6 +63,9 @@ def read_toml(path: Path) -> Table | None:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise NotToml(f"{path}:{line}: is not UTF-8 text") from None
+    if found := _TOO_MANY_PARTS.search(content):
+        line = content.count("\n", 0, found.start()) + 1
+        raise NotToml(f"{path}:{line}: names a key of more than {_PARTS_MAX} parts")
     try:
         table = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
