@@ -70,7 +70,7 @@ class Talk:
     def send(self, fits: Callable[[int], bool] = always) -> bytes:
         """Render, send, and record the intent."""
         edit = self.render(fits)
-        tail = self.wire.tail(FACTS, 100, is_streaming=False, is_final=False)
+        tail = self.wire.tail(FACTS, 100, is_streaming=False, is_last_pass=False)
         edit.hasher.update(tail)
         body = edit.body(tail)
         self._turn += 1

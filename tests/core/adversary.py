@@ -80,7 +80,7 @@ def reserve(story: Story, size_bytes: int, fresh_bytes: int) -> Grant | Unafford
     """Prepare the next request as the engine does."""
     run = open_run(story.state)
     assert run is not None
-    grant = budget.afford(story.state, size_bytes, fresh_bytes, is_final=bool(run.landing))
+    grant = budget.afford(story.state, size_bytes, fresh_bytes, is_last_pass=bool(run.landing))
     key = next_key(story.state)
     if isinstance(grant, Unaffordable):
         story.found(key, grant)
@@ -190,12 +190,15 @@ class Game:
 
     def _crash(self) -> None:
         """Nobody knows what it cost; the response comes when nobody waits for it any more."""
-        open_call = self.story.model_call
+        lost = self.story.model_call
         late = self._reply(self._counted())
-        self._held = (self._held[0] + open_call.reserved_microusd, self._held[1] + open_call.reserved_tokens)
+        self._held = (
+            self._held[0] + lost.reserved_microusd,
+            self._held[1] + lost.reserved_tokens,
+        )
         before = self.totals
         self.story.attach()
-        assert self.story.when(Outcome(open_call.key, late)) == []
+        assert self.story.when(Outcome(lost.key, late)) == []
         assert (self.totals.cost_microusd, self.totals.usage) == (before.cost_microusd, before.usage)
 
     # --- what it counts -------------------------------------------------------------------------
@@ -223,20 +226,20 @@ class Game:
 
     def _settle(self, result: ModelResult, truth: Usage | None) -> None:
         """The outcome arrives; what it is charged with is the truth where that is known."""
-        story, open_call, before = self.story, self.story.model_call, self.totals
-        story.when(Outcome(open_call.key, result))
+        story, lost, before = self.story, self.story.model_call, self.totals
+        story.when(Outcome(lost.key, result))
         cost = self.totals.cost_microusd - before.cost_microusd
         tokens = self.totals.usage.total_tokens - before.usage.total_tokens
         if truth is not None:
-            assert (cost, tokens) == (cost_microusd(open_call.facts, truth), truth.total_tokens)
+            assert (cost, tokens) == (cost_microusd(lost.facts, truth), truth.total_tokens)
         elif not isinstance(result, ModelReply) and not result.usage.total_tokens:
-            assert 0 < tokens <= open_call.reserved_tokens
-            assert cost <= open_call.reserved_microusd
+            assert 0 < tokens <= lost.reserved_tokens
+            assert cost <= lost.reserved_microusd
         if isinstance(result, ModelReply):
             assert tokens > 0, "nobody reads for nothing"
         if not self.may_lie:
-            assert cost <= open_call.reserved_microusd
-            assert tokens <= open_call.reserved_tokens
+            assert cost <= lost.reserved_microusd
+            assert tokens <= lost.reserved_tokens
         for each in story.state.turn.calls:
             if open_run(story.state) is not None:
                 story.admitted(each.call_id)
@@ -247,16 +250,20 @@ class Game:
     def _check(self) -> None:
         """At no time more is spent, held and reserved than the limits allow; only a lie exceeds them, and then
         nothing follows it."""
-        totals, limits, open_call = self.totals, self.story.settings.limits, self.story.state.models.open
+        totals, limits, lost = (
+            self.totals,
+            self.story.settings.limits,
+            self.story.state.models.open,
+        )
         money = totals.cost_microusd + totals.held_microusd
         tokens = totals.usage.total_tokens + totals.held_tokens
-        if open_call is not None:
-            money += open_call.reserved_microusd
-            tokens += open_call.reserved_tokens
+        if lost is not None:
+            money += lost.reserved_microusd
+            tokens += lost.reserved_tokens
         if money > limits.cost_microusd or tokens > limits.tokens:
             assert self.may_lie
             assert open_run(self.story.state) is None
-            assert (self.story.run.status, open_call) == ("limit", None)
+            assert (self.story.run.status, lost) == ("limit", None)
             assert self.story.run.reason == ("cost" if money > limits.cost_microusd else "tokens")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from holdfast.core.causes import Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.decide import decide
 from holdfast.core.rules import RULES
 from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
@@ -95,7 +95,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.RunStopped(1, "done", "answer"),
         e.NoteAdded("cost", "80 %"),
         e.ModelCallStarted(
-            "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_final=True,
+            "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
             request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","content":"', 2, '"}')))),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
@@ -137,8 +137,8 @@ def _causes(story: Story) -> dict[str, Cause]:
         }.items()
     }  # fmt: skip
     key = action_key(call) if call is not None else ""
-    found["Prepared(request)"] = Prepared(story.step(next_key(state)), request())
-    found["Prepared(admission)"] = Prepared(story.step(key), Allowed(arguments="{}"))
+    found["Finding(request)"] = Finding(story.step(next_key(state)), request())
+    found["Finding(admission)"] = Finding(story.step(key), Allowed(arguments="{}"))
     model_key = state.models.open.key if state.models.open is not None else ""
     found["Outcome(model)"] = Outcome(model_key, ModelReply((Text("x"),), Usage(1, 1)))
     found["Outcome(tool)"] = Outcome(key, CallResult("ok", "x"))

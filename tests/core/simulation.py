@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from holdfast.context.transcript import Transcript
 from holdfast.core import budget
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
 from holdfast.core.state import RESTING, Phase, State, Waiting, action_key, open_run, phase, started_calls
@@ -224,17 +224,17 @@ class Simulation:
         status: Any = self.pick(("ok", "ok", "error", "timeout", "cancelled", "unknown"))
         return CallResult(status, self.pick(("same", f"at {len(self.records)}")))
 
-    def _prepare(self, step: PrepareRequest | Admit) -> Prepared:
+    def _prepare(self, step: PrepareRequest | Admit) -> Finding:
         if isinstance(step, PrepareRequest):
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
-            return Prepared(step, self.pick([*sized, unready]))
+            return Finding(step, self.pick([*sized, unready]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))
             if happened != "no":
-                return Prepared(step, Probed(happened))
+                return Finding(step, Probed(happened))
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
         change = Files((FileChange("a", "", "b"),))
         resources = self.pick(TOUCHED)
@@ -248,11 +248,11 @@ class Simulation:
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]
-        return Prepared(step, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
+        return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
 
     def _request(self, step: PrepareRequest, size_bytes: int) -> e.Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
-        grant = budget.afford(self.state, size_bytes, size_bytes, is_final=step.is_final)
+        grant = budget.afford(self.state, size_bytes, size_bytes, is_last_pass=step.is_last_pass)
         if isinstance(grant, Unaffordable):
             return grant
         tail = "]}"
@@ -274,7 +274,7 @@ class Simulation:
                 prepared = self._prepare(step)
             except OutOfChoices:
                 plain = self._request(step, 1_000) if isinstance(step, PrepareRequest) else Allowed()
-                prepared = Prepared(step, plain)
+                prepared = Finding(step, plain)
             before = self.state.seq
             self._commit(decision(self.state, prepared, self.now_ms, self.awake_ms).records)
             assert self.state.seq > before, f"{step} leads nowhere"

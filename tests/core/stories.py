@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
 from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key
@@ -182,7 +182,7 @@ class Story:
 
     def found(self, key: str, result: Found) -> list[e.Event]:
         """The prepare step with this key, which is wanted now, finds this."""
-        return self.when(Prepared(self.step(key), result))
+        return self.when(Finding(self.step(key), result))
 
     def step(self, key: str) -> Prepare:
         """The step with this key, as it is wanted now; one that nobody wants where there is none."""
@@ -190,7 +190,7 @@ class Story:
             if isinstance(step, Admit | PrepareRequest) and step.key == key:
                 return step
         call = next((c for c in self.state.turn.calls if action_key(c) == key), None)
-        return PrepareRequest(key, is_final=False) if call is None else Admit(key, call)
+        return PrepareRequest(key, is_last_pass=False) if call is None else Admit(key, call)
 
     def finished(self, call_id: str, text: str = "ok", status: Any = "ok") -> list[e.Event]:
         """The open attempt of the call comes to this."""

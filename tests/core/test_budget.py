@@ -44,7 +44,7 @@ def facts(draw: st.DrawFn) -> ModelFacts:
 def usable(story: Story, size_bytes: int, fresh_bytes: int | None = None) -> Grant | Unaffordable:
     """What an ordinary call may cost, all of it fresh or as much as is said."""
     fresh = size_bytes if fresh_bytes is None else fresh_bytes
-    return budget.afford(story.state, size_bytes, fresh, is_final=False)
+    return budget.afford(story.state, size_bytes, fresh, is_last_pass=False)
 
 
 @pytest.mark.requirement("H3", "L2-07", "B8")
@@ -105,7 +105,7 @@ def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     cached = dice.upto(read)
     story.answered(Text(text), call(), usage=Usage(read, written, cached, read - cached))
     fresh = len(text) + 2 + dice.upto(AROUND_BYTES)
-    last = budget.afford(story.state, size + fresh, fresh, is_final=True)
+    last = budget.afford(story.state, size + fresh, fresh, is_last_pass=True)
     assert isinstance(last, Grant) or last.reason == "context"
 
 
@@ -158,8 +158,8 @@ def test_a_limit_that_was_lowered_during_a_call_is_no_fault_of_the_provider(limi
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_a_small_cap_on_the_output_is_no_reason_to_call_the_window_full(most: int) -> None:
     story = opened(max_output_tokens=most)
-    for is_final in (False, True):
-        granted = budget.afford(story.state, 1_000, 1_000, is_final=is_final)
+    for is_last_pass in (False, True):
+        granted = budget.afford(story.state, 1_000, 1_000, is_last_pass=is_last_pass)
         if most:
             assert isinstance(granted, Grant)
             assert granted.output_cap_tokens == most
@@ -231,7 +231,7 @@ def test_a_call_is_settled_at_the_price_of_its_size() -> None:
 @pytest.mark.requirement("H3", "L2-07")
 def test_the_dearer_price_is_reserved_when_a_call_may_grow_into_it() -> None:
     small, large = (
-        budget.afford(opened(facts=LONG).state, size, size, is_final=True) for size in (9_900, 10_100)
+        budget.afford(opened(facts=LONG).state, size, size, is_last_pass=True) for size in (9_900, 10_100)
     )
     assert isinstance(small, Grant)
     assert isinstance(large, Grant)
@@ -258,7 +258,7 @@ def test_a_request_that_is_cut_to_what_is_affordable_can_be_paid(numbers: list[i
     if open_run(state) is None or phase(state) != "preparing":
         return
     size = budget.affordable_bytes(state, settings)
-    last = budget.afford(state, size, size, is_final=True)
+    last = budget.afford(state, size, size, is_last_pass=True)
     assert size == 1 or isinstance(last, Grant)
 
 
@@ -294,15 +294,15 @@ def test_a_conversation_that_leaves_no_room_for_an_answer_is_short_of_context() 
 @pytest.mark.requirement("B2")
 @pytest.mark.parametrize(("limit", "reason"), [({"cost_microusd": 100}, "cost"), ({"tokens": 100}, "tokens")])
 def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int], reason: str) -> None:
-    for is_final in (False, True):
-        short = budget.afford(opened(**limit).state, 4_000, 4_000, is_final=is_final)
+    for is_last_pass in (False, True):
+        short = budget.afford(opened(**limit).state, 4_000, 4_000, is_last_pass=is_last_pass)
         assert isinstance(short, Unaffordable)
         assert short.reason == reason
 
 
 @pytest.mark.requirement("B2", "L2-07")
 @pytest.mark.parametrize(
-    ("limit", "is_final", "told"),
+    ("limit", "is_last_pass", "told"),
     [
         (
             {"cost_microusd": 5_100},
@@ -329,12 +329,12 @@ def test_a_limit_that_affords_no_call_says_which_one_it_is(limit: dict[str, int]
     ],
 )
 def test_what_does_not_fit_any_more_is_told_with_what_is_left(
-    limit: dict[str, int], is_final: bool, told: str
+    limit: dict[str, int], is_last_pass: bool, told: str
 ) -> None:
     story = opened(**limit)
     story.prepared()
     story.answered(call(arguments=""), usage=Usage(5_000, 1_000 if "tokens" in limit else 0))
-    short = budget.afford(story.state, 4_000, 4_000, is_final=is_final)
+    short = budget.afford(story.state, 4_000, 4_000, is_last_pass=is_last_pass)
     assert isinstance(short, Unaffordable)
     assert short.message == told
 
@@ -576,4 +576,4 @@ def test_what_a_reservation_holds_covers_any_usage_within_it(
 @given(facts())
 def test_what_fits_the_window_leaves_room_for_an_answer(model: ModelFacts) -> None:
     story = opened(facts=model)
-    assert 1 <= budget.window_tokens(story.state, story.settings) < model.context_tokens
+    assert 1 <= budget.input_room_tokens(story.state, story.settings) < model.context_tokens

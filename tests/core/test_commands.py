@@ -40,7 +40,7 @@ def test_words_open_a_run_and_a_request_is_wanted() -> None:
     assert kinds(story.send("  Mend\nit.  ")) == ["MessageReceived", "SettingsStored", "RunStarted"]
     (step,) = steps(story.state)
     assert isinstance(step, PrepareRequest)
-    assert (step.key, step.is_final) == ("m1", False)
+    assert (step.key, step.is_last_pass) == ("m1", False)
     assert story.state.title == "Mend it."
 
 
@@ -120,7 +120,7 @@ def test_another_model_is_measured_anew_and_the_same_one_is_not() -> None:
     assert story.state.models.measure.tokens == 100
     story.settings = settings(facts=type(story.settings.model.facts)("openai", "other", price="unknown"))
     story.send()
-    assert (story.state.models.measure.tokens, story.state.models.window_tokens) == (0, 0)
+    assert (story.state.models.measure.tokens, story.state.models.learnt_window_tokens) == (0, 0)
     assert summary(story.state).cost_microusd is None, "a model of unknown price took part"
 
 

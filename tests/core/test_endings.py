@@ -90,7 +90,7 @@ def test_a_run_that_answers_in_turn_20_of_20_is_done() -> None:
     for number in range(19):
         assert kinds(a_turn(story, result=distinct(number))) == ["ToolCallFinished"]
     story.prepared()
-    assert not story.model_call.is_final
+    assert not story.model_call.is_last_pass
     assert ending(story.answered(words())) == ("done", "answer")
     assert (story.run.totals.turns, story.run.totals.model_calls) == (20, 20)
 
@@ -102,7 +102,7 @@ def test_calls_of_turn_20_of_20_run_and_one_last_pass_without_tools_follows() ->
         a_turn(story, result=distinct(number))
     assert kinds(a_turn(story)) == ["ToolCallFinished", "RunLanding"]
     events = story.prepared()
-    assert only(e.ModelCallStarted, events).is_final
+    assert only(e.ModelCallStarted, events).is_last_pass
     assert ending(story.answered(words("As far as I got."))) == ("limit", "turns")
     assert story.run.totals.tool_calls == 20
     assert (story.run.totals.turns, story.run.totals.model_calls) == (20, 21)
@@ -133,7 +133,7 @@ def test_an_empty_response_in_the_last_turn_does_not_buy_another_turn() -> None:
     story.prepared()
     assert kinds(story.answered()) == ["Responded", "RunLanding"]
     story.prepared()
-    assert story.model_call.is_final
+    assert story.model_call.is_last_pass
     assert ending(story.answered(words())) == ("limit", "turns")
     assert story.run.totals.turns == 1
 
@@ -144,7 +144,7 @@ def test_words_that_arrive_in_the_last_turn_are_answered_in_the_last_pass() -> N
     story.send("And another thing.")
     assert kinds(story.answered(words())) == ["Responded", "RunLanding"]
     story.prepared()
-    assert story.model_call.is_final
+    assert story.model_call.is_last_pass
     assert ending(story.answered(words())) == ("limit", "turns")
 
 
@@ -155,7 +155,7 @@ def test_a_raised_limit_lets_a_run_go_on_that_was_about_to_land() -> None:
     assert story.run.landing == "turns"
     story.go_on(turns=2)
     story.prepared()
-    assert not story.model_call.is_final
+    assert not story.model_call.is_last_pass
     assert kinds(story.answered(call())) == ["Responded"]
     story.admitted("t2.c1")
     assert kinds(story.finished("t2.c1", "other")) == ["ToolCallFinished", "RunLanding"]
@@ -199,7 +199,7 @@ def test_a_request_that_cannot_be_afforded_leads_to_a_last_pass(reason: str) -> 
     a_turn(story)
     assert kinds(story_short(story, reason)) == ["ModelCallUnaffordable", "RunLanding"]
     story.prepared()
-    assert story.model_call.is_final
+    assert story.model_call.is_last_pass
     assert ending(story.answered(words())) == ("limit", reason)
 
 
@@ -362,7 +362,7 @@ def test_repeats_and_their_limits_are_settings_and_the_same_call_twice_in_a_turn
 )
 def test_a_failure_that_waiting_does_not_mend_fails_the_run(code: str, reason: str) -> None:
     events = calling().failed(code)  # type: ignore[arg-type]
-    assert kinds(events) == ["ModelCallFailed", "RunStopping", "RunStopped"]
+    assert kinds(events) == ["ModelCallFailed", "RunStopped"]
     assert ending(events) == ("failed", reason)
     assert only(e.RunStopped, events).message == "It failed."
 
@@ -374,7 +374,7 @@ def test_a_request_too_long_for_the_model_is_shortened_three_times_and_then_fail
     for _ in range(3):
         story.prepared()
         assert kinds(story.failed("context_overflow")) == ["ModelCallFailed"]
-        windows.append(story.state.models.window_tokens)
+        windows.append(story.state.models.learnt_window_tokens)
     assert windows == [89_600, 62_719, 43_903]
     story.prepared()
     assert (story.state.turn.number, story.model_call.attempt) == (1, 4)
@@ -384,10 +384,10 @@ def test_a_request_too_long_for_the_model_is_shortened_three_times_and_then_fail
 def test_the_window_that_a_provider_names_is_believed_when_it_is_smaller() -> None:
     story = calling()
     story.failed("context_overflow", tokens=120_000)
-    assert story.state.models.window_tokens == 120_000
+    assert story.state.models.learnt_window_tokens == 120_000
     story.prepared()
     story.failed("context_overflow", tokens=8_192)
-    assert story.state.models.window_tokens == 8_192
+    assert story.state.models.learnt_window_tokens == 8_192
 
 
 @pytest.mark.parametrize("named", [1, -5, 128_000, 10**15])
@@ -395,7 +395,7 @@ def test_no_refusal_teaches_a_window_in_which_nothing_can_be_done(named: int) ->
     story = calling()
     for _ in range(40):
         story.failed("context_overflow", tokens=named)
-        assert 1_024 <= story.state.models.window_tokens < 128_000
+        assert 1_024 <= story.state.models.learnt_window_tokens < 128_000
         story.go_on()
         story.prepared()
 

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast.core.causes import Outcome
 from holdfast.core.measure import Measure
-from holdfast.core.state import State, facts, open_call
+from holdfast.core.state import State, facts, open_model_call
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
@@ -46,7 +46,7 @@ def test_the_open_call_keeps_its_model_and_the_next_one_has_the_new() -> None:
     story = switched(DEAR)
     key = story.model_call.key
     assert (facts(story.state, key), facts(story.state), facts(story.state, "m9")) == (FACTS, DEAR, DEAR)
-    assert (open_call(story.state, key), open_call(story.state, "m9")) == (story.model_call, None)
+    assert (open_model_call(story.state, key), open_model_call(story.state, "m9")) == (story.model_call, None)
     assert facts(State()).name == ":"
 
 
@@ -61,7 +61,7 @@ def test_what_another_model_counted_does_not_measure_the_next_one() -> None:
 def test_a_window_that_another_model_refused_is_not_the_next_ones() -> None:
     story = switched(FREE)
     story.failed("context_overflow", tokens=3_000)
-    assert story.state.models.window_tokens == 0
+    assert story.state.models.learnt_window_tokens == 0
     assert story.run.overflows == 1
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.causes import Prepared
+from holdfast.core.causes import Finding
 from holdfast.core.state import open_run, phase
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Principal, Resolve, Send, Stop
@@ -51,7 +51,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_request_that_was_prepared_before_a_change_is_not_sent(change: Any) -> None:
     story = opened()
-    stale = Prepared(story.step("m1"), request())
+    stale = Finding(story.step("m1"), request())
     change(story)
     assert story.when(stale) == []
 
@@ -60,7 +60,7 @@ def test_a_request_that_was_prepared_before_a_change_is_not_sent(change: Any) ->
 def test_an_ordinary_request_is_not_sent_as_the_last_pass() -> None:
     story = opened(turns=2)
     a_turn(story)
-    stale = Prepared(story.step("m2"), request())
+    stale = Finding(story.step("m2"), request())
     story.go_on(turns=1)
     assert story.run.landing == "turns"
     assert story.when(stale) == []
@@ -77,7 +77,7 @@ def test_an_ordinary_request_is_not_sent_as_the_last_pass() -> None:
 )
 def test_a_call_that_was_judged_before_a_change_is_judged_again(change: Any) -> None:
     story = proposing()
-    stale = Prepared(story.step("t1.c1#0"), Allowed(arguments="{}"))
+    stale = Finding(story.step("t1.c1#0"), Allowed(arguments="{}"))
     change(story)
     assert story.when(stale) == []
     assert phase(story.state) == "admitting"
@@ -86,7 +86,7 @@ def test_a_call_that_was_judged_before_a_change_is_judged_again(change: Any) -> 
 @pytest.mark.requirement("H5")
 def test_a_finding_that_comes_twice_does_not_take_a_permission_away() -> None:
     story = proposing(call("shell", '{"command":"make"}'))
-    asked = Prepared(story.step("t1.c1#0"), Asked(decisions=ASK))
+    asked = Finding(story.step("t1.c1#0"), Asked(decisions=ASK))
     story.when(asked)
     story.resolve("approve")
     assert story.when(asked) == []
@@ -231,4 +231,4 @@ def test_another_window_in_the_settings_replaces_the_learnt_one() -> None:
     story = calling()
     story.failed("context_overflow", tokens=8_192)
     story.go_on(facts=ModelFacts(FACTS.provider, FACTS.model, context_tokens=500_000))
-    assert story.state.models.window_tokens == 0
+    assert story.state.models.learnt_window_tokens == 0

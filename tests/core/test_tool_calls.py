@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.core.causes import Attach, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Attach, Commanded, Due, Finding, Outcome
 from holdfast.core.decide import decision
 from holdfast.core.state import admissible, phase, started_calls
 from holdfast.core.wanted import Admit, PrepareRequest, RunTool, wanted
@@ -171,7 +171,7 @@ def test_results_in_any_order_complete_the_turn() -> None:
 def test_a_call_that_may_not_start_yet_is_not_admitted() -> None:
     story = proposing(call("write_file"), call("write_file"))
     assert story.admitted("t1.c2") == []
-    assert story.when(Prepared(story.step("t9.c9#0"), Probed("yes"))) == []
+    assert story.when(Finding(story.step("t9.c9#0"), Probed("yes"))) == []
 
 
 @pytest.mark.requirement("C15")
@@ -368,7 +368,7 @@ def test_every_record_names_the_kind_and_the_name_of_its_cause() -> None:
     told = [
         decision(story.state, Attach(9), story.now_ms, 0),
         decision(story.state, Commanded(Command("c1", SESSION, owner("ann"), Stop()), 1), story.now_ms, 0),
-        decision(story.state, Prepared(story.step("m1"), request()), story.now_ms, 0),
+        decision(story.state, Finding(story.step("m1"), request()), story.now_ms, 0),
     ]
     story.prepared()
     told.append(decision(story.state, Outcome("m1", ModelReply((words(),), Usage(1, 1))), story.now_ms, 0))

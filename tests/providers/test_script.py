@@ -152,19 +152,19 @@ async def test_a_line_is_used_up_by_a_recorded_outcome_and_by_nothing_else() -> 
     story = opened(wall_s=60)
     for said in ("error", "silence"):
         story.prepared()
-        failed = await ask(script, story.state.models.answered, idle_s=0.001)
+        failed = await ask(script, story.state.models.outcomes, idle_s=0.001)
         assert isinstance(failed, ModelFailure)
         assert ("silent" in failed.failure.message) is (said == "silence")
         story.when(Outcome(story.model_call.key, failed))
         story.due("retry")
-    assert story.state.models.answered == 2
+    assert story.state.models.outcomes == 2
     story.prepared()
     story.attach()  # the process was killed while the line answered
-    assert story.state.models.answered == 2
+    assert story.state.models.outcomes == 2
     story.prepared()
     story.due("wall")
     story.when(Outcome(story.model_call.key, ModelCut("I was", Usage(100, 3))))
-    assert story.state.models.answered == 2
+    assert story.state.models.outcomes == 2
 
 
 @pytest.mark.requirement("L9")

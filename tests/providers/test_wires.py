@@ -53,14 +53,14 @@ def test_a_chat_completion_is_written_with_the_prefix_first_and_what_changes_las
         b'{"role":"user","content":"hi"},{"role":"user","content":"hi"}],"max_tokens":1000,"stream":true,'
         b'"stream_options":{"include_usage":true}}'
     )
-    assert written_request(OPENAI, FACTS, [ASK], is_streaming=False, is_final=True) == (
+    assert written_request(OPENAI, FACTS, [ASK], is_streaming=False, is_last_pass=True) == (
         b'{"model":"gpt-5.5","messages":[{"role":"user","content":"hi"}],"max_tokens":1000}'
     )
 
 
 @pytest.mark.requirement("C5")
 def test_a_message_request_is_written_with_the_prefix_first_and_what_changes_last() -> None:
-    assert written_request(ANTHROPIC, FACTS, [ASK], system="Be brief.", tools=[TOOL], is_final=True) == (
+    assert written_request(ANTHROPIC, FACTS, [ASK], system="Be brief.", tools=[TOOL], is_last_pass=True) == (
         b'{"model":"gpt-5.5","tools":[{"name":"read_file","description":"Reads.","input_schema":'
         b'{"type":"object"}}],"system":[{"type":"text","text":"Be brief.","cache_control":'
         b'{"type":"ephemeral"}}],"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}],'

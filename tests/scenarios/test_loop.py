@@ -86,7 +86,7 @@ def test_loop_respects_max_turns(
     assert answer_of(played) == "That is all."
     if status == "limit":
         last = [r.event for r in played.records if isinstance(r.event, e.ModelCallStarted)][-1]
-        assert last.is_final
+        assert last.is_last_pass
 
 
 @pytest.mark.requirement("L12", "L1", "B2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.closing import not_run
+from holdfast.core.closing import will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import (
     Answered,
@@ -37,9 +37,9 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
         return
     if settings.posture.approve_by == "deny":
         if asked.question:
-            draft.add(not_run(call, Failure("policy_denied", NO_ANSWER), asked.decisions, "question"))
+            draft.add(will_not_run(call, Failure("policy_denied", NO_ANSWER), asked.decisions, "question"))
         else:
-            draft.add(not_run(call, Failure("policy_denied", NOBODY_HERE), asked.decisions, "approval"))
+            draft.add(will_not_run(call, Failure("policy_denied", NOBODY_HERE), asked.decisions, "approval"))
         return
     shown = bound(call.name, settings.tools.workspace, asked)
     draft.add(
@@ -97,10 +97,10 @@ def act_on_answers(draft: Draft) -> None:
                 )
             case Expired(was_question=was_question):
                 text = UNANSWERED if was_question else EXPIRED
-                draft.add(not_run(call, Failure("policy_denied", text)))
+                draft.add(will_not_run(call, Failure("policy_denied", text)))
             case Denied(note=note):
                 said = f" They said: {note}" if note else ""
-                draft.add(not_run(call, Failure("policy_denied", f"A person denied this call.{said}")))
+                draft.add(will_not_run(call, Failure("policy_denied", f"A person denied this call.{said}")))
             case Proposed() | Waiting() | Started() | Done():
                 pass
 

@@ -100,7 +100,7 @@ def _tokens(size_bytes: int) -> int:
     return math.ceil(size_bytes / BYTES_PER_TOKEN)
 
 
-def window_tokens(state: State, settings: Settings) -> int:
+def input_room_tokens(state: State, settings: Settings) -> int:
     """The most input tokens that the next request may have by our estimate, to fit the model's window beside an
     answer."""
     model = facts(state)
@@ -113,14 +113,15 @@ def affordable_bytes(state: State, settings: Settings) -> int:
     if state.run is None:
         return 1
     most = _affordable_input(state.run, facts(state), settings.limits) - OVERHEAD_TOKENS
-    return max(min(most, window_tokens(state, settings)), 1)
+    return max(min(most, input_room_tokens(state, settings)), 1)
 
 
-def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_final: bool) -> Grant | Unaffordable:
+def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: bool) -> Grant | Unaffordable:
     """What a call with a request of this size reserves, or which limit it would break. `fresh_bytes`: how much of
     it the request before did not hold.
 
-    An ordinary call must leave what a last pass needs, so that a run always ends in an answer.
+    An ordinary call must leave what a last pass over its answer needs, so that a run can end in an answer. Words that
+    people add meanwhile may still make the last pass too large.
     """
     assert state.settings is not None
     assert state.run is not None
@@ -130,20 +131,20 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_final: bool) -
     expected = min(expected_tokens(measure, size_bytes), worst)
     window, most = _window(state, model), _output_cap(model, settings)
     cap = min(most, max(window - expected, 0))
-    least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_final else LEAST_OUTPUT_TOKENS, most), 1)
+    least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_last_pass else LEAST_OUTPUT_TOKENS, most), 1)
     if cap < least:
         message = f"The conversation fills the model's window of {window:,} tokens."
         return Unaffordable("context", message, size_bytes, fresh_bytes)
-    kept = 0 if is_final else _last_pass_input(worst) + _last_pass_output(model, limits)
+    kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
     left = tokens_left(run, limits) - worst - kept
-    cap = min(cap, left if is_final else int(left / (1 + WORST_SHARE)))
+    cap = min(cap, left if is_last_pass else int(left / (1 + WORST_SHARE)))
     if cap < least:
-        message = _short_of_tokens(tokens_left(run, limits), limits, is_final)
+        message = _short_of_tokens(tokens_left(run, limits), limits, is_last_pass)
         return Unaffordable("tokens", message, size_bytes, fresh_bytes)
     if model.price == "known":
-        cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_final))
+        cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_last_pass))
         if cap < least:
-            message = _short_of_money(cost_left(run, limits), limits, is_final)
+            message = _short_of_money(cost_left(run, limits), limits, is_last_pass)
             return Unaffordable("cost", message, size_bytes, fresh_bytes)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
@@ -187,28 +188,26 @@ def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str
     return [(name, text) for name, text in found if name not in run.warned]
 
 
-def _short_of_money(left_microusd: int, limits: Limits, is_final: bool) -> str:
+def _short_of_money(left_microusd: int, limits: Limits, is_last_pass: bool) -> str:
     if left_microusd <= 0:
         return f"The budget of ${usd(limits.cost_microusd)} is used up."
     left, limit = usd(left_microusd), usd(limits.cost_microusd)
-    return (
-        f"With ${left} left of the budget of ${limit}, {_what_is_next(is_final)} could cost more than that."
-    )
+    return f"With ${left} left of the budget of ${limit}, {_what_is_next(is_last_pass)} could cost more than that."
 
 
-def _short_of_tokens(left: int, limits: Limits, is_final: bool) -> str:
+def _short_of_tokens(left: int, limits: Limits, is_last_pass: bool) -> str:
     if left <= 0:
         return f"The limit of {limits.tokens:,} tokens is used up."
-    next_ = _what_is_next(is_final)
+    next_ = _what_is_next(is_last_pass)
     return f"With {left:,} left of the limit of {limits.tokens:,} tokens, {next_} could take more than that."
 
 
-def _what_is_next(is_final: bool) -> str:
-    return "a last answer" if is_final else "another call and a last answer after it"
+def _what_is_next(is_last_pass: bool) -> str:
+    return "a last answer" if is_last_pass else "another call and a last answer after it"
 
 
 def _window(state: State, model: ModelFacts) -> int:
-    return min(state.models.window_tokens or model.context_tokens, model.context_tokens)
+    return min(state.models.learnt_window_tokens or model.context_tokens, model.context_tokens)
 
 
 def _output_cap(model: ModelFacts, settings: Settings) -> int:
@@ -258,13 +257,13 @@ def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
 
 
 def _affordable_output(
-    run: Run, model: ModelFacts, limits: Limits, worst: int, cap: int, is_final: bool
+    run: Run, model: ModelFacts, limits: Limits, worst: int, cap: int, is_last_pass: bool
 ) -> int:
     """The output tokens, of up to `cap`, that the budget affords after this input; an ordinary call's output is
     paid again as input of the last pass, which has to stay affordable too."""
     left = cost_left(run, limits) - _price(model, worst, 0)
     per_token = _worst_output_price(model, worst)
-    if not is_final:
+    if not is_last_pass:
         # The output may carry the last pass into a dearer size: all of its tokens then cost that.
         last = _last_pass_input(worst)
         most = last + math.ceil(cap * WORST_SHARE)

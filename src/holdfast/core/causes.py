@@ -41,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
 Found = Request | Unaffordable | Unready | Admission | Probed | Lost
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """What a prepare step found. It counts only while exactly this step is still wanted."""
 
     step: Prepare
@@ -54,4 +54,4 @@ class Due(msgspec.Struct, frozen=True):
     key: str
 
 
-Cause = Attach | Commanded | Outcome | Prepared | Due
+Cause = Attach | Commanded | Outcome | Finding | Due

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from holdfast.core.state import Call, attempts
+from holdfast.core.state import Call, starts_of
 from holdfast.protocol.events import ToolCallAbandoned, ToolCallRefused
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Decision
@@ -32,12 +32,12 @@ def abandoned(call: Call, why: str) -> ToolCallAbandoned:
 
 def lost(call: Call) -> ToolCallAbandoned:
     """The call is closed, since nobody has its arguments any more; the model may make it again."""
-    if attempts(call):
+    if starts_of(call):
         return replace(abandoned(call, f"it was interrupted, and {LOST}"), is_lost=True)
     return ToolCallAbandoned(call.call_id, f"This call did not run: {LOST}. {MAKE_IT_AGAIN}", is_lost=True)
 
 
-def not_run(
+def will_not_run(
     call: Call,
     failure: Failure,
     decisions: tuple[Decision, ...] = (),
@@ -45,7 +45,7 @@ def not_run(
 ) -> ToolCallRefused | ToolCallAbandoned:
     """The call will not run, or not again: an interrupted attempt may have happened, and that is said."""
     refused = ToolCallRefused(call.call_id, call.name, failure, decisions, nobody_for)
-    if not attempts(call):
+    if not starts_of(call):
         return refused
     why = f"it was interrupted, and it could not be run again ({failure.message.rstrip('.')})"
     return replace(abandoned(call, why), refused=refused)

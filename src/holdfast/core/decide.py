@@ -7,13 +7,13 @@ like any other; nothing here raises for what may happen.
 from __future__ import annotations
 
 from holdfast.core import approvals, model_calls, tool_calls
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
-from holdfast.core.rules import settle
-from holdfast.core.state import Proposed, Started, State, attempts, open_run, started_calls
+from holdfast.core.rules import follow_up
+from holdfast.core.state import Proposed, Started, State, open_run, started_calls, starts_of
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
@@ -47,7 +47,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
-    settle(draft)
+    follow_up(draft)
     return draft
 
 
@@ -60,7 +60,7 @@ def trigger(cause: Cause) -> e.Trigger:
             return e.Trigger("command", command.id)
         case Outcome(key=key):
             return e.Trigger("outcome", key)
-        case Prepared(step=step):
+        case Finding(step=step):
             return e.Trigger("finding", step.key)
         case Due(key=key):
             return e.Trigger("timer", key)
@@ -74,10 +74,10 @@ def _meaning(draft: Draft, cause: Cause) -> None:
             _command(draft, cause)
         case Outcome(key=key, result=result):
             if isinstance(result, CallResult):
-                tool_calls.settle(draft, key, result)
+                tool_calls.take_outcome(draft, key, result)
             else:
-                model_calls.settle(draft, cause, result)
-        case Prepared():
+                model_calls.take_outcome(draft, cause, result)
+        case Finding():
             _prepared(draft, cause)
         case Due(key=key):
             _due(draft, key)
@@ -95,8 +95,8 @@ def _attach(draft: Draft, cause: Attach) -> None:
     for call in draft.state.turn.calls:
         if isinstance(call.stage, Started) and call.stage.attempt.epoch != cause.epoch:
             draft.add(abandoned(call, "the process that ran it was interrupted"))
-        elif isinstance(call.stage, Proposed) and attempts(call) >= MAX_INTERRUPTIONS:
-            draft.add(abandoned(call, f"each of its {attempts(call)} attempts was interrupted"))
+        elif isinstance(call.stage, Proposed) and starts_of(call) >= MAX_INTERRUPTIONS:
+            draft.add(abandoned(call, f"each of its {starts_of(call)} attempts was interrupted"))
 
 
 def _rival_notes(state: State) -> list[e.NoteAdded]:
@@ -115,7 +115,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
     for note in _rival_notes(draft.state) if cause.is_contested else []:
         draft.add(note)
     if draft.is_visit:  # a run that was stopping ends first, so that words open the next one
-        settle(draft)
+        follow_up(draft)
     by = command.principal.label
     match command.body:
         case Send():
@@ -186,15 +186,15 @@ def _allowed(principal: Principal, settings: Settings | None) -> Settings | None
 # --- prepare steps and timers -------------------------------------------------------------------
 
 
-def _prepared(draft: Draft, cause: Prepared) -> None:
+def _prepared(draft: Draft, cause: Finding) -> None:
     """Act on a finding, unless it is stale: words, settings or a decision came that it does not know."""
     if cause.step not in wanted(draft.state):
         return
     match cause.result:
         case e.Request() | Unaffordable() | Unready() as found:
-            model_calls.start(draft, cause.step.key, found)
+            model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
-            tool_calls.admit(draft, cause.step.key, found)
+            tool_calls.take_finding(draft, cause.step.key, found)
 
 
 def _due(draft: Draft, key: str) -> None:

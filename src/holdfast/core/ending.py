@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.core.closing import abandoned, not_run
+from holdfast.core.closing import abandoned, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.opening import start_run
 from holdfast.core.state import (
@@ -58,7 +58,9 @@ def wind_down(draft: Draft) -> None:
         if isinstance(call.stage, Waiting):
             draft.add(e.ApprovalResolved(call.stage.approval_id, "withdrawn", "runtime"))
         if isinstance(call.stage, Proposed | Waiting | Answered | Denied | Expired):
-            draft.add(not_run(call, Failure("cancelled", "The run was stopped before this call started.")))
+            draft.add(
+                will_not_run(call, Failure("cancelled", "The run was stopped before this call started."))
+            )
     if draft.state.models.open is None and not started_calls(draft.state):
         ending = run.stopping
         _end(draft, run, e.RunStopped(run.number, ending.status, ending.reason, ending.message, ending.by))

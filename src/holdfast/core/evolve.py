@@ -204,7 +204,9 @@ def _changed(state: State, event: e.SettingsChanged) -> State:
     if run is None:
         return state
     if before is not None and state.settings is not None and before.limits != state.settings.limits:
-        run = _under_new_limits(run, is_landing=state.models.open is not None and state.models.open.is_final)
+        run = _under_new_limits(
+            run, is_landing=state.models.open is not None and state.models.open.is_last_pass
+        )
     if _is_unpriced(state):
         run = replace(run, totals=replace(run.totals, is_unpriced=True))
     return replace(state, run=run)
@@ -227,9 +229,11 @@ def _set(state: State, ref: SettingsRef) -> State:
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
     before, after = facts(state), facts(changed)
     if after.name != before.name:  # the new one is not the one that has to be waited for
-        return _with_models(changed, measure=Measure(), window_tokens=0, retry_at_ms=0, failed_attempts=0)
+        return _with_models(
+            changed, measure=Measure(), learnt_window_tokens=0, retry_at_ms=0, failed_attempts=0
+        )
     if after.context_tokens != before.context_tokens:
-        return _with_models(changed, window_tokens=0)
+        return _with_models(changed, learnt_window_tokens=0)
     return changed
 
 
@@ -304,7 +308,7 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
         request.output_cap_tokens,
         request.reserved_microusd,
         request.reserved_tokens,
-        event.is_final,
+        event.is_last_pass,
         facts(state),
     )
     if run is not None:
@@ -315,8 +319,8 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
         models=replace(
             models,
             open=call,
-            attempts=models.attempts + 1,
-            measure=measure.asked(models.measure, request.fresh_bytes),
+            started=models.started + 1,
+            measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,
         ),
         turn=Turn(event.turn, (), state.turn.repeats),
@@ -331,14 +335,14 @@ def _responded(state: State, event: e.Responded) -> State:
     state = _charged(state, event)
     run, models = state.run, state.models
     if run is not None:
-        is_turn = call is not None and not call.is_final
+        is_turn = call is not None and not call.is_last_pass
         run = replace(
             run,
             totals=replace(run.totals, turns=run.totals.turns + is_turn),
             reply=_reply_kind(event, bool(asked)),
             answer_seq=state.seq if has_words else run.answer_seq,
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
-            has_landed=call is not None and call.is_final,
+            has_landed=call is not None and call.is_last_pass,
         )
     calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
     return replace(
@@ -347,7 +351,7 @@ def _responded(state: State, event: e.Responded) -> State:
         turn=replace(state.turn, calls=calls),
         models=replace(
             models,
-            answered=models.answered + 1,
+            outcomes=models.outcomes + 1,
             failed_attempts=0,
             measure=_measured(state, call, event),
         ),
@@ -364,7 +368,7 @@ def _measured(state: State, call: ModelCall | None, event: e.Responded) -> Measu
     if call is None or not _is_of_next(state, call):
         return state.models.measure
     window = call.facts.context_tokens
-    return measure.answered(
+    return measure.after_response(
         state.models.measure, call.size_bytes, window, event.usage, event.estimated, event.parts
     )
 
@@ -381,7 +385,7 @@ def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
 
 def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     call, run = state.models.open, state.run
-    window = state.models.window_tokens
+    window = state.models.learnt_window_tokens
     if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
         if _is_of_next(state, call):
@@ -391,10 +395,10 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     state = _charged(replace(state, run=run), event)
     return _with_models(
         state,
-        answered=state.models.answered + 1,
+        outcomes=state.models.outcomes + 1,
         failed_attempts=call.attempt if call is not None else state.models.failed_attempts,
         retry_at_ms=event.retry_at_ms,
-        window_tokens=window,
+        learnt_window_tokens=window,
     )
 
 

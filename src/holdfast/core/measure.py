@@ -37,12 +37,12 @@ class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How much the requests since then held that the counted one did not."""
 
 
-def asked(measure: Measure, fresh_bytes: int) -> Measure:
+def after_request(measure: Measure, fresh_bytes: int) -> Measure:
     """After a request is recorded."""
     return replace(measure, fresh_bytes=measure.fresh_bytes + fresh_bytes)
 
 
-def answered(
+def after_response(
     measure: Measure,
     size_bytes: int,
     window_tokens: int,

@@ -1,4 +1,4 @@
-"""Decisions about model calls: start one, and settle what an attempt came to."""
+"""Decisions about model calls: what the finding of a prepare step means, and the outcome of an attempt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.core import budget, retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
-from holdfast.core.state import ModelCall, Totals, facts, open_call, open_run
+from holdfast.core.state import ModelCall, Totals, facts, open_model_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
@@ -24,8 +24,8 @@ TOO_MANY_CALLS = (
 OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allowed. It is charged in full."
 
 
-def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
-    """The intent of an attempt, or what follows when it cannot be afforded."""
+def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
+    """Record the intent of an attempt, or why there is none: a limit, or a provider that is not ready."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return
@@ -56,14 +56,15 @@ def start(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> 
                     attempt=state.models.failed_attempts + 1,
                     model=facts(state).name,
                     request=request,
-                    is_final=bool(run.landing),
+                    is_last_pass=bool(run.landing),
                 )
             )
 
 
-def settle(draft: Draft, cause: Outcome, result: ModelResult) -> None:
-    """What an attempt came to; nothing when it is not the open one. One that exceeds a limit ends the run."""
-    call, before = open_call(draft.state, cause.key), open_run(draft.state)
+def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
+    """Record the outcome of the open attempt. Nothing when it is not the open one. One that exceeds a limit ends the
+    run."""
+    call, before = open_model_call(draft.state, cause.key), open_run(draft.state)
     if call is None:
         return
     match result:
@@ -147,9 +148,9 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
             estimated=charge.estimated,
         )
     )
-    if not retry_at and not is_shortened and run.stopping is None:
+    if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
-        draft.add(e.RunStopping("failed", reason, failure.message, draft.awake_ms))
+        stop(draft, "failed", reason, failure.message)
 
 
 def _cut(draft: Draft, cause: Outcome, call: ModelCall, cut: ModelCut) -> None:

@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True):
     """Adds the events; none where the rule does not apply."""
 
 
-def settle(draft: Draft) -> None:
+def follow_up(draft: Draft) -> None:
     """Let everything follow that follows."""
     while _follows(draft):
         pass

@@ -116,7 +116,7 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     output_cap_tokens: int
     reserved_microusd: int
     reserved_tokens: int
-    is_final: bool
+    is_last_pass: bool
     facts: ModelFacts
     """The model that it is for, also when the settings have changed since."""
 
@@ -124,9 +124,9 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's model calls: what their events update."""
 
-    attempts: int = 0
-    """Of the whole session: the next one is named after it."""
-    answered: int = 0
+    started: int = 0
+    """Attempts of the whole session: the next one is named after it."""
+    outcomes: int = 0
     """Attempts with a response or a recorded failure, of the whole session."""
     open: ModelCall | None = None
     """The conversation's: what it comes to is told by a `Responded`, or by one of the events of its end."""
@@ -136,7 +136,7 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     measure: Measure = Measure()
     base: str = ""
     """Of the last request (`events.Request`)."""
-    window_tokens: int = 0
+    learnt_window_tokens: int = 0
     """The model's window as a provider's refusal taught it; 0: as the settings say."""
 
 
@@ -331,7 +331,7 @@ def touched_before(state: State, call: Call) -> Touched:
     return before
 
 
-def open_call(state: State, key: str) -> ModelCall | None:
+def open_model_call(state: State, key: str) -> ModelCall | None:
     """The open model call of that key."""
     call = state.models.open
     return call if call is not None and call.key == key else None
@@ -339,7 +339,7 @@ def open_call(state: State, key: str) -> ModelCall | None:
 
 def facts(state: State, key: str = "") -> ModelFacts:
     """Which model a call is for: the open one of that key; else the one that the conversation needs next."""
-    call = open_call(state, key)
+    call = open_model_call(state, key)
     if call is not None:
         return call.facts
     return state.settings.model.facts if state.settings is not None else _NO_MODEL
@@ -347,7 +347,7 @@ def facts(state: State, key: str = "") -> ModelFacts:
 
 def next_key(state: State) -> str:
     """The key of the next attempt of a model call."""
-    return f"m{state.models.attempts + 1}"
+    return f"m{state.models.started + 1}"
 
 
 def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
@@ -360,7 +360,7 @@ def is_complete(turn: Turn) -> bool:
     return all(isinstance(call.stage, Done) for call in turn.calls)
 
 
-def attempts(call: Call) -> int:
+def starts_of(call: Call) -> int:
     """How often the call was started."""
     attempt = call.stage.attempt if isinstance(call.stage, Started) else call.interrupted
     return attempt.number if attempt is not None else 0
@@ -368,4 +368,4 @@ def attempts(call: Call) -> int:
 
 def action_key(call: Call) -> str:
     """The key of a call's present attempt."""
-    return f"{call.call_id}#{attempts(call)}"
+    return f"{call.call_id}#{starts_of(call)}"

@@ -1,4 +1,4 @@
-"""Decisions about tool calls: admit and start one, settle what an attempt came to, give one up."""
+"""Decisions about tool calls: what the finding of a prepare step means, and the outcome of an attempt."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 import msgspec
 
 from holdfast.core import approvals
-from holdfast.core.closing import abandoned, lost, not_run
+from holdfast.core.closing import abandoned, lost, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import (
     Call,
     Proposed,
     action_key,
     admissible,
-    attempts,
     open_run,
     started_calls,
+    starts_of,
     touched_before,
 )
 from holdfast.protocol import events as e
@@ -30,8 +30,8 @@ NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 
-def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
-    """What the gates, or a look at an interrupted call, mean for the call with this key."""
+def take_finding(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
+    """Act on what the gates say about the call with this key, or what a look at an interrupted call showed."""
     run = open_run(draft.state)
     call = next((call for call in admissible(draft.state) if action_key(call) == key), None)
     if call is None or run is None or run.is_paused or run.stopping is not None:
@@ -44,7 +44,7 @@ def admit(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
         case Lost():
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
-            draft.add(not_run(call, failure, decisions))
+            draft.add(will_not_run(call, failure, decisions))
         case Allowed(resources=resources) | Asked(resources=resources) if touched_before(
             draft.state, call
         ).is_in_conflict(resources):
@@ -72,7 +72,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             call_id=call.call_id,
             name=call.name,
             epoch=draft.epoch,
-            attempt=attempts(call) + 1,
+            attempt=starts_of(call) + 1,
             effect=allowed.effect,
             on_interrupt=allowed.on_interrupt,
             timeout_s=round(max(timeout_s, 0.001), 3),
@@ -96,8 +96,8 @@ def _means_the_same(written: str, canonical: str) -> bool:
         return False
 
 
-def settle(draft: Draft, key: str, result: CallResult) -> None:
-    """What an attempt came to; nothing when it is not open."""
+def take_outcome(draft: Draft, key: str, result: CallResult) -> None:
+    """Record the outcome of an open attempt. Nothing when it is not open."""
     call = next((call for call, _ in started_calls(draft.state) if action_key(call) == key), None)
     if call is None:
         return
@@ -111,4 +111,4 @@ def refuse_all(draft: Draft) -> None:
     """In the last pass no call runs."""
     for call in draft.state.turn.calls:
         if isinstance(call.stage, Proposed):
-            draft.add(not_run(call, Failure("budget_exhausted", NO_TOOLS_LEFT)))
+            draft.add(will_not_run(call, Failure("budget_exhausted", NO_TOOLS_LEFT)))

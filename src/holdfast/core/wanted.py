@@ -26,7 +26,7 @@ class PrepareRequest(msgspec.Struct, frozen=True):
     """Render and estimate the next request."""
 
     key: str
-    is_final: bool
+    is_last_pass: bool
     basis: tuple[object, ...] = ()
     """The parts of the state that the request is made from. If one changes, this is another step."""
 
@@ -98,8 +98,8 @@ def wanted(state: State) -> list[Action]:
         case "preparing":
             run = open_run(state)
             basis = (state.settings, state.unsaid)
-            is_final = run is not None and bool(run.landing)
-            return [PrepareRequest(next_key(state), is_final, basis), *_wall(state)]
+            is_last_pass = run is not None and bool(run.landing)
+            return [PrepareRequest(next_key(state), is_last_pass, basis), *_wall(state)]
 
 
 def _admissions(state: State) -> list[Action]:

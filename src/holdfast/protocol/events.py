@@ -55,7 +55,11 @@ class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A driver took the session; only what is started in this epoch may run."""
+    """A driver took the session; only what is started in this epoch may run.
+
+    A tool call that an older epoch left open, and that may be looked at or run again, goes before the gates again:
+    no other record says so.
+    """
 
     epoch: int
     holder: str = ""
@@ -202,7 +206,7 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     attempt: int
     model: str
     request: Request
-    is_final: bool = False
+    is_last_pass: bool = False
     """The last pass of a run that reached a limit: without tools."""
 
 
@@ -252,7 +256,7 @@ class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     key: str
     failure: Failure
     retry_at_ms: int = 0
-    """0: it will not be tried again."""
+    """When it is tried again; 0: the run ends, or a shorter request follows at once."""
     usage: Usage = Usage()
     cost_microusd: int = 0
     """What the provider must be assumed to charge for it."""
@@ -336,7 +340,8 @@ class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 
 
 class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Nobody knows what the attempt came to, and it is not repeated; the text tells the model so."""
+    """The call is given up, and the text tells the model why: nobody knows what an attempt of it came to, or nobody
+    has its arguments any more (`is_lost`)."""
 
     call_id: str
     text: str
@@ -387,7 +392,8 @@ class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 
 
 class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The permission was used for exactly one start, recorded with it."""
+    """The permission was used for the first start of its call, recorded with it. Further attempts of the same call
+    use it again, and no other call can."""
 
     approval_id: str
 

@@ -28,7 +28,8 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="lim
     is_cost_set: bool = False
     """Whether somebody set the cost limit: then a model of unknown price is refused, not guessed."""
     wall_s: float = 7_200.0
-    """Driven time, summed over every process that drove the run; waits for people or quotas do not count."""
+    """Time in which a driver was at work, over all processes that drove the run. Waits for people or quotas do not
+    count, and neither does what a process did between its last record and its crash."""
     idle_s: float = 300.0
     """The longest silence of a model or tool in one attempt."""
 

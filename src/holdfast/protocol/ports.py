@@ -221,7 +221,7 @@ class Wire(Protocol):
     name: str
     keeps_tools: bool
     """Whether the final pass still lists the tools, and its tail forbids calls; else `base` is given none for
-    it. A wire that keeps them is told `is_final` only where `base` was given some."""
+    it. A wire that keeps them is told `is_last_pass` only where `base` was given some."""
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """All of the body before the first message: up to and with the opening bracket of the list, or with
@@ -232,7 +232,9 @@ class Wire(Protocol):
         """The message as elements of the list: one or more JSON objects, each encoded."""
         ...
 
-    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+    def tail(
+        self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
+    ) -> bytes:
         """All of the body after the last message: closing bracket, output cap, streaming, the rest."""
         ...
 

@@ -64,10 +64,12 @@ class AnthropicWire:
         role = "assistant" if message.role == "assistant" else "user"
         return [_encode({"role": role, "content": blocks})]
 
-    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+    def tail(
+        self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
+    ) -> bytes:
         """Cache marker, output cap, streaming, and in the final pass that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
-        final = ',"tool_choice":{"type":"none"}' if is_final else ""
+        final = ',"tool_choice":{"type":"none"}' if is_last_pass else ""
         return f']{self._cache},"max_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
 
     def _block(self, part: Part, ids: dict[str, str]) -> dict[str, Any] | None:

@@ -75,7 +75,9 @@ class OpenAIWire:
                     if isinstance(part, ToolResult)
                 ]
 
-    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+    def tail(
+        self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
+    ) -> bytes:
         """Output cap and streaming; the final pass simply has no tools in its base."""
         asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
         streaming = f',"stream":true{asked}' if is_streaming else ""

@@ -121,7 +121,9 @@ class ScriptWire:
             ]
         return [b"\n" + _encode(written)]
 
-    def tail(self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_final: bool) -> bytes:
+    def tail(
+        self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
+    ) -> bytes:
         """See `ports.Wire`."""
         return b'\n],"max_tokens":%d,"stream":%s}' % (
             output_cap_tokens,

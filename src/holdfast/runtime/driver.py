@@ -11,7 +11,7 @@ import sys
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decision
 from holdfast.core.state import State, phase, started_calls
 from holdfast.core.wanted import (
@@ -56,7 +56,7 @@ class _Over(NamedTuple):
     """A prepare step that took its time has ended."""
 
     key: str
-    task: asyncio.Task[Prepared | None]
+    task: asyncio.Task[Finding | None]
 
 
 class Driver:
@@ -77,7 +77,7 @@ class Driver:
         """What comes in: causes, prepare steps that are over, and rings."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """Every attempt until its outcome is settled, so that none is started twice."""
-        self._preparing: dict[str, asyncio.Task[Prepared | None]] = {}
+        self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
         """The prepare steps that take their time, until what they found is settled."""
         self._wanted: list[Action] = []
         """What the state wants, as it was committed last."""
@@ -126,7 +126,7 @@ class Driver:
         await end_orphans(self._parts.tools, self.state)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.is_contested)
-        await self._settle(attach, *self._commanded(waiting), opening=self._journal.opening())
+        await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Driver:
         elif isinstance(cause, _Over):
             await self._prepared(cause)
         else:
-            await self._settle(cause)
+            await self._advance(cause)
 
     async def _prepared(self, over: _Over) -> None:
         """A step that took its time is over: settle what it found, or render the request that it made ready.
@@ -161,7 +161,7 @@ class Driver:
             return
         del self._preparing[over.key]
         found = None if over.task.cancelled() else over.task.result()
-        await self._settle(*([found] if found is not None else []))
+        await self._advance(*([found] if found is not None else []))
 
     async def _read_inbox(self) -> bool:
         """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
@@ -169,7 +169,7 @@ class Driver:
             return False
         waiting = await self._parts.store.inbox(self._session)
         if waiting:
-            await self._settle(*self._commanded(waiting))
+            await self._advance(*self._commanded(waiting))
         return bool(waiting)
 
     def _commanded(self, waiting: Sequence[InboxEntry]) -> list[Commanded]:
@@ -177,7 +177,7 @@ class Driver:
 
     # --- causes ---------------------------------------------------------------------------------
 
-    async def _settle(self, *causes: Cause, opening: tuple[Event, ...] = ()) -> None:
+    async def _advance(self, *causes: Cause, opening: tuple[Event, ...] = ()) -> None:
         """Decide the causes and the prepare steps that they lead to; commit all of it as one, and act on it.
 
         A step waits for the last of the causes, since each of them may change it. Where a run begins to stop,
@@ -212,7 +212,7 @@ class Driver:
                 return action
         return None
 
-    async def _prepare(self, step: Prepare, batch: list[Record]) -> Prepared | None:
+    async def _prepare(self, step: Prepare, batch: list[Record]) -> Finding | None:
         """What the step finds; None when it takes its time, so that its finding comes as a cause of its own."""
         state = self.state
         if not self._planner.is_quick(step, state):

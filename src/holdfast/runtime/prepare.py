@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit
 from holdfast.core import budget, view
-from holdfast.core.causes import Found, Prepared
+from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
 from holdfast.core.state import Call, Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
@@ -58,11 +58,11 @@ class Planner:
             return step.call.interrupted is None and self._parts.tools.is_quick(step.call.name)
         return facts(state).name in self._wires
 
-    async def make_ready(self, step: Prepare, state: State) -> Prepared | None:
+    async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """The part of a slow step that waits: its finding; None when a request can be rendered now."""
         return await self.finding(step, self._waited(step, state))
 
-    async def finding(self, step: Prepare, found: Awaitable[Found | None]) -> Prepared | None:
+    async def finding(self, step: Prepare, found: Awaitable[Found | None]) -> Finding | None:
         """What the step found, within its limit; what it raises is a finding too. None for none.
 
         A step that failed without one would be tried again by every driver to come.
@@ -72,8 +72,8 @@ class Planner:
         except (Fenced, StorageError):
             raise
         except Exception as error:
-            return Prepared(step, self._failed(step, error))
-        return Prepared(step, result) if result is not None else None
+            return Finding(step, self._failed(step, error))
+        return Finding(step, result) if result is not None else None
 
     async def _waited(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
         async with asyncio.timeout(PREPARE_LIMIT_S):
@@ -113,8 +113,8 @@ class Planner:
         """The next request as an edit of the last one, or why it cannot be afforded."""
         assert state.settings is not None
         settings, model = state.settings, facts(state)
-        has_tools = await self._set_base(wire, model, settings, action.is_final)
-        measure, window = state.models.measure, budget.window_tokens(state, settings)
+        has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
+        measure, window = state.models.measure, budget.input_room_tokens(state, settings)
 
         def render(fits: Callable[[int], bool]) -> Edit:
             return conversation.render(
@@ -123,11 +123,11 @@ class Planner:
 
         def afford(edit: Edit) -> budget.Grant | Unaffordable:
             fresh_bytes = self._fresh_bytes(state, edit)
-            return budget.afford(state, edit.size_bytes, fresh_bytes, is_final=action.is_final)
+            return budget.afford(state, edit.size_bytes, fresh_bytes, is_last_pass=action.is_last_pass)
 
         edit = render(lambda size_bytes: expected_tokens(measure, size_bytes) <= window)
         grant = afford(edit)
-        if isinstance(grant, Unaffordable) and action.is_final:
+        if isinstance(grant, Unaffordable) and action.is_last_pass:
             most = budget.affordable_bytes(state, settings)
             edit = render(lambda size_bytes: size_bytes <= most)
             grant = afford(edit)
@@ -137,7 +137,7 @@ class Planner:
             model,
             grant.output_cap_tokens,
             is_streaming=settings.model.is_streaming,
-            is_final=action.is_final and has_tools,
+            is_last_pass=action.is_last_pass and has_tools,
         )
         edit.hasher.update(tail)
         self._body = edit.body(tail)
@@ -163,9 +163,9 @@ class Planner:
         is_new = state.models.base != self._base_sha256 and not is_last_pass
         return edit.fresh_bytes + (len(self._base) if is_new else 0)
 
-    async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_final: bool) -> bool:
+    async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_last_pass: bool) -> bool:
         """All before the messages, as a blob; whether it lists tools."""
-        has_tools = wire.keeps_tools or not is_final
+        has_tools = wire.keeps_tools or not is_last_pass
         key = (model, settings, wire.name, has_tools)
         if self._base_key != key:
             offered = self._parts.tools.specs(settings) if has_tools else ()

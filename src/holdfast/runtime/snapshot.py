@@ -36,7 +36,7 @@ _decoder = msgspec.msgpack.Decoder(Snapshot)
 
 def is_due(state: State) -> bool:
     """Whether a commit that ends with an intent of a model call is to leave a snapshot."""
-    return state.models.attempts % EVERY_MODEL_CALLS == 0
+    return state.models.started % EVERY_MODEL_CALLS == 0
 
 
 def packed(snapshot: Snapshot) -> bytes:

@@ -63,11 +63,11 @@ def written_request(
     system: str = "",
     tools: Sequence[ToolSpec] = (),
     is_streaming: bool = True,
-    is_final: bool = False,
+    is_last_pass: bool = False,
 ) -> bytes:
     """The whole body, put together as the runtime does it."""
     fragments = [fragment for message in messages for fragment in wire.message(message)]
-    tail = wire.tail(facts, 1_000, is_streaming=is_streaming, is_final=is_final)
+    tail = wire.tail(facts, 1_000, is_streaming=is_streaming, is_last_pass=is_last_pass)
     return wire.base(facts, system, tools) + b",".join(fragments) + tail
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec.structs import asdict, replace
 
 from holdfast.core import budget
-from holdfast.core.causes import Attach, Cause, Commanded, Due, Found, Outcome, Prepared
+from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.state import State
 from holdfast.core.wanted import Admit, PrepareRequest
 from holdfast.protocol import events as e
@@ -132,7 +132,7 @@ def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
 
 def finding(
     step: PrepareRequest | Admit, state: State, batch: Sequence[e.Event], *, is_costed_anew: bool
-) -> Prepared | None:
+) -> Finding | None:
     """Return what a prepare step found, or None if its events do not fit the step.
 
     The price of a request is computed again from its recorded size, so a smaller budget refuses it. With
@@ -142,7 +142,7 @@ def finding(
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
         found = _judged(step, batch)
-    return None if found is None else Prepared(step, found)
+    return None if found is None else Finding(step, found)
 
 
 def _request(
@@ -151,12 +151,12 @@ def _request(
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
-            grant = budget.afford(state, size_bytes, request.fresh_bytes, is_final=step.is_final)
+            grant = budget.afford(state, size_bytes, request.fresh_bytes, is_last_pass=step.is_last_pass)
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
         case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes):
-            grant = budget.afford(state, size_bytes, fresh_bytes, is_final=step.is_final)
+            grant = budget.afford(state, size_bytes, fresh_bytes, is_last_pass=step.is_last_pass)
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)

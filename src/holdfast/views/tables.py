@@ -65,7 +65,7 @@ def counted_calls(calls: Iterable[Call]) -> str:
 
 def counted_turns(attempts: Iterable[Attempt]) -> str:
     """Return how many turns there were. Only answered attempts count, and the last pass does not."""
-    answered = (one for one in attempts if one.status == "answered" and not one.started.is_final)
+    answered = (one for one in attempts if one.status == "answered" and not one.started.is_last_pass)
     return counted(sum(1 for _ in answered), "turn")
 
 

@@ -110,7 +110,7 @@ def _bars(story: Story, run: Run) -> list[Bar]:
         cost = money(attempt.spent_microusd) if attempt.spent_microusd else ""
         told = "" if attempt.status == "answered" else outcome_of(attempt)
         note = " · ".join(part for part in (again, tokens, cost, told) if part)
-        name = "final answer" if started.is_final else "model"
+        name = "final answer" if started.is_last_pass else "model"
         end_ms = attempt.ended_ms or story.last_ms
         length = length_of(attempt)
         bars.append(
