@@ -122,7 +122,7 @@ def streaming(plan: Plan) -> Iterator[Row]:
 
 def idle(plan: Plan) -> Iterator[Row]:
     """A thousand sessions in which nothing happens."""
-    for kind in ("driven", "driven-followed", "rest-followed"):
+    for kind in ("driven", "driven-followed", "elsewhere-followed", "rest-followed"):
         with tempfile.TemporaryDirectory() as folder:
             yield {"sessions": IDLE_SESSIONS, "kind": kind, **fresh("idle", kind, IDLE_SESSIONS, folder)}
 

@@ -5,7 +5,7 @@ A Protocol stands here only when a second implementation exists. No behaviour, n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -126,6 +126,10 @@ class Leases(Protocol):
 
     async def standing(self, session: str) -> Standing | None:
         """How exactly that session stands now; None: there is none."""
+        ...
+
+    async def held(self) -> Collection[str]:
+        """The sessions of all leases that hold now."""
         ...
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:

@@ -18,7 +18,8 @@ from holdfast.protocol.ports import Delta
 CAPACITY = 1_000
 
 Item = Record | Delta
-_T = TypeVar("_T")
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 class Subscription:
@@ -104,23 +105,23 @@ class Bus:
     @contextmanager
     def subscribed(self, session: str) -> Iterator[Subscription]:
         """A subscription to what happens from now on."""
-        with _listed(self._subscriptions, session, Subscription()) as subscription:
+        with listed(self._subscriptions, session, Subscription()) as subscription:
             yield subscription
 
     @contextmanager
     def waiting(self, session: str) -> Iterator[asyncio.Event]:
         """An event that every change of the session sets; whoever waits clears it before they look."""
-        with _listed(self._waiting, session, asyncio.Event()) as event:
+        with listed(self._waiting, session, asyncio.Event()) as event:
             yield event
 
 
 @contextmanager
-def _listed(lists: dict[str, list[_T]], session: str, entry: _T) -> Iterator[_T]:
-    """The entry stands in the session's list for a while; a list without entries is none."""
-    lists[session].append(entry)
+def listed(lists: dict[K, list[T]], key: K, entry: T) -> Iterator[T]:
+    """The entry stands in the list of its key for a while; a list without entries is none."""
+    lists[key].append(entry)
     try:
         yield entry
     finally:
-        lists[session].remove(entry)
-        if not lists[session]:
-            del lists[session]
+        lists[key].remove(entry)
+        if not lists[key]:
+            del lists[key]

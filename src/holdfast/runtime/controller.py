@@ -218,13 +218,10 @@ class SessionController:
         return not standing.waiting and is_free(standing.lease)
 
     async def _changed(self, change: asyncio.Event, standing: Standing) -> None:
-        """Wait until something is committed, or the lease may be free without a word: it lapsed, or its holder is
-        gone."""
-        session, lease = standing.row.session, standing.lease
-        holder, left_ms = (lease.holder, lease.left_ms) if lease is not None else (self._holder, LEASE_MS)
-        with self._lookout.minding(session, holder), contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left_ms / 1000):
-                await change.wait()
+        """Wait until something is committed, or the lease may be free without a word."""
+        lease = standing.lease
+        with self._lookout.minding(standing.row.session, lease.holder if lease is not None else None):
+            await change.wait()
 
     async def _drive(self, hold: Hold, key: str) -> State | None:
         """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""

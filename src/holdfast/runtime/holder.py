@@ -60,10 +60,10 @@ def this_process(doorbell: str = "") -> Holder:
 
 def is_dead(holder: Holder) -> bool:
     """Whether the holder's process is certainly gone: same host, boot and namespace, and no such process."""
-    here = (socket.gethostname(), _read(_BOOT_ID).strip(), _pid_namespace())
-    if here != (holder.host, holder.boot_id, holder.pid_namespace) or not holder.boot_id:
+    if _start_time(holder.pid) == holder.started:  # the one question that is asked again and again
         return False
-    return _start_time(holder.pid) != holder.started
+    here = (socket.gethostname(), _read(_BOOT_ID).strip(), _pid_namespace())
+    return here == (holder.host, holder.boot_id, holder.pid_namespace) and bool(holder.boot_id)
 
 
 def is_free(lease: Lease | None) -> bool:

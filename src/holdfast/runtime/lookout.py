@@ -5,33 +5,43 @@ and whether one that holds a lease is gone. What happens in this process the `bu
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from holdfast.errors import StorageError
-from holdfast.protocol.ports import Index
+from holdfast.protocol.ports import Index, Leases
 from holdfast.protocol.rows import Holder, Mark
-from holdfast.runtime.bus import Bus
+from holdfast.runtime.bus import Bus, listed
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.holder import is_dead
 
 LOOK_S = 0.25
 ANSWER_S = 0.05
 """While somebody waits for what another process does with a command."""
+LAPSE_S = 2.0
+"""How often to look for leases that lapsed or were given back without a word."""
+
+
+class Watched(Index, Leases, Protocol):
+    """What is looked at."""
 
 
 class Lookout:
     """Looks as long as somebody in this process wants to know."""
 
-    def __init__(self, index: Index, bus: Bus, drivers: Mapping[str, Driver]) -> None:
+    def __init__(self, store: Watched, bus: Bus, drivers: Mapping[str, Driver]) -> None:
         """`drivers`: who drives which session here, at any moment."""
-        self._index = index
+        self._store = store
         self._bus = bus
         self._drivers = drivers
         self._watchers = 0
         self._hurried = 0
-        self._minded: dict[str, Holder] = {}
-        """Who holds the lease of a session that somebody here waits for."""
+        self._minded: dict[Holder | None, list[str]] = defaultdict(list)
+        """The sessions whose lease somebody here waits for, by who holds it."""
+        self._lapses_s = 0.0
+        """When to look for lapsed leases, by the loop's time."""
         self._looking: asyncio.Task[None] | None = None
         self._has_mark = asyncio.Event()
 
@@ -53,13 +63,11 @@ class Lookout:
         await self._has_mark.wait()
 
     @contextmanager
-    def minding(self, session: str, holder: Holder) -> Iterator[None]:
-        """Have an eye on who holds the session's lease."""
-        self._minded[session] = holder
-        try:
+    def minding(self, session: str, holder: Holder | None) -> Iterator[None]:
+        """Wake who waits for the session when its lease may be free: it lapsed, or its holder is gone. `holder`:
+        None while it is not known."""
+        with listed(self._minded, holder, session):
             yield
-        finally:
-            self._minded.pop(session, None)
 
     async def aclose(self) -> None:
         """Stop looking."""
@@ -75,6 +83,7 @@ class Lookout:
                 await asyncio.sleep(ANSWER_S if self._hurried else LOOK_S)
                 mark = await self._news(mark)
                 self._find_dead()
+                await self._find_lapsed()
         finally:
             self._has_mark.clear()
             self._looking = None
@@ -82,7 +91,7 @@ class Lookout:
     async def _news(self, since: Mark | None) -> Mark | None:
         """Tell what is new; the mark to go on from."""
         try:
-            news = await self._index.news(since)
+            news = await self._store.news(since)
         except StorageError:  # whoever looks for themselves is told what is wrong
             self._tell(self._drivers, self._bus.sessions)
             return since
@@ -99,7 +108,21 @@ class Lookout:
             self._bus.look(session)
 
     def _find_dead(self) -> None:
-        dead = {holder for holder in set(self._minded.values()) if is_dead(holder)}
-        for session, holder in list(self._minded.items()):
-            if holder in dead:
-                self._bus.wake(session)
+        for holder in [each for each in self._minded if each is not None and is_dead(each)]:
+            self._wake(self._minded[holder])
+
+    async def _find_lapsed(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if not self._minded or now_s < self._lapses_s:
+            return
+        self._lapses_s = now_s + LAPSE_S
+        minded = [session for sessions in self._minded.values() for session in sessions]
+        try:
+            held = await self._store.held()
+        except StorageError:  # whoever looks for themselves is told what is wrong
+            held = ()
+        self._wake(session for session in minded if session not in held)
+
+    def _wake(self, sessions: Iterable[str]) -> None:
+        for session in list(sessions):
+            self._bus.wake(session)

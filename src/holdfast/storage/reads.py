@@ -222,6 +222,16 @@ def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> St
     return Standing(_session_row(*row), lease, waiting)
 
 
+def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
+    """As `Store.held`."""
+    rows = connection.execute(
+        "SELECT id FROM leases JOIN sessions ON number = session"
+        " WHERE holder IS NOT NULL AND from_ms <= ?1 AND until_ms > ?1",
+        (uptime_ms,),
+    )
+    return {row[0] for row in rows}
+
+
 def lease_of(session: str, epoch: int, holder: bytes, left_ms: int) -> Lease:
     """The lease in a row of `leases` that has a holder."""
     return Lease(session, epoch, _holder_decoder.decode(holder), left_ms)

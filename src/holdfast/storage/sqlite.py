@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -117,6 +117,9 @@ class SqliteStore:
         return await self._ask(
             lambda connection: reads.standing(connection, session, self._clock.uptime_ms())
         )
+
+    async def held(self) -> Collection[str]:
+        return await self._ask(lambda connection: reads.held(connection, self._clock.uptime_ms()))
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         return await self._writer.do(

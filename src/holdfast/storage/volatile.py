@@ -7,7 +7,7 @@ for the tasks of one event loop: nothing awaits between a check and its write, s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -173,6 +173,10 @@ class VolatileStore:
         return (
             Standing(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
         )
+
+    async def held(self) -> Collection[str]:
+        leases = map(self._lease, self._journals.values())
+        return {lease.session for lease in leases if lease is not None and lease.left_ms}
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         lost: list[Lease] = []

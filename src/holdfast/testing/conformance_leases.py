@@ -153,6 +153,11 @@ class LeaseConformance:
         new = await store.lease(old.session, a_holder("b"), TERM_MS)
         assert new.epoch > old.epoch
 
+    async def test_what_is_held_is_told_of_all_sessions_at_once(self, store: Store) -> None:
+        one, other, released = [await drive(store, number) for number in (1, 2, 3)]
+        await store.release(released.lease)
+        assert set(await store.held()) == {one.session, other.session}
+
     async def test_a_commit_gives_the_lease_back_unless_a_command_waits(self, store: Store) -> None:
         driving = await drive(store)
         await store.post(an_entry(driving.session, "c1"), 10)

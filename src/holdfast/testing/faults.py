@@ -6,7 +6,7 @@ The store inside is never harmed, so the next runtime of a test starts on exactl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -101,6 +101,9 @@ class FaultyStore:
 
     async def standing(self, session: str) -> Standing | None:
         return await self.pass_on(lambda: self._inner.standing(session))
+
+    async def held(self) -> Collection[str]:
+        return await self.pass_on(self._inner.held)
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         self.check_space()
