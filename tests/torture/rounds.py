@@ -20,11 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.edge.machine import CUSTOMIZED, Machine, make_machine
 from tests.torture.evidence import Evidence, Fault, Ran, bodies, journal
 from tests.torture.judge import alive, judge
+from tests.torture.nursery import start
 from tests.torture.renames import renames_in
 from tests.torture.scene import EPILOGUE, Scene, SceneServer, furnish, scene
 
@@ -102,13 +104,27 @@ class World:
 class Going:
     """A command at work."""
 
-    def __init__(self, world: World, words: tuple[str, ...], says: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        words: tuple[str, ...],
+        says: str = "",
+        environ: Mapping[str, str] = MappingProxyType({}),
+        *,
+        is_loaded_anew: bool = False,
+    ) -> None:
+        """`is_loaded_anew`: it loads its modules itself, so that it may be killed meanwhile."""
         self._world = world
         self._words = words
         self._says = says
         is_driver = words[0] in ("run", "resume")
         options = ("--stream-json",) if is_driver else ("--json",) if words[0] == "approvals" else ()
-        self.process = world.machine.start(*words, *options, **world.environ, **environ)
+        whole = {**world.environ, **environ}
+        self.process = (
+            world.machine.start(*words, *options, **whole)
+            if is_loaded_anew
+            else start(world.machine, (*words, *options), whole)
+        )
         if is_driver:
             world.driver = self.process.pid
         self.was_killed = self._hung = False
@@ -195,7 +211,9 @@ def follow(
 ) -> Ran:
     """One command from its start to its end."""
     moment = {"MOMENT": blow.moment, "SIGNAL": "9"} if blow is not None and blow.moment else {}
-    return Going(world, words, says, {**environ, **moment}).to_end(blow, on_record)
+    is_early = blow is not None and (blow.moment.startswith(".") or blow == Blow(delay_s=blow.delay_s))
+    going = Going(world, words, says, {**environ, **moment}, is_loaded_anew=is_early)
+    return going.to_end(blow, on_record)
 
 
 # --- a person who uses the command line ---------------------------------------------------------
@@ -516,12 +534,12 @@ def own_view(gathered: Gathered) -> Iterator[Fault]:
     world = gathered.world
     if not gathered.is_over:
         yield Fault("lost", "the session does not come to its end")
-    checked = world.machine.holdfast("fsck", **world.environ)
+    checked = follow(world, "fsck", "--json")
     if checked.code:
-        yield Fault("damaged", f"fsck ended {checked.code}: {checked.out}{checked.err}")
-    shown = world.machine.holdfast("show", SESSION, "--cost", "--json", **world.environ)
+        yield Fault("damaged", f"fsck ended {checked.code}: {checked.rows}")
+    shown = follow(world, "show", SESSION, "--cost", "--json")
     if shown.code:
-        yield Fault("code", f"show --cost ended {shown.code}: {shown.err}")
+        yield Fault("code", f"show --cost ended {shown.code}")
         return
     told = sum(round(float(row["spent_usd"]) * 1_000_000) for row in shown.rows)
     spent = sum(
