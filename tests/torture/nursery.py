@@ -8,6 +8,7 @@ before its first line, the loading of Python's modules, was done once for all.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -95,11 +96,11 @@ def start(machine: Machine, words: Sequence[str], environ: Mapping[str, str]) ->
 
 @cache
 def _door(loaded: tuple[str, ...]) -> socket.socket:
-    """The socket of a nursery whose modules were loaded with these values."""
+    """The socket of a nursery whose modules were loaded with these values; it goes when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     chosen = {name: value for name, value in zip(_LOADED, loaded, strict=True) if value}
     environ = {name: value for name, value in os.environ.items() if name not in _LOADED}
-    subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "tests.torture.nursery", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         cwd=REPOSITORY,
@@ -107,7 +108,13 @@ def _door(loaded: tuple[str, ...]) -> socket.socket:
         stdin=subprocess.DEVNULL,
     )
     theirs.close()
+    atexit.register(_close, ours, process)
     return ours
+
+
+def _close(door: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    door.close()
+    process.wait()
 
 
 # --- the process that forks ---------------------------------------------------------------------
