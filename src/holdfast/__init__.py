@@ -1,4 +1,4 @@
-"""Holdfast: an agent runtime for work that lasts. The library's face; nothing is loaded before it is used."""
+"""Holdfast: an agent runtime for work that lasts. Names load when they are used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOMES = {
     "tool": "holdfast.agent",
     "HoldfastError": "holdfast.errors",
 }
-"""Where each public name lives. Importing `holdfast` costs next to nothing; its parts load when asked for."""
+"""The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
     "Agent", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "__version__", "tool",

@@ -1,4 +1,4 @@
-"""`python -m holdfast`: the command line without its installed script."""
+"""`python -m holdfast` runs the command line without its installed script."""
 
 from __future__ import annotations
 

@@ -1,26 +1,25 @@
-"""The taxonomy of what can go wrong at the edge: exceptions, each with a stable code and an exit code; and the one
-place where what goes wrong while clearing up is kept from changing an outcome.
+"""The exceptions that end a command or a program's call, each with a stable code and an exit code.
 
 Expected outcomes of a run (a refused call, a spent budget, a failed provider) are data in the journal
-(`protocol.failures`), never exceptions. What belongs here is what ends a command or a program's call:
+(`protocol.failures`), never exceptions. `clearing_up` keeps errors during cleanup from changing an outcome.
 
     HoldfastError
-    ├── UsageError            2   the caller asked for something that cannot be
+    ├── UsageError            2   the caller asked for something impossible
     │   ├── ConfigError       2   a configuration file or value is wrong (all problems at once)
-    │   ├── Forbidden         2   who asked may not ask for that: nothing was accepted
+    │   ├── Forbidden         2   the sender lacks a scope; nothing was accepted
     │   ├── NoSuchSession     2   no session, approval or record by that name
-    │   └── RecordErased      2   what is asked for needs a record that was erased
-    ├── Overloaded            1   the inbox is full: nothing was accepted
-    ├── Fenced                1   another driver took the session: this one wrote nothing
-    ├── ProviderUnavailable   7   no such provider, no key, or it cannot be reached
+    │   └── RecordErased      2   an erased record is needed
+    ├── Overloaded            1   the inbox is full; nothing was accepted
+    ├── Fenced                1   another driver has the session; nothing was written
+    ├── ProviderUnavailable   7   no such provider, no key, or not reachable
     ├── SandboxUnavailable    8   the configured sandbox cannot run here
     └── StorageError          9   the store cannot be read or written
-        ├── StorageFull       9   no space left; what was acknowledged is safe
-        ├── StorageReadOnly   9   the home cannot be written
-        ├── StorageUnreadable 9   the home may not even be read
+        ├── StorageFull       9   no space left; acknowledged records are safe
+        ├── StorageReadOnly   9   the home is not writable
+        ├── StorageUnreadable 9   the home is not readable
         ├── StorageCorrupt    9   a record or the file is damaged
-        ├── StorageReplaced   9   the database is another file than the one that was opened
-        ├── StorageLocked     9   another process holds the database for too long
+        ├── StorageReplaced   9   the database file was replaced
+        ├── StorageLocked     9   another process locks the database
         └── StorageNewer      9   written by a newer version of Holdfast
 """
 
@@ -34,7 +33,7 @@ _log = logging.getLogger("holdfast")
 
 
 class HoldfastError(Exception):
-    """Something ended this call; the message is safe to show a user."""
+    """The base class. The message is safe to show to a user."""
 
     code = "error"
     exit_code = 1
@@ -44,18 +43,18 @@ class HoldfastError(Exception):
         super().__init__(text)
         self.message = text
         self.hint = hint
-        """The next command or step that helps, in one sentence; may be empty."""
+        """The next step, as a sentence; may be empty."""
 
 
 class UsageError(HoldfastError):
-    """What was asked for cannot be done as asked."""
+    """The request is wrong or impossible."""
 
     code = "usage"
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """The configuration has problems."""
+    """The configuration has errors."""
 
     code = "config"
 
@@ -65,37 +64,37 @@ class ConfigError(UsageError):
 
 
 class Forbidden(UsageError):
-    """Who asked may not ask for that; nothing was accepted."""
+    """The sender may not do this. Nothing was accepted."""
 
     code = "forbidden"
 
 
 class NoSuchSession(UsageError):
-    """Nothing by that name is in this home."""
+    """There is no such session, approval or record."""
 
     code = "not_found"
 
 
 class RecordErased(UsageError):
-    """A record that this needs was erased."""
+    """A record that is needed was erased."""
 
     code = "erased"
 
 
 class Overloaded(HoldfastError):
-    """The session's inbox is full; nothing was accepted, send again later."""
+    """The inbox of the session is full. Nothing was accepted; try again later."""
 
     code = "overloaded"
 
 
 class Fenced(HoldfastError):
-    """Another driver holds this session now; nothing was written."""
+    """Another driver has the session. Nothing was written."""
 
     code = "fenced"
 
 
 class ProviderUnavailable(HoldfastError):
-    """The model provider cannot be used."""
+    """The provider cannot be used."""
 
     code = "provider_unavailable"
     exit_code = 7
@@ -109,20 +108,20 @@ class SandboxUnavailable(HoldfastError):
 
 
 class StorageError(HoldfastError):
-    """The home's storage cannot be used."""
+    """The storage of the home cannot be used."""
 
     code = "storage"
     exit_code = 9
 
 
 class StorageFull(StorageError):
-    """The disk is full; everything acknowledged so far is safe."""
+    """The disk is full. Acknowledged records are safe."""
 
     code = "storage_full"
 
 
 class StorageReadOnly(StorageError):
-    """The home cannot be written to."""
+    """The home is not writable."""
 
     code = "storage_read_only"
 
@@ -146,20 +145,20 @@ class StorageReplaced(StorageError):
 
 
 class StorageLocked(StorageError):
-    """Another process keeps the database locked."""
+    """Another process locks the database."""
 
     code = "storage_locked"
 
 
 class StorageNewer(StorageError):
-    """This home was written by a newer version of Holdfast; upgrade to open it."""
+    """A newer version of Holdfast wrote this home."""
 
     code = "storage_newer"
 
 
 @contextmanager
 def clearing_up(what: str) -> Iterator[None]:
-    """Log what fails inside the block and go on: the outcome of the work stands before its clearing up begins."""
+    """Log errors inside the block and continue: cleanup must not change the outcome of the work."""
     try:
         yield
     except Exception as error:

@@ -1,1 +1,1 @@
-"""May this call happen: pure judgement over resolved facts. Nothing here opens, runs or asks anything."""
+"""Policy: judges whether a call may happen, from resolved facts alone. It opens, runs and asks nothing."""

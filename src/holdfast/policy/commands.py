@@ -1,7 +1,7 @@
-"""What can be seen in the text of a shell command: obvious catastrophes and secret paths named literally.
+"""Finds obvious catastrophes and literal secret paths in the text of a shell command.
 
-This is advice that catches accidents, not a border: a shell can hide any word from a reader of its text.
-What a command can reach is decided by the rights of its process. No verdicts here; those are in `rules`.
+This catches accidents. It is not a security boundary, because a shell can hide any word from a reader of its text.
+The permissions of the process decide what a command can reach. `rules` has the verdicts.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _MAX_NESTING = 4
 
 
 class Command(NamedTuple):
-    """A text for a shell, and what stands in it."""
+    """A shell command and its parts."""
 
     text: str
     parts: tuple[list[str], ...]
-    """The words of each simple command, redirections kept as `>` and their target; `sh -c` is looked into."""
+    """The words of each simple command, including those in `sh -c`. A redirection is `>` and its target."""
 
 
 def parsed(text: str) -> Command:
-    """The command as far as it is understood."""
+    """Parse a command as far as possible."""
     return Command(text, tuple(_simple_commands(text)))
 
 
 def catastrophe(command: Command) -> str:
-    """What disaster the command spells out, as a few words; empty when none is seen."""
+    """Return the catastrophe that the command spells out, in a few words; empty if there is none."""
     if _FORK_BOMB.search(command.text):
         return "a fork bomb"
     for words in command.parts:
@@ -57,7 +57,7 @@ def catastrophe(command: Command) -> str:
 
 
 def secret_named(command: Command) -> str:
-    """The first word of the command that names a secret path; empty when none does."""
+    """Return the first word that names a secret path; empty if there is none."""
     for words in command.parts:
         for word in words:
             for piece in {word, *re.split(r"[=,:@]", word)}:
@@ -96,7 +96,7 @@ def _writes_block_device(program: str, words: list[str]) -> bool:
 
 
 def unwrapped(words: list[str]) -> list[str]:
-    """The words from the program on: without variables, wrappers and their options before it."""
+    """Return the words from the program on, without the variables and wrappers before it."""
     start = 0
     while start < len(words) and (
         _ASSIGNMENT.match(words[start])
@@ -128,7 +128,7 @@ def _nested(words: list[str], depth: int) -> Iterator[list[str]]:
 
 
 def _words(command: str) -> list[str]:
-    """The command as the shell would split it; where quotes do not match (in a document, say) without any quoting."""
+    """Split a command as the shell would. If its quotes do not match, split it without quoting."""
     text = command.replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
     lexer.whitespace_split = True
@@ -141,5 +141,5 @@ def _words(command: str) -> list[str]:
 
 
 def _operators(word: str) -> list[str]:
-    """A run of operators cut into those that the shell would see; any other word as it is."""
+    """Split a run of operators as the shell would. Return any other word unchanged."""
     return _OPERATOR.findall(word) if word and set(word) <= _OPERATORS else [word]

@@ -1,8 +1,7 @@
-"""Which paths are refused whatever a person said: pure rules over the text of a path.
+"""Rules over the text of a path that no approval can override.
 
-Secret paths are recognised by their components, so a `.ssh` folder is secret wherever it lies, also inside
-the workspace; letter case is ignored. Finding out where a path really leads, and opening it, belongs to
-`tools.workspace`.
+Secret paths are recognised by their components, ignoring case, so a `.ssh` folder is secret everywhere, also in the
+workspace. `tools.workspace` resolves and opens paths.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
 
 def secret_rule(path: str) -> str:
-    """The rule by which a path names a secret; empty when it names none.
+    """Return the rule that makes a path secret; empty if it is not.
 
     Args:
-        path: As given or as resolved, absolute or relative.
+        path: The path as given or resolved, absolute or relative.
     """
     folded = path.casefold()
     parts = [part for part in folded.split("/") if part not in ("", ".")]
@@ -49,7 +48,7 @@ def secret_rule(path: str) -> str:
 
 
 def is_kernel_path(path: str, workspace: str) -> bool:
-    """Whether an absolute path lies in /proc, /sys or /dev, unless the workspace itself lies in there."""
+    """Return whether a path lies in /proc, /sys or /dev, unless the workspace does too."""
     return any(
         is_inside(folder, path) and not (is_inside(folder, workspace) and workspace != folder)
         for folder in _KERNEL_FOLDERS
@@ -57,16 +56,16 @@ def is_kernel_path(path: str, workspace: str) -> bool:
 
 
 def is_inside(root: str, path: str) -> bool:
-    """Whether a resolved absolute path is the root or lies under it; `/ws2` is not inside of `/ws`."""
+    """Return whether a resolved absolute path is the root or lies under it. `/ws2` is not inside `/ws`."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def malformed(path: str) -> str:
-    """Why no file can have this path, as a sentence; empty when it can."""
+    """Return why no file can have this path, as a sentence; empty if one can."""
     if not path:
-        return "The path is empty; `.` is the workspace."
+        return "The path is empty. Use `.` for the workspace."
     if "\0" in path:
-        return "The path holds a NUL character, which no file name can have."
+        return "The path contains a NUL character."
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

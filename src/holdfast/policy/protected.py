@@ -1,7 +1,7 @@
-"""Files that no tool changes, or not unasked: Holdfast's own, and those that steer other programs.
+"""Protected files: Holdfast's own, and files that control other programs.
 
-This is the one list. File tools, searches and the judging of commands all go by it. Names are compared as the
-most careless file system would take them: without letter case, without characters that nobody sees.
+This is the only list. File tools, searches and the rules for commands use it. Names are compared as the most lenient
+file system would compare them: without case and without invisible characters.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ import msgspec
 from holdfast.policy.paths import is_inside
 
 Access = Literal["read", "write", "tree"]
-"""`tree`: a write that reaches everything under a folder, as `rm -r` and `mv` do."""
+"""`tree`: a write to everything under a folder, as by `rm -r` and `mv`."""
 
 HOME = "home"
 SETTINGS = "settings"
 
 
 class Own(msgspec.Struct, frozen=True):
-    """Where Holdfast keeps what is its own."""
+    """The places of Holdfast's own files."""
 
     homes: tuple[str, ...] = ()
-    """Folders with the journal and all that belongs to it: neither read nor written by any tool."""
+    """Folders with the journal and its files. No tool may read or write them."""
     settings: tuple[str, ...] = ()
-    """Files of the user and of the administrator: not written by any tool."""
+    """Settings of the user and the administrator. No tool may write them."""
 
 
 OPEN_IN_HOME: tuple[str, ...] = ()
-"""Folders of a home that tools may read, by name."""
+"""The names of folders in a home that tools may read."""
 
 # --- names ----------------------------------------------------------------------------------------
 
 
 class Named(NamedTuple):
-    """Some names of files, and what becomes of a write to one of them."""
+    """Names of files, and the verdict on writing to them."""
 
     verdict: Literal["ask", "deny"]
     why: str
     names: tuple[str, ...]
-    """Paths, in any folder, with all that lies under them. A `$` at the end: only that name itself."""
+    """Paths in any folder, with everything under them. With `$` at the end, only the name itself."""
 
 
 STEERING: tuple[Named, ...] = (
-    Named("deny", "it runs commands by itself, or steers how git behaves", (
+    Named("deny", "it can run commands, or change how git behaves", (
         ".git$", ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/gitdir", ".git/info",
         ".git/modules", ".git/objects/info", ".git/rebase-apply", ".git/rebase-merge", ".git/sequencer",
         ".git/worktrees", ".gitconfig", ".config/git",
     )),
-    Named("deny", "a shell or a login runs it when it starts", (
+    Named("deny", "a shell or a login runs it", (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
         ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".envrc",
         ".config/fish", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".inputrc",
         ".config/environment.d", ".config/autostart", ".config/systemd",
     )),
-    Named("deny", "it steers an editor or an agent", (
+    Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
     )),
-    Named("ask", "it holds settings of Holdfast", ("holdfast.toml",)),
+    Named("ask", "it has settings of Holdfast", ("holdfast.toml",)),
     Named("ask", "git fetches and runs what it names", (".gitmodules",)),
-    Named("ask", "it says what a build server runs", (
+    Named("ask", "it controls a build server", (
         ".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".gitlab/ci", ".circleci",
         ".travis.yml", "azure-pipelines.yml", ".azure-pipelines", "jenkinsfile", "bitbucket-pipelines.yml",
         ".drone.yml", ".cirrus.yml", ".woodpecker", ".woodpecker.yml", ".woodpecker.yaml", "appveyor.yml",
@@ -71,20 +71,20 @@ STEERING: tuple[Named, ...] = (
         "buildspec.yaml", ".semaphore", ".forgejo/workflows", ".gitea/workflows",
     )),
 )  # fmt: skip
-"""The strictest rows come first, and the first that fits counts."""
+"""The strictest rows come first. The first matching row counts."""
 
 _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for name in row.names)
 _INVISIBLE = frozenset({"Cf", "Cc", "Mn"})
 WILDCARDS = frozenset("*?[")
-"""What makes a word of a shell stand for names that fit it."""
+"""The characters that make a shell word a pattern."""
 
 
 def steering(path: str, workspace: str) -> tuple[str, Named] | None:
-    """The name by which a file steers other programs, and its row; None for all other files.
+    """Return the name that makes a file a controlling one, with its row; None for other files.
 
     Args:
-        path: As given, or absolute with every link followed. It may hold the wildcards of a shell.
-        workspace: What lies above it was chosen by the user and does not count, unless it lies in a `.git`.
+        path: The path as given, or absolute with every link followed. It may have shell wildcards.
+        workspace: The parts of the path above it do not count, because the user chose them, unless one is a `.git`.
     """
     parts = _plain(_in_workspace(path, workspace))
     if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):
@@ -103,7 +103,7 @@ def _in_workspace(path: str, workspace: str) -> str:
 
 
 def _plain(path: str) -> list[str]:
-    """The names of a path, as the most careless file system would read them, `.` and `..` worked out."""
+    """Return the names of a path as the most lenient file system would read them, without `.` and `..`."""
     parts: list[str] = []
     for name in path.replace("\\", "/").split("/"):
         if name == "..":
@@ -126,7 +126,7 @@ def _plain_name(name: str) -> str:
 
 
 def _holds(parts: Sequence[str], name: str, *, may_be_wild: bool) -> bool:
-    """Whether the names of a path lead to the named place, or into it."""
+    """Return whether the names of a path lead to a place, or into it."""
     wanted = name.rstrip("$").split("/")
     last = len(parts) - len(wanted)
     starts = range(max(last, 0) if name.endswith("$") else 0, last + 1)
@@ -140,28 +140,28 @@ def _holds(parts: Sequence[str], name: str, *, may_be_wild: bool) -> bool:
 
 
 def fits_wildcards(name: str, word: str) -> bool:
-    """Whether a shell would put the name in place of a word with wildcards: a dot in front is never meant by one."""
+    """Return whether a shell pattern matches a name. A wildcard never matches a leading dot."""
     if WILDCARDS.isdisjoint(word) or (name.startswith(".") and not word.startswith(".")):
         return False
     return fnmatchcase(name, word)
 
 
-# --- what is said about a path ----------------------------------------------------------------------
+# --- reasons ----------------------------------------------------------------------------------------
 
 
 class Problem(NamedTuple):
-    """Why a write is not simply done."""
+    """Why a write is denied or needs approval."""
 
     verdict: Literal["ask", "deny"]
     rule: str
     reason: str
-    """A sentence."""
+    """As a sentence."""
 
 
 def steering_problem(given: str, resolved: str, workspace: str) -> Problem | None:
-    """What speaks against a write to a path, by its name; None when nothing does.
+    """Return why a write to a path is denied or needs approval; None if it is allowed.
 
-    Whoever is asked must see what is written: a file that is asked about must be named by its own path.
+    The person who approves must see what is written, so the file must be named by its own path.
     """
     named, led = steering(given, workspace), steering(resolved, workspace) if resolved else None
     found = [each for each in (led, named) if each is not None]
@@ -169,23 +169,25 @@ def steering_problem(given: str, resolved: str, workspace: str) -> Problem | Non
         return None
     rule, row = min(found, key=lambda each: STEERING.index(each[1]))
     if row.verdict == "deny":
-        return Problem("deny", rule, f"{given} is not written ({rule}): {row.why}.")
+        return Problem("deny", rule, f"{given} must not be written ({rule}): {row.why}.")
     if named is None:
-        return Problem("deny", rule, f"{given} leads to another file ({rule}). Name that by its own path.")
-    return Problem("ask", rule, f"{given} needs a person's yes ({rule}): {row.why}.")
+        return Problem(
+            "deny", rule, f"{given} leads to another file ({rule}). Name that file by its own path."
+        )
+    return Problem("ask", rule, f"Writing {given} needs approval ({rule}): {row.why}.")
 
 
 def own_problem(given: str, own: str, access: Access) -> str:
-    """Why a path into what is Holdfast's own is refused, as a sentence; empty when it is not.
+    """Return why a path into Holdfast's own files is refused, as a sentence; empty if it is allowed.
 
     Args:
-        given: As it was named.
-        own: `home` or `home/PATH`, `settings`, or empty for what is not Holdfast's own.
-        access: What would be done there.
+        given: The path as given.
+        own: `home`, `home/PATH` or `settings`; empty if it is not one of Holdfast's own files.
+        access: The intended access.
     """
     kind, _, within = own.partition("/")
     if kind == HOME and not (access == "read" and within.partition("/")[0] in OPEN_IN_HOME):
-        return f"{given} leads into Holdfast's own home, which no tool reads or changes."
+        return f"{given} leads into Holdfast's own home, which no tool may read or change."
     if kind == SETTINGS and access != "read":
-        return f"{given} is a settings file of Holdfast, which no tool changes."
+        return f"{given} is a settings file of Holdfast, which no tool may change."
     return ""

@@ -1,7 +1,6 @@
-"""The verdict over a proposed call: one visible list of rules, the strictest decision wins.
+"""The policy rules: one visible list. The strictest decision counts.
 
-Facts come in, decisions go out. Collecting the facts (where a path leads, what the arguments are) is the
-dispatcher's work; asking a person is the core's.
+The dispatcher collects the facts (where a path leads, what the arguments are), and the core asks people.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class PathFact(msgspec.Struct, frozen=True):
-    """A path that a call names, and where it leads."""
+    """A path that a call names, with its target."""
 
     given: str
     resolved: str
-    """Absolute, every symbolic link followed; empty when it leads out of the workspace or nowhere."""
+    """Absolute, with every symbolic link followed; empty if it leads out of the workspace or nowhere."""
     problem: str = ""
     """Why it cannot be resolved inside the workspace, as a sentence."""
     access: Access = "write"
     own: str = ""
-    """`home`, `home/PATH` or `settings` where it is Holdfast's own; else empty."""
+    """`home`, `home/PATH` or `settings` for Holdfast's own files; otherwise empty."""
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """All that the rules look at."""
+    """Everything that the rules look at."""
 
     tool: str
     effect: Effect
@@ -52,21 +51,21 @@ class Facts(msgspec.Struct, frozen=True):
     commands: tuple[Command, ...] = ()
     """Commands of a shell."""
     words: tuple[PathFact, ...] = ()
-    """The paths that the commands name, as far as they are understood; they need not lie in the workspace."""
+    """The paths that the commands name, as far as they are understood. They may lie anywhere."""
     has_unread_words: bool = False
-    """The commands have more words than were looked at."""
+    """Whether the commands have more words than were examined."""
 
 
 Rule = Callable[[Facts], Decision | None]
 
 
 def judge(facts: Facts) -> tuple[Decision, ...]:
-    """What every rule with an opinion says, in the order of `RULES`; never empty."""
+    """Return the decisions of all rules that apply, in the order of `RULES`; never empty."""
     return tuple(decision for rule in RULES if (decision := rule(facts)) is not None)
 
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
-    """The decision that counts: deny over ask over allow, the first of equals."""
+    """Return the decision that counts: deny, then ask, then allow, and the first of equal ones."""
     return max(decisions, key=lambda decision: _STRICTNESS[decision.verdict])
 
 
@@ -78,53 +77,53 @@ def touched(facts: Facts) -> tuple[Resource, ...]:
 
 
 def is_offered(tool: str, allow_tools: Sequence[str], deny_tools: Sequence[str]) -> bool:
-    """Whether the globs of a run let a tool be seen and called; a denying glob wins."""
+    """Return whether the globs of a run allow a tool. A denying glob wins."""
     if any(fnmatchcase(tool, glob) for glob in deny_tools):
         return False
     return not allow_tools or any(fnmatchcase(tool, glob) for glob in allow_tools)
 
 
 def tool_globs(facts: Facts) -> Decision | None:
-    """The tool must be one that this run may use."""
+    """Deny a tool that this run may not use."""
     if is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
         return None
     return _deny("tool", f"The tool {facts.tool} is not allowed in this run.")
 
 
 def hard_floor(facts: Facts) -> Decision | None:
-    """Catastrophes are denied under every autonomy; a person cannot approve them either."""
+    """Deny catastrophes under every autonomy. Nobody can approve them."""
     for command in facts.commands:
         if disaster := catastrophe(command):
             return _deny("hard-floor", f"The command was refused: it looks like {disaster}.")
     for path in facts.paths:
         if any(is_kernel_path(name, facts.workspace) for name in (path.given, path.resolved)):
-            return _deny("hard-floor", f"{path.given}: /proc, /sys and /dev are not for file tools.")
+            return _deny("hard-floor", f"{path.given}: file tools may not use /proc, /sys and /dev.")
     return None
 
 
 def secret_paths(facts: Facts) -> Decision | None:
-    """Keys, credentials and account files are neither read nor written, wherever they lie."""
+    """Deny reading and writing of keys, credentials and account files, wherever they lie."""
     for path in facts.paths:
         if rule := secret_rule(path.given) or secret_rule(path.resolved):
-            return _deny("secret-path", f"{path.given} names a secret ({rule}); work without its content.")
+            return _deny("secret-path", f"{path.given} names a secret ({rule}). Work without its content.")
     for path in facts.words:
         if rule := secret_rule(path.resolved):
-            return _deny("secret-path", f"{path.given} leads to a secret ({rule}); work without its content.")
+            return _deny("secret-path", f"{path.given} leads to a secret ({rule}). Work without its content.")
     for command in facts.commands:
         if word := secret_named(command):
             return _deny(
-                "secret-path", f"The command names a secret path ({word}); work without its content."
+                "secret-path", f"The command names a secret path ({word}). Work without its content."
             )
     return None
 
 
 def inside_workspace(facts: Facts) -> Decision | None:
-    """File tools stay in the workspace."""
+    """Deny paths outside the workspace to file tools."""
     return next((_deny("workspace", path.problem) for path in facts.paths if path.problem), None)
 
 
 def own_places(facts: Facts) -> Decision | None:
-    """Holdfast's journal and settings are out of reach, under every autonomy."""
+    """Deny access to Holdfast's journal and settings under every autonomy."""
     for path in (*facts.paths, *facts.words):
         if problem := own_problem(path.given, path.own, path.access):
             return _deny("own", problem)
@@ -132,7 +131,7 @@ def own_places(facts: Facts) -> Decision | None:
 
 
 def steering_files(facts: Facts) -> Decision | None:
-    """Files that make other programs run something, or that steer Holdfast itself, are not written unasked."""
+    """Deny, or ask about, writing files that control other programs or Holdfast."""
     found = [
         problem
         for path in (*facts.paths, *facts.words)
@@ -146,23 +145,23 @@ def steering_files(facts: Facts) -> Decision | None:
 
 
 def unread_words(facts: Facts) -> Decision | None:
-    """What was not looked at is not taken for harmless."""
+    """Ask about a command that was not examined completely."""
     if not facts.has_unread_words:
         return None
-    reason = "The command has more words than can be judged."
+    reason = "The command is too long to be judged."
     return Decision(by="policy", verdict="ask", rule="unread", reason=reason)
 
 
 def autonomy(facts: Facts) -> Decision | None:
-    """What the run may do without asking: the last word when nothing above objects."""
+    """Apply the autonomy of the run, if no other rule objects."""
     rule = f"autonomy:{facts.autonomy}"
     if facts.effect in ("read", "ask") or facts.autonomy == "full":
         return Decision(by="policy", verdict="allow", rule=rule)
     if facts.autonomy == "read-only":
-        return _deny(rule, f"This run may only read; {facts.tool} has the effect `{facts.effect}`.")
+        return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
         return Decision(by="policy", verdict="allow", rule=rule)
-    return Decision(by="policy", verdict="ask", rule=rule, reason=f"`{facts.effect}` needs a person's yes.")
+    return Decision(by="policy", verdict="ask", rule=rule, reason=f"{_NEEDS[facts.effect]} needs approval.")
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,7 +1,7 @@
-"""The paths that a shell command names, and what it would do there, as far as its text shows.
+"""Finds the paths that a shell command names, and what it does with them.
 
-Like all of `commands` this catches what is spelled out. What a program does with a path by itself, and what the
-shell makes of variables, braces and substitutions, is not seen here.
+Like `commands`, this sees only the text. It does not see what a program does with a path by itself, or what the shell
+makes of variables, braces and substitutions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Word(NamedTuple):
     text: str
     access: Access
     folder: str
-    """Where the command may stand when it reads the word: empty for where it began, else what `cd`s before it say."""
+    """The folder in which the command may read the word, from the `cd`s before it; empty for the first folder."""
 
 
 def words_of(command: Command) -> Iterator[Word]:
-    """Every word that may be a path, with what is done with it; the same one may come several times."""
+    """Return every word that may be a path, with its access. A word may appear several times."""
     folders = [""]
     for words in command.parts:
         plain = _without_redirections(unwrapped(words))
@@ -49,12 +49,12 @@ def words_of(command: Command) -> Iterator[Word]:
             yield from (Word(text, "read", folder) for word in words for text in _pieces(word))
         if (
             program in _CHANGES_FOLDER and operands
-        ):  # in a subshell it may not: the folders before still count
+        ):  # a `cd` in a subshell ends with it, so the folders before still count
             folders.append(_joined(folders[-1], operands[-1]))
 
 
 def _pieces(word: str) -> set[str]:
-    """The word, and what it may hold: `--file=PATH`, `-fPATH`, `HOST:PATH`, `@PATH`."""
+    """Return the word and the paths it may contain: `--file=PATH`, `-fPATH`, `HOST:PATH`, `@PATH`."""
     pieces = {word, *re.split(r"[=,:@]", word)}
     if re.match(r"-[A-Za-z][^-]", word):
         pieces.add(word[2:])
@@ -81,12 +81,12 @@ def _without_redirections(words: list[str]) -> list[str]:
 
 
 def is_redirection(word: str) -> bool:
-    """Whether the word is an operator like `>` or `&>>`."""
+    """Return whether the word is an operator like `>` or `&>>`."""
     return bool(word) and set(word) <= {"<", ">", "&", "|"} and bool(set(word) & {"<", ">"})
 
 
 def _written(program: str, operands: list[str]) -> Iterator[tuple[str, Access]]:
-    """What the program writes to, with `tree` where it takes all that lies under it."""
+    """Return what the program writes to, with `tree` if that includes everything under it."""
     files = [word for word in operands if not word.startswith("-")]
     flags = "".join(word for word in operands if re.match(r"-[^-]", word))
     is_recursive = "r" in flags.casefold() or "--recursive" in operands
@@ -112,7 +112,7 @@ def _written(program: str, operands: list[str]) -> Iterator[tuple[str, Access]]:
 
 
 def _after(operands: list[str], options: tuple[str, ...]) -> Iterator[str]:
-    """The values of options: in the next word, behind a `=`, or behind a letter."""
+    """Return the values of options: the next word, after `=`, or after a letter."""
     for word, following in zip_longest(operands, operands[1:], fillvalue=""):
         name, equals, value = word.partition("=")
         if word in options and following:

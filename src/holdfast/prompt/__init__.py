@@ -1,6 +1,6 @@
-"""The system prompt: sections in a fixed order, byte-identical from turn to turn unless the settings change.
+"""The system prompt: sections in a fixed order, the same bytes in every turn unless the settings change.
 
-Nothing that varies by itself (time, counts, file lists) belongs here: it would break every prompt cache.
+Nothing that varies by itself (time, counts, file lists) belongs here, because it would break prompt caches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AUTONOMY = {
 
 
 def system_prompt(settings: Settings) -> str:
-    """The system prompt of a run."""
+    """Return the system prompt of a run."""
     sections = [
         IDENTITY,
         f"Your workspace is {settings.tools.workspace}; relative paths start there.",
