@@ -482,9 +482,11 @@ async def test_the_same_tool_twice_counts_once_and_two_of_one_name_are_refused_a
     async with Agent(model=script(tmp_path, ADDING), tools=[add, add]) as agent:
         assert (await agent.run("What is 17 + 25?")).text == "It is 42."
     for make in (Agent, Runtime):
-        with pytest.raises(UsageError, match="two tools are called 'add'"):
+        with pytest.raises(UsageError, match="there are two tools with the name 'add'"):
             make(tools=[add, deploy, other])
-        with pytest.raises(UsageError, match="two tools are called 'grep': one of them is built in"):
+        with pytest.raises(
+            UsageError, match="there are two tools with the name 'grep': one of them is built in"
+        ):
             make(tools=[built_in])
 
 
@@ -497,7 +499,7 @@ async def test_two_tools_of_one_name_on_a_shared_runtime_are_refused(tmp_path: P
 
     async with Runtime(tools=[add]) as shared:
         agent = Agent(model=script(tmp_path, ADDING), tools=[other], runtime=shared)
-        with pytest.raises(UsageError, match="two tools are called 'add'"):
+        with pytest.raises(UsageError, match="there are two tools with the name 'add'"):
             await agent.run("hi")
 
 

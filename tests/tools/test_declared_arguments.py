@@ -108,7 +108,9 @@ def test_an_annotation_that_is_no_kind_of_argument_is_refused() -> None:
         """Look."""
         return target
 
-    with pytest.raises(TypeError, match="look: target is annotated 'pth', which is none of path, command"):
+    with pytest.raises(
+        TypeError, match="look: target has the annotation 'pth', which is not one of path, command"
+    ):
         tool(look)
 
 
@@ -132,7 +134,7 @@ def test_a_function_says_how_far_its_result_may_be_trusted() -> None:
     assert [tool(plain).spec.trust, tool(marked).spec.trust] == ["data", "untrusted"]
     assert [tool(effect="network")(f).spec.trust for f in (plain, mail)] == ["untrusted", "data"]
     with pytest.raises(
-        TypeError, match="bold: its result is annotated 'user', which is none of data, untrusted"
+        TypeError, match="bold: its result has the annotation 'user', which is not one of data, untrusted"
     ):
         tool(bold)
     assert ToolSpec("x", "", {}).trust == "untrusted"

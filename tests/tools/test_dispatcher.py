@@ -36,7 +36,7 @@ def test_a_dispatcher_is_what_the_engine_asks_for(bench: Bench) -> None:
 
 @pytest.mark.requirement("C3")
 @pytest.mark.parametrize(
-    ("name", "near"), [("readfile", "read_file"), ("READ_FILE", "read_file"), ("bash", "There are:")]
+    ("name", "near"), [("readfile", "read_file"), ("READ_FILE", "read_file"), ("bash", "The tools are:")]
 )
 async def test_an_unknown_tool_is_answered_with_the_nearest_name(bench: Bench, name: str, near: str) -> None:
     failure = refusal(await bench.admit(name))
@@ -203,7 +203,7 @@ async def test_two_tools_of_one_name_or_an_impossible_name_are_refused_at_the_st
         make_tools([never_ends, never_ends], secret_in=lambda _: "", own=Own())
     bad = Stubborn()
     bad.spec = msgspec.structs.replace(bad.spec, name="no blanks")
-    with pytest.raises(UsageError, match="no name"):
+    with pytest.raises(UsageError, match="cannot be the name"):
         make_tools([bad], secret_in=lambda _: "", own=Own())
 
 

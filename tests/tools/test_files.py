@@ -34,7 +34,7 @@ async def test_a_new_file_in_new_folders_is_written_and_read_back(bench: Bench) 
 async def test_a_long_file_is_read_in_pages_that_say_where_to_go_on(bench: Bench) -> None:
     (bench.workspace / "long").write_text("".join(f"line {n}\n" for n in range(1, 5_001)))
     first = (await bench.call("read_file", path="long", limit=3)).text
-    assert first == "line 1\nline 2\nline 3\n[lines 1-3 of 5000; go on with offset=4]"
+    assert first == "line 1\nline 2\nline 3\n[lines 1-3 of 5000; continue with offset=4]"
     assert (await bench.call("read_file", path="long", offset=4_999)).text == (
         "line 4999\nline 5000\n[lines 4999-5000 of 5000]"
     )
@@ -60,13 +60,13 @@ async def test_odd_files_are_told_apart(bench: Bench) -> None:
     assert (await bench.call("read_file", path="no-end")).text == "a\nb"
     assert (await bench.call("read_file", path="latin")).text == "caf\ufffd\n"
     cut = (await bench.call("read_file", path="one-line")).text
-    assert cut.endswith("[lines 1-1 of 2; line 1 is longer than a page and cut; go on with offset=2]")
+    assert cut.endswith("[lines 1-1 of 2; line 1 is longer than a page and was cut; continue with offset=2]")
     for path, word in (("binary", "binary"), ("gone", "No such file"), ("no-end/x", "not a folder")):
         refused = await bench.run("read_file", path=path)
         assert refused.status == "error"
         assert word in refused.text
     beyond = await bench.call("read_file", path="no-end", offset=9)
-    assert (beyond.status, beyond.text) == ("error", "no-end has 2 lines; there is no line 9.")
+    assert (beyond.status, beyond.text) == ("error", "no-end has 2 lines. There is no line 9.")
 
 
 async def test_a_huge_file_is_streamed(bench: Bench) -> None:
@@ -76,7 +76,7 @@ async def test_a_huge_file_is_streamed(bench: Bench) -> None:
     with (bench.workspace / "huge").open("r+b") as file:
         file.write(b"\n" * 10_000)
     text = (await bench.call("read_file", path="huge", limit=1)).text
-    assert "go on with offset=2" in text
+    assert "continue with offset=2" in text
 
 
 async def test_an_edit_replaces_exactly_one_place_or_all(bench: Bench) -> None:
@@ -102,8 +102,8 @@ async def test_an_edit_replaces_exactly_one_place_or_all(bench: Bench) -> None:
             "def total(a,b):",
             "The nearest line is 1: 'def total(a, b):'",
         ),
-        (b"a\r\nb\r\n", "a\nb", "lines end in \\r\\n"),
-        (b"abc", "zzzzzz", "Nothing in it is like it"),
+        (b"a\r\nb\r\n", "a\nb", "lines of the file end in \\r\\n"),
+        (b"abc", "zzzzzz", "No line is like it"),
         (b"\xff\xfe", "a", "not UTF-8"),
     ],
 )

@@ -168,7 +168,7 @@ def positional(value: int, /) -> None: ...
         (star, "cannot be described"),
         (untyped, "needs a type"),
         (strange, "has no JSON Schema"),
-        (missing, "cannot be found"),
+        (missing, "a type was not found"),
         (positional, "cannot be described"),
     ],
 )
@@ -199,12 +199,12 @@ def test_a_bare_decorator_takes_the_defaults_and_so_counts_as_executing() -> Non
 
 @pytest.mark.parametrize("given", ["read", 3, add])
 def test_what_is_no_function_is_told_what_to_write(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no function; write @tool or @tool\(effect="):
+    with pytest.raises(TypeError, match=r"is not a function. Write @tool or @tool\(effect="):
         tool(given)
 
 
 def test_a_probe_needs_a_plan_and_a_plan_a_probe() -> None:
-    with pytest.raises(TypeError, match="need each other"):
+    with pytest.raises(TypeError, match="must be set together"):
         tool(effect="write", on_interrupt="probe")(add.function)
 
 
@@ -265,7 +265,7 @@ async def test_a_sync_function_that_outlives_its_time_is_unknown_and_blocks_nobo
     ended = await bench.tools.run("hang", "{}", bench.context(timeout_s=100.0))
     release.set()
     assert ended.status == "unknown"
-    assert "may still be at work" in ended.text
+    assert "may still be running" in ended.text
 
 
 async def test_more_sync_calls_than_threads_wait_and_are_not_started_in_vain(
@@ -314,10 +314,10 @@ def test_what_yields_is_refused_when_it_is_made_a_tool_and_a_lambda_needs_a_name
         yield "one"
 
     for function in (lines, later):
-        with pytest.raises(TypeError, match="yields is no tool"):
+        with pytest.raises(TypeError, match="a generator cannot be a tool"):
             tool(effect="read")(function)
     assert tool(name="nothing")(lambda: "").spec.name == "nothing"
-    with pytest.raises(UsageError, match="is no name for a tool"):
+    with pytest.raises(UsageError, match="cannot be the name of a tool"):
         make_tools([tool(lambda: "")], secret_in=lambda _: "", own=Own())
 
 

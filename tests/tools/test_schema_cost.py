@@ -83,7 +83,12 @@ def expression(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "right", "wrong", "words"),
     [
-        (JSON_VALUE, {"value": [[[{"a": [1, "x", None]}] * 50] * 5]}, {"value": 1, "b": 2}, "takes no 'b'"),
+        (
+            JSON_VALUE,
+            {"value": [[[{"a": [1, "x", None]}] * 50] * 5]},
+            {"value": 1, "b": 2},
+            "does not take 'b'",
+        ),
         (JSON_VALUE, {"value": ["x" * 100] * 20_000}, {"valu": 1}, "did you mean 'value'"),
         (EXPRESSION, {"where": expression(8)}, {"where": {"kind": "xor"}}, "`where` breaks the rule `oneOf`"),
         (

@@ -52,7 +52,7 @@ async def test_glob_finds_files_by_name_and_passes_over_git_and_links(tree: Benc
     assert (await tree.call("glob", pattern="**/*.py")).text == "a.py\nsrc/b.py\n"
     assert (await tree.call("glob", pattern="*.py")).text == "a.py\n"
     assert (await tree.call("glob", pattern="**/c.*", path="src")).text == "src/deep/c.txt\n"
-    assert (await tree.call("glob", pattern="**/config")).text == "[no file matches]\n"
+    assert (await tree.call("glob", pattern="**/config")).text == "[no files match]\n"
     assert (await tree.call("glob", pattern="../*")).status == "error"
 
 
@@ -89,7 +89,7 @@ async def test_grep_finds_lines_with_their_places(tree: Bench) -> None:
         await tree.call("grep", pattern="hello", glob="*.py", path="src")
     ).text == "src/b.py:1: hello = 1\n"
     assert (await tree.call("grep", pattern="hello", path="src/b.py")).text == "src/b.py:1: hello = 1\n"
-    assert (await tree.call("grep", pattern="nowhere")).text == "[no line matches]\n"
+    assert (await tree.call("grep", pattern="nowhere")).text == "[no lines match]\n"
     broken = await tree.call("grep", pattern="(")
     assert broken.status == "error"
     assert "not a regular expression" in broken.text
@@ -120,7 +120,7 @@ async def test_answers_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setattr(search, "MAX_LOOKED_AT", 2)
     (bench.workspace / "more").mkdir()
-    assert "were looked at" in (await bench.call("glob", pattern="none")).text
+    assert "were examined" in (await bench.call("glob", pattern="none")).text
 
 
 async def test_names_that_are_no_text_are_shown_all_the_same(bench: Bench) -> None:

@@ -1,1 +1,1 @@
-"""Policy: judges whether a call may happen, from resolved facts alone. It opens, runs and asks nothing."""
+"""Policy: judges whether a call may happen, from resolved facts alone. It does not open, run or ask anything."""

@@ -83,9 +83,9 @@ def _disaster_of(words: list[str]) -> str:
     if program.startswith("mkfs") or program == "wipefs":
         return "formatting a disk"
     if program in _POWER or (program == "systemctl" and _POWER & set(operands)):
-        return "turning the machine off"
+        return "shutting down the machine"
     if program in ("init", "telinit") and operands[:1] in (["0"], ["6"]):
-        return "turning the machine off"
+        return "shutting down the machine"
     return ""
 
 

@@ -72,9 +72,9 @@ def malformed(path: str) -> str:
         return "The path is not valid Unicode text."
     longest = max(len(part) for part in encoded.split(b"/"))
     if longest > MAX_NAME_BYTES:
-        return f"A name in the path is {longest} bytes long; {MAX_NAME_BYTES} is the most there can be."
+        return f"A name in the path is {longest} bytes long. The limit is {MAX_NAME_BYTES}."
     if len(encoded) > MAX_PATH_BYTES:
-        return f"The path is {len(encoded)} bytes long; {MAX_PATH_BYTES} is the most there can be."
+        return f"The path is {len(encoded)} bytes long. The limit is {MAX_PATH_BYTES}."
     return ""
 
 

@@ -84,7 +84,7 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
 
     Args:
         path: The path as given, or absolute with every link followed. It may have shell wildcards.
-        workspace: The parts of the path above it do not count, because the user chose them, unless one is a `.git`.
+        workspace: The parts of the path above it do not count, because the user chose them, except `.git`.
     """
     parts = _plain(_in_workspace(path, workspace))
     if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.protocol.settings import Settings
 
 IDENTITY = (
-    "You are an agent run by Holdfast. You work on the user's task with tools until it is done, then say so."
+    "You are an agent run by Holdfast. You work on the user's task with tools until it is done. Then say so."
 )
 
 HONESTY = (

@@ -1,1 +1,1 @@
-"""Capabilities: what a model may call, and the gates before it."""
+"""Tools: what a model may call, and the gates that check each call."""

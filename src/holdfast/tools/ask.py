@@ -1,4 +1,4 @@
-"""ask_user: a question to a person. Nothing runs; the answer is the result, recorded by the core."""
+"""The ask_user tool: a question to a person. No code runs; the core records the answer as the result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.tools.unplanned import Unplanned
 
 
 class AskUser(Unplanned):
-    """ask_user: the question and its options travel in the admission."""
+    """ask_user. The admission carries the question and its options."""
 
     def __init__(self) -> None:
         self.spec = ToolSpec(
             name="ask_user",
-            description="Ask the user a question when you cannot go on without an answer. It may take long: "
-            "decide yourself whatever you can.",
+            description="Ask the user a question when you cannot continue without an answer. It may take long: "
+            "decide for yourself whenever you can.",
             parameters=arguments_object(
                 required=["question"],
                 question={"type": "string", "minLength": 1},
@@ -34,5 +34,5 @@ class AskUser(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Never reached in a run: the question is put to a person instead."""
-        return RawResult("error", "A question is answered by a person; there is nothing to run.")
+        """Raise an error: a run asks a person instead."""
+        return RawResult("error", "A person answers a question. There is nothing to run.")

@@ -1,4 +1,4 @@
-"""Blocking work on files: done in a thread, and what stands in its way told in a sentence."""
+"""Runs blocking work on files in a thread and turns errors into sentences."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from holdfast.protocol.ports import RawResult
 
 
 class Refused(Exception):
-    """What a file tool does not do; the message is a sentence for the model."""
+    """A file tool refuses the work. The message is a sentence for the model."""
 
 
 _T = TypeVar("_T")
 
 
 async def in_thread(work: Callable[[], _T]) -> _T:
-    """Do blocking work without stopping the loop. A cancellation is raised when the work is done, since a
-    thread can't be stopped and nobody may be told that it was."""
+    """Run blocking work without blocking the loop. A cancellation is raised when the work is done, because a thread
+    cannot be stopped and nobody may be told that it was.
+    """
     task = asyncio.create_task(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait((task,))
-        task.exception()  # looked at, so that nobody reports it as overlooked
+        task.exception()  # retrieved, so that asyncio does not report it as never retrieved
         raise
 
 
 async def attempt(path: str, work: Callable[[], _T]) -> _T | RawResult:
-    """What blocking work on a path returns, or the result that tells why there is nothing."""
+    """Return what blocking work on a path returns, or a result that says why it failed."""
     try:
         return await in_thread(work)
     except Refused as refusal:
@@ -39,6 +40,6 @@ async def attempt(path: str, work: Callable[[], _T]) -> _T | RawResult:
 
 
 async def answer(path: str, work: Callable[[], str]) -> RawResult:
-    """The text that blocking work on a path returns, as a result."""
+    """Return the text of blocking work on a path as a result."""
     text = await attempt(path, work)
     return text if isinstance(text, RawResult) else RawResult("ok", text)

@@ -1,4 +1,4 @@
-"""The tools that come with Holdfast, and the one function that puts a runtime's tools together."""
+"""The built-in tools, and the function that assembles all tools of a runtime."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from holdfast.tools.shell import Shell
 
 
 def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], str], own: Own) -> Dispatcher:
-    """The built-in tools and then the extra ones, behind their gates. The receiver closes it.
+    """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
     Args:
-        extra_tools: Tools of the caller, in the order in which a model sees them.
-        secret_in: The name of a known secret whose value a text holds; empty when it holds none.
-        own: Where Holdfast keeps what is its own: no tool changes it.
+        extra_tools: Tools of the caller, in the order in which the model sees them.
+        secret_in: Returns the name of a known secret whose value is in a text; empty if there is none.
+        own: Holdfast's own files, which no tool may change.
 
     Raises:
-        UsageError: two tools share a name, or a name is none that every provider takes.
+        UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
     registry = Registry([*built_in(processes, places), *extra_tools])
@@ -34,7 +34,7 @@ def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], s
 
 
 def built_in(processes: Processes, own: OwnPlaces) -> tuple[Tool, ...]:
-    """The built-in tools in the order in which a model sees them."""
+    """The built-in tools in the order in which the model sees them."""
     return (
         ReadFile(own),
         WriteFile(own),

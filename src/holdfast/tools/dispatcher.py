@@ -1,7 +1,8 @@
-"""Every tool call passes here: through the gates before anything happens, then to its tool, for a time.
+"""Takes every tool call through the gates, and runs it within its time limits.
 
-The one place where whatever a tool raises becomes a result. Recording, redacting, clipping and asking a
-person belong to the runtime and the core.
+This is the one place where an exception of a tool becomes a result. The runtime redacts, clips and records it, and
+the
+core asks people.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from holdfast.tools.registry import Registry
 from holdfast.tools.shell import program_of
 
 GRACE_S = 2.0
-"""So much later a tool that keeps its own time is cancelled after all."""
+"""A tool that keeps its own time limit is cancelled this much later."""
 _MESSAGE_CHARS = 600
 _DETAIL_CHARS = 4_000
 
 
 class Dispatcher:
-    """The tools of one runtime: `ports.Tools`.
+    """The tools of one runtime; implements `ports.Tools`.
 
     Args:
-        registry: What there is.
-        processes: The process trees of the tools; closed with this.
-        gates: What every call passes, in order.
+        registry: The tools by name.
+        processes: The process trees of the tools. They are closed with the dispatcher.
+        gates: The gates in order.
     """
 
     def __init__(self, registry: Registry, processes: Processes, gates: tuple[Gate, ...]) -> None:
@@ -54,22 +55,22 @@ class Dispatcher:
         self._has_quick_gates = all(gate.pace == "quick" for gate in gates)
 
     def add(self, tool: Tool) -> None:
-        """Take in one more tool; the same one again changes nothing."""
+        """Add a tool. Adding the same tool again changes nothing."""
         if self._registry.tool(tool.spec.name) is not tool:
             self._registry.add(tool)
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
-        """What the model is offered, in a stable order."""
+        """Return what the model is offered, in a stable order."""
         return self._registry.specs(settings.tools.allow_tools, settings.tools.deny_tools)
 
     def is_quick(self, name: str) -> bool:
-        """Whether judging a call of that tool waits for nothing: no slow gate, no plan."""
+        """Return whether judging a call waits for nothing: no slow gate and no plan."""
         spec = self._registry.spec(name)
         has_plan = spec is not None and spec.on_interrupt == "probe"
         return not has_plan and self._has_quick_gates
 
     async def admit(self, proposal: Proposal) -> Admission:
-        """Ask all gates about a proposed call; nothing has happened yet."""
+        """Ask all gates about a proposed call. This has no effect."""
         name = proposal.call.name
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
@@ -82,56 +83,56 @@ class Dispatcher:
                     return verdict
                 case = verdict
             return await _admission(case, tool)
-        # What a gate stumbles over is not run, and must not end the session either: it would be put before the
-        # gates again by every resume.
+        # If a gate raises, refuse the call. Otherwise the session would end, and every resume would
+        # raise at the same gate again.
         except Exception as error:
-            message = f"{spec.name} was refused: the call could not be judged ({type(error).__name__})."
+            message = f"{spec.name} was refused: a gate failed ({type(error).__name__})."
             detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
             return refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments; exceptions come out as results, but for `Fenced`."""
+        """Run an admitted call with its canonical arguments. Exceptions become results, except `Fenced`."""
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
-            return RawResult("error", f"The tool {name} is not there any more.", trust="data")
+            return RawResult("error", f"The tool {name} no longer exists.", trust="data")
         result = await _run(tool, spec, arguments, context)
         return msgspec.structs.replace(result, trust=least(spec.trust, result.trust or spec.trust))
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
-        """Have the tool look whether an interrupted call happened."""
+        """Ask the tool whether an interrupted call happened."""
         tool, spec = self._registry.tool(proposal.call.name), self._registry.spec(proposal.call.name)
         if tool is None or spec is None:
             return Probed("unknown")
         try:
             return await tool.probe(expectation, _looking(proposal, spec))
-        # Who fails to look has seen nothing.
+        # A failed probe shows nothing.
         except Exception:
             return Probed("unknown")
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
-        """End every process that still carries one of the call keys in its environment."""
+        """End every process that has one of the call keys in its environment."""
         await self._processes.end(keys)
 
     async def aclose(self) -> None:
-        """End what still runs."""
+        """End all processes that still run."""
         await self._processes.aclose()
 
     def _unknown(self, name: str, settings: Settings) -> Failure:
         offered = [spec.name for spec in self.specs(settings)]
         near = self._registry.nearest(name, offered)
-        hint = f"Did you mean {near}?" if near else f"There are: {', '.join(offered) or 'none'}."
-        return Failure("unknown_tool", f"There is no tool called {_clipped(name, 80)!r}. {hint}")
+        hint = f"Did you mean {near}?" if near else f"The tools are: {', '.join(offered) or 'none'}."
+        return Failure("unknown_tool", f"There is no tool {_clipped(name, 80)!r}. {hint}")
 
 
 async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext) -> RawResult:
-    """What the tool answers within its time."""
+    """Return the tool's result within its time limits."""
     limit, inner = limited(context, GRACE_S if spec.keeps_time else 0.0)
     try:
         async with limit:
             return await tool.run(msgspec.json.decode(arguments), inner)
     except Fenced:
         raise
-    # Whatever a tool raises is its result: a bug in one capability must not end a session.
+    # Every exception of a tool is a result: a bug in one tool must not end a session.
     except Exception as error:
         if limit.expired():
             return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
@@ -158,7 +159,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
             resources=case.resources,
         )
     expects = await _plan(case, tool)
-    # Without a plan there is nothing that a look at the world could be compared with.
+    # Without a plan there is nothing to compare with.
     cannot_probe = spec.on_interrupt == "probe" and expects is None
     return Allowed(
         decisions=case.decisions,
@@ -179,13 +180,13 @@ async def _plan(case: Case, tool: Tool) -> Expectation | None:
         return None
     try:
         return await tool.plan(case.values, _looking(case.proposal, case.spec))
-    # A plan that fails is no plan; the call itself will say what is wrong.
+    # If the plan fails there is none; the call itself reports the error.
     except Exception:
         return None
 
 
 def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
-    """The context of a call that has no effects."""
+    """The context of a call without effects."""
     session, call_id, settings = proposal.session, proposal.call.call_id, proposal.settings
     return CallContext(
         session=session,
@@ -200,7 +201,7 @@ def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
 
 
 def _no_effect() -> int:
-    raise Fenced("Whoever plans or looks has no effects.")
+    raise Fenced("Plans and probes must have no effects.")
 
 
 def _clipped(text: str, chars: int) -> str:

@@ -1,9 +1,9 @@
-"""What the rules judge about a call, found out from its arguments and from the disk.
+"""Collects the facts that the rules judge, from a call's arguments and from the disk.
 
-Only the parameters that the tool's spec declares are read as paths, commands or URLs. Deciding is `policy`'s.
+It reads only the parameters that the tool's spec declares as paths, commands or URLs. `policy` decides.
 """
 
-# Pathlib would work out `..` before links are followed, which the shell does not.
+# Pathlib resolves `..` before links, which a shell does not.
 # ruff: noqa: PTH111, PTH118
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _HERE_WORD = re.compile(r"^\$(?:PWD\b|\{PWD\})")
 
 
 MAX_WORDS = 20_000
-"""Words of a call's commands that are looked at."""
+"""How many words of a call's commands are examined."""
 
 
 def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: OwnPlaces) -> Facts:
-    """All that the rules look at, for a call with arguments that passed the schema."""
+    """Return all facts that the rules judge. The arguments passed the schema."""
     paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
     access: Access = "read" if spec.effect == "read" else "write"
     root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
@@ -55,7 +55,7 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
 
 
 def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:
-    """The texts that a shell, or the program itself, would take as commands. A list of words may be one command."""
+    """Return the texts that a shell or the program would run as commands. A list of words may be one command."""
     for value in _declared(spec, values, "command"):
         yield from texts(value)
         if isinstance(value, list):
@@ -63,13 +63,13 @@ def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:
 
 
 def timeout_of(spec: ToolSpec, values: dict[str, Any]) -> float:
-    """How long the call may take, in seconds."""
+    """Return the time limit of the call in seconds."""
     said = (value for value in _declared(spec, values, "timeout") if isinstance(value, int | float))
     return float(min(said, default=spec.timeout_s))
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every text in decoded JSON."""
+    """Return every text in decoded JSON."""
     match value:
         case str():
             yield value
@@ -88,7 +88,7 @@ def _named(spec: ToolSpec, values: dict[str, Any], kind: ParameterKind) -> Itera
 
 
 def _declared(spec: ToolSpec, values: dict[str, Any], kind: ParameterKind) -> Iterator[Any]:
-    """The arguments of that kind. One that is left out counts as its default."""
+    """Return the arguments of a kind. If one is left out, its default counts."""
     properties = spec.parameters.get("properties", {})
     for name, its_kind in spec.kinds.items():
         if its_kind != kind:
@@ -100,7 +100,7 @@ def _declared(spec: ToolSpec, values: dict[str, Any], kind: ParameterKind) -> It
 
 
 def _path_in(url: str) -> str | None:
-    """The path that a `file:` URL stands for; None for every other URL."""
+    """Return the path of a `file:` URL; None for every other URL."""
     try:
         parts = urlsplit(url.strip())
     except ValueError:
@@ -122,14 +122,14 @@ def _path_fact(root: Root, given: str, access: Access) -> PathFact:
 
 
 def _word_facts(words: Collection[Word], workspace: str, own: OwnPlaces) -> Iterator[PathFact]:
-    """Where the words lead. One that names nothing that there is has no fact, unless it would be written."""
+    """Return the targets of the words. A word that names nothing has no fact, unless the command would write it."""
     identities = own.identities() if words else {}
     for text, access, folder in words:
         path = os.path.join(workspace, _expanded(folder, workspace), _expanded(text, workspace))
         stem, wild = _cut_at_wildcards(path)
         if malformed(path):
             continue
-        if not os.path.lexists(stem):  # a folder on the way may be made by the command itself
+        if not os.path.lexists(stem):  # the command itself may make a folder on the way
             stem = os.path.normpath(stem)
             if access == "read" and not os.path.lexists(stem) and not own.by_path(stem):
                 continue
@@ -139,13 +139,13 @@ def _word_facts(words: Collection[Word], workspace: str, own: OwnPlaces) -> Iter
 
 
 def _expanded(text: str, workspace: str) -> str:
-    """With the shell's short names for the user's home and the present folder written out."""
+    """Return the word with the shell's short names for the user's home and the current folder expanded."""
     text = _HOME_WORD.sub("~", text, count=1)
     return os.path.expanduser(_HERE_WORD.sub(lambda _: workspace, text, count=1))
 
 
 def _cut_at_wildcards(path: str) -> tuple[str, list[str]]:
-    """The folder before the first name with wildcards, and the names from there on, `..` worked out."""
+    """Return the folder before the first wildcard, and the names after it with `..` resolved."""
     names = path.split("/")
     if not WILDCARDS.isdisjoint(path):
         names = os.path.normpath(path).split("/")

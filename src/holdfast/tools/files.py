@@ -1,6 +1,6 @@
-"""read_file, write_file and edit_file: what each takes, and what an edit makes of a text.
+"""read_file, write_file and edit_file: their parameters and results, and how an edit changes a text.
 
-Reading in pages is in `pages`, replacing a file in `writing`, where a path leads in `workspace`.
+`pages` reads pages, `writing` replaces files, and `workspace` resolves paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.tools.workspace import Place, Root, look, open_regular
 from holdfast.tools.writing import Make, plan, probe, write
 
 EDIT_BYTES = 16 << 20
-"""The largest file that edit_file takes: it must be held in memory."""
+"""The largest file for edit_file, which holds the file in memory."""
 _HINT_LINES = 5_000
 
 _PATH = {"type": "string", "minLength": 1, "description": "Relative to the workspace."}
@@ -34,8 +34,8 @@ class ReadFile(Unplanned):
         self._own = own
         self.spec = ToolSpec(
             name="read_file",
-            description="Read a text file, a page of lines at a time. When there is more, the last line says "
-            "how many lines there are and where to go on.",
+            description="Read a text file, one page of lines at a time. If there is more, the last line says "
+            "how many lines there are and where to continue.",
             parameters=arguments_object(
                 required=["path"],
                 path=_PATH,
@@ -50,20 +50,20 @@ class ReadFile(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """The page as it stands in the file, then a line in brackets when the file has more."""
+        """Return the page as it is in the file. A line in brackets follows if there is more."""
         path, limit = arguments["path"], min(arguments.get("limit", PAGE_LINES), PAGE_LINES)
         offset = arguments.get("offset", 1)
         return await answer(path, lambda: read_page(Root(context.workspace, self._own), path, offset, limit))
 
 
 class WriteFile:
-    """write_file: a file with exactly this content."""
+    """write_file: replaces a file or makes it."""
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
         self.spec = ToolSpec(
             name="write_file",
-            description="Write a file, making folders as needed. Replaces a file that is there.",
+            description="Write a file and make missing folders. Replaces an existing file.",
             parameters=arguments_object(required=["path", "content"], path=_PATH, content={"type": "string"}),
             effect="write",
             on_interrupt="probe",
@@ -73,29 +73,29 @@ class WriteFile:
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Says what was written. The old file is whole until the new one is."""
+        """Return what was written. The old file stays whole until the new one replaces it."""
         path, make = arguments["path"], _new_content(arguments)
         root = Root(context.workspace, self._own)
         return await answer(path, lambda: write(root, path, make, context.check, makes_folders=True))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """The content's hash before and after; None when the path would be refused."""
+        """Return the hash of the content before and after; None if the path would be refused."""
         make = _new_content(arguments)
         return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Whether the file has the new content. What an interrupted writer left behind is cleared away."""
+        """Return whether the file has the new content. Remove what an interrupted writer left."""
         return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
 
 
 class EditFile:
-    """edit_file: one text in a file replaced by another."""
+    """edit_file: replaces a text in a file."""
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
         self.spec = ToolSpec(
             name="edit_file",
-            description="Replace a text in a file. `old` must match exactly, blanks and line ends included, "
+            description="Replace a text in a file. `old` must match exactly, including spaces and line ends, "
             "and occur once, unless `all` is true.",
             parameters=arguments_object(
                 required=["path", "old", "new"],
@@ -112,23 +112,23 @@ class EditFile:
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Says how many places were replaced, or why none were."""
+        """Return how many occurrences were replaced, or why none were."""
         path, make = arguments["path"], _edited_content(arguments)
         root = Root(context.workspace, self._own)
         return await answer(path, lambda: write(root, path, make, context.check, makes_folders=False))
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """The content's hash before and after; None when the edit would fail."""
+        """Return the hash of the content before and after; None if the edit would fail."""
         make = _edited_content(arguments)
         return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Whether the file has the new content. What an interrupted writer left behind is cleared away."""
+        """Return whether the file has the new content. Remove what an interrupted writer left."""
         return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
 
 
 class EditFailed(Refused):
-    """The edit does not fit the file; the message is for the model."""
+    """The edit does not fit the file. The message is for the model."""
 
 
 def _new_content(arguments: dict[str, Any]) -> Make:
@@ -143,13 +143,13 @@ def _edited_content(arguments: dict[str, Any]) -> Make:
         text = _text_to_edit(path, found)
         count = text.count(old)
         if old == new:
-            raise EditFailed("`old` and `new` are the same: there is nothing to change.")
+            raise EditFailed("`old` and `new` are the same. There is nothing to change.")
         if count == 0:
             raise EditFailed(f"`old` is not in {path}. {_nearest_line(text, old)}")
         if count > 1 and not is_all:
             lines = ", ".join(str(line) for line in _lines_of(text, old))
             raise EditFailed(
-                f"`old` occurs {count} times in {path} (lines {lines}): give more of the text around it, "
+                f"`old` occurs {count} times in {path} (lines {lines}). Give more of the text around it, "
                 "or set `all` to true."
             )
         places = "1 place" if count == 1 else f"{count} places"
@@ -160,32 +160,32 @@ def _edited_content(arguments: dict[str, Any]) -> Make:
 
 def _text_to_edit(path: str, found: Place) -> str:
     if look(found) is None:
-        raise EditFailed(f"{path} does not exist; write_file makes it.")
+        raise EditFailed(f"{path} does not exist. Use write_file to make it.")
     with open_regular(found, path) as fd, open(fd, "rb", closefd=False) as file:
         content = file.read(EDIT_BYTES + 1)
     if len(content) > EDIT_BYTES:
-        raise EditFailed(f"{path} is larger than {EDIT_BYTES >> 20} MiB: too large to edit.")
+        raise EditFailed(f"{path} is larger than {EDIT_BYTES >> 20} MiB and too large to edit.")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise EditFailed(f"{path} is not UTF-8 text: it cannot be edited.") from None
+        raise EditFailed(f"{path} is not UTF-8 text and cannot be edited.") from None
 
 
 def _nearest_line(text: str, old: str) -> str:
-    """Where the text comes nearest to the first telling line of `old`."""
+    """Return the place in the text that is most like the first distinctive line of `old`."""
     if "\r\n" in text and "\r\n" not in old and text.replace("\r\n", "\n").count(old):
-        return "The file's lines end in \\r\\n: write them so."
+        return "The lines of the file end in \\r\\n. Write them so."
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
     lines = [line.strip() for line in text.splitlines()[:_HINT_LINES]]
     nearest = difflib.get_close_matches(wanted[:200], [line[:200] for line in lines if line], n=1, cutoff=0.5)
     if not nearest:
-        return "Nothing in it is like it: read the file first."
+        return "No line is like it. Read the file first."
     number = next(index for index, line in enumerate(lines, 1) if line[:200] == nearest[0])
-    return f"The nearest line is {number}: {nearest[0]!r}. Mind blanks and line ends."
+    return f"The nearest line is {number}: {nearest[0]!r}. Check spaces and line ends."
 
 
 def _lines_of(text: str, old: str) -> Iterator[int]:
-    """The lines in which the first few occurrences begin."""
+    """Return the line numbers of the first few occurrences."""
     position = text.find(old)
     for _ in range(8):
         if position < 0:

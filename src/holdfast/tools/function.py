@@ -1,6 +1,6 @@
-"""The `@tool` decorator: a Python function, sync or async, as a tool.
+"""The `@tool` decorator: makes a Python function, sync or async, a tool.
 
-How a function is described to a model is in `signature`. What it raises becomes a result in the dispatcher.
+`signature` describes the function to the model. The dispatcher turns its exceptions into results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.tools.workspace import Root
 from holdfast.tools.writing import probe
 
 MAX_THREADS = 16
-"""Of one sync tool, so many calls run at once; more wait."""
+"""The most calls of one sync tool that run at once. More calls wait."""
 
 _EFFECTS = ("read", "write", "exec", "network")
 _CHILD = str(Path(__file__).with_name("function_child.py"))
@@ -63,42 +63,44 @@ def tool(
     name: str = "",
     plan: Plan | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a function a tool, as `@tool` or `@tool(...)`; it stays callable as the function that it was.
+    """Make a function a tool, with `@tool` or `@tool(...)`. You can still call the function.
 
-    A parameter that is annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) is judged like those of the
-    built-in tools; `Annotated[float, "timeout"]` is the time that the call may take. No other argument is judged.
-    What it returns counts as `data`, and with the effect `network` as `untrusted`; `-> Annotated[str, "untrusted"]`
-    says otherwise.
+    Policy judges a parameter annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) like those of the built-in
+    tools. `Annotated[float, "timeout"]` sets the time limit of the call. Policy judges no other argument.
+    The result has the trust `data`, and `untrusted` with the effect `network`. `-> Annotated[str, "untrusted"]`
+    sets another trust.
 
     Args:
-        function: What bare `@tool` stands above.
-        effect: What it does to the world: `read`, `write`, `exec` or `network`. Unsaid it counts as `exec`,
-            which is asked about before it runs wherever people are asked.
-        on_interrupt: What may be done when its outcome is unknown after a crash. By default a reading
-            function is run again, and of any other the model is told that the outcome is unknown.
-        timeout_s: After this an async function is cancelled. A sync one cannot be stopped: it goes on, and
-            the model is told that the outcome is unknown.
-        isolation: `process` runs it in a process of its own, which can be stopped, at about 0.1 s a call.
-        name: Instead of the function's own.
-        plan: With `on_interrupt="probe"`: takes what the function takes and tells which files it would
-            change, so that a look at them shows whether it did.
+        function: The function under a bare `@tool`.
+        effect: What it does to the world: `read`, `write`, `exec` or `network`. The default is `exec`, which needs
+            approval where people are asked.
+        on_interrupt: What to do after a crash, when its outcome is unknown. By default a reading function runs
+            again; for any other, the model is told that the outcome is unknown.
+        timeout_s: The time limit. An async function is cancelled after it. A sync function cannot be stopped: it
+            continues, and the model is told that the outcome is unknown.
+        isolation: `process` runs it in its own process, which can be stopped. This costs about 0.1 s a call.
+        name: Replaces the function's own name.
+        plan: For `on_interrupt="probe"`. Takes the function's arguments and returns the file changes that it would
+            make, so that a probe can look for them.
 
     Raises:
-        TypeError: the function cannot be described to a model, or the options do not go together.
+        TypeError: the function cannot be described to a model, or the options do not fit together.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
         if not inspect.isroutine(function):
-            raise TypeError(f'{function!r} is no function; write @tool or @tool(effect="read") above a def')
+            raise TypeError(
+                f'{function!r} is not a function. Write @tool or @tool(effect="read") above a def.'
+            )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            hint = "return the whole text, and show what is done meanwhile by the context's on_output"
-            raise TypeError(f"{function.__name__}: a function that yields is no tool; {hint}")
+            hint = "return the whole text, and report progress with the context's on_output"
+            raise TypeError(f"{function.__name__}: a generator cannot be a tool; {hint}")
         if effect not in _EFFECTS:
-            raise TypeError(f"{function.__name__}: the effect of a function is one of {', '.join(_EFFECTS)}")
+            raise TypeError(f"{function.__name__}: effect must be one of {', '.join(_EFFECTS)}")
         signature = describe(function)
         rule = on_interrupt or ("rerun" if effect == "read" else "unknown")
         if (rule == "probe") != (plan is not None):
-            raise TypeError(f'{function.__name__}: on_interrupt="probe" and `plan` need each other')
+            raise TypeError(f'{function.__name__}: on_interrupt="probe" and `plan` must be set together')
         spec = ToolSpec(
             name=name or function.__name__,
             description=signature.description,
@@ -140,7 +142,7 @@ class FunctionTool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Call it with arguments that passed its schema; what it raises, this raises."""
+        """Call the function with arguments that passed its schema. Raises what the function raises."""
         if self._target is not None:
             return await self._run_apart(self._target, arguments, context)
         if not self.spec.keeps_time:
@@ -154,15 +156,15 @@ class FunctionTool(Generic[P, R]):
         return await self._run_sync(arguments, context)
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """What the function's own plan says; None without one."""
+        """Return the function's own plan; None without one."""
         return self._plan(**self.bound(arguments, context)) if self._plan is not None else None
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Whether the files are as its plan said that they would be."""
+        """Return whether the files are as the plan predicted."""
         return await in_thread(lambda: probe(Root(context.workspace), expectation))
 
     def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-        """The keyword arguments of the function: converted to the annotated types, the context added."""
+        """Return the function's keyword arguments, converted to the annotated types, with the context."""
         signature = self._signature
         known = set(signature.shape.__struct_fields__)
         values = msgspec.convert({n: v for n, v in arguments.items() if n in known}, signature.shape)
@@ -191,9 +193,9 @@ class FunctionTool(Generic[P, R]):
             if not limit.expired():
                 raise
             if not is_started:
-                busy = f"{self.spec.name} was not started: {MAX_THREADS} calls of it are still at work."
+                busy = f"{self.spec.name} was not started: {MAX_THREADS} calls of it are still running."
                 return RawResult("timeout", busy)
-            text = f"{self.spec.name} did not finish in time. It cannot be stopped and may still be at work."
+            text = f"{self.spec.name} did not finish in time. It cannot be stopped and may still be running."
             return RawResult("unknown", text)
 
     async def _run_apart(
@@ -231,14 +233,14 @@ class FunctionTool(Generic[P, R]):
 
 
 def text_of(value: object) -> str:
-    """A function's value as a model reads it: text as it is, nothing for None, all else as JSON."""
+    """Return a function's value as the model reads it: text unchanged, nothing for None, otherwise JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def _heard_from_a_thread(context: CallContext) -> CallContext:
-    """The context with an output that may be called from any thread."""
+    """The context, with an output function that any thread may call."""
     loop = asyncio.get_running_loop()
 
     def on_output(text: str) -> None:
@@ -248,7 +250,7 @@ def _heard_from_a_thread(context: CallContext) -> CallContext:
 
 
 def _target(function: Callable[..., object]) -> dict[str, str]:
-    """How another process finds the function: by its module, or by the file of the program."""
+    """Return how another process finds the function: by its module, or by the program's file."""
     name, module = function.__qualname__, function.__module__
     if "<" in name:
         raise TypeError(f'{name}: isolation="process" needs a function at the top of a module')

@@ -1,8 +1,8 @@
-"""The far side of `isolation="process"`: calls one tool function and writes its result to a descriptor.
+"""The child process of `isolation="process"`: calls one tool function and writes its result to a descriptor.
 
     python -P function_child.py ANSWER_FD PATH... < request      PATH...: the parent's module search path
 
-Stopping it belongs to `sandbox.process`.
+`sandbox.process` stops it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Read the request, call the function, write what came of it."""
+    """Read the request, call the function, and write its result."""
     sys.path[:] = sys.argv[2:]
     request = json.load(sys.stdin)
     with open(int(sys.argv[1]), "w", encoding="utf-8", closefd=False) as answer:
@@ -34,7 +34,7 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
         for name in request["name"].split("."):
             found = found[name] if isinstance(found, dict) else getattr(found, name)
         if not isinstance(found, FunctionTool):
-            raise TypeError(f"{request['name']} is not a tool any more")
+            raise TypeError(f"{request['name']} is no longer a tool")
         context = CallContext(
             **request["context"], timeout_s=0.0, idle_s=0.0, on_output=_print, check=_never_over
         )
@@ -42,13 +42,13 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
         return {"status": "ok", "text": text_of(value)}
-    except Exception as error:  # the edge of this process: whatever the function raises becomes its answer
+    except Exception as error:  # the edge of this process: every exception of the function becomes its answer
         detail = traceback.format_exc()[-4000:]
         return {"status": "error", "text": f"{type(error).__name__}: {error}"[:600], "detail": detail}
 
 
 def _never_over() -> int:
-    """Nobody tells this process when a lease is renewed; who takes the session over ends it."""
+    """Always pass: nobody tells this process when a lease is renewed, and the next driver ends it."""
     return sys.maxsize
 
 
@@ -61,7 +61,7 @@ async def _awaited(value: Any) -> object:
 
 
 def _module(request: dict[str, Any]) -> Any:
-    """The module, or the names of the program's file, run under another name than `__main__`."""
+    """Return the names of the module or of the program's file, which does not run as `__main__`."""
     if request["file"]:
         return runpy.run_path(request["file"], run_name="__mp_main__")
     return importlib.import_module(request["module"])

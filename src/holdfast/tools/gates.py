@@ -1,7 +1,8 @@
-"""The gates: what a proposed call passes before anything happens, one after the other.
+"""The gates: each checks a proposed call, in order, before anything happens.
 
-A gate lets a case pass, with what it found written into it, or refuses it. None of them records anything, asks a
-person or has an effect: that is the core's and the tools' business. The rules over facts are `policy`'s.
+A gate passes a case on with its findings, or refuses it. Gates record nothing, ask nobody and have no effect.
+`policy`
+has the rules over facts.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from holdfast.tools.schema import BadSchema, SchemaGate
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What a gate judges: what is asked, and what the gates before it have found."""
+    """What a gate judges: the call, and the findings of the gates before it."""
 
     proposal: Proposal
     spec: ToolSpec
     values: dict[str, Any] = {}
-    """The arguments, once they have passed the schema."""
+    """The arguments, after they passed the schema."""
     canonical: str = ""
-    """The same as JSON: what is run, shown and approved."""
+    """The arguments as JSON: what is run, shown and approved."""
     resources: tuple[Resource, ...] = EVERYTHING
     """What the call would touch, as the gates report it."""
     decisions: tuple[Decision, ...] = ()
-    """What they said, in order."""
+    """The decisions, in order."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a person still has to be asked: a gate wants it, and no approval answers it."""
+        """Return whether approval is still missing: a gate asks for it, and nobody has given it."""
         wants = any(decision.verdict == "ask" for decision in self.decisions)
         return wants and not any(decision.by == APPROVAL for decision in self.decisions)
 
@@ -46,17 +47,18 @@ Verdict = Case | Refused
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """One gate."""
+    """A gate."""
 
     name: str
     judge: Callable[[Case], Awaitable[Verdict]]
     pace: Literal["quick", "slow"]
-    """`quick`: it looks at no more than names on the disk and is done at once, so that it stands inside a commit.
-    `slow`: it may wait for somebody, so that the judging has a limit of its own and can be stopped."""
+    """`quick`: it only looks up names on the disk and can run inside a commit. `slow`: it may wait, so it has its own
+    limit and can be stopped.
+    """
 
 
 def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...]:
-    """All gates, in their order. What is refused at one is not shown to the next."""
+    """All gates in order. The next gate does not see a refused call."""
     return (
         Gate("schema", partial(_schema, SchemaGate()), "quick"),
         Gate("secrets", partial(_secrets, secret_in), "quick"),
@@ -67,7 +69,7 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
 
 
 async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
-    """The arguments are what the tool takes; from here on only their canonical form counts."""
+    """Check that the arguments fit the tool. From here on, only their canonical form counts."""
     try:
         checked = schemas.check(case.spec, case.proposal.call.arguments)
     except BadSchema as error:
@@ -79,7 +81,7 @@ async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
 
 
 async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
-    """No call carries the value of a known secret: arguments are stored, shown and sent."""
+    """Refuse a call that contains the value of a known secret: arguments are stored, shown and sent."""
     found = [case.canonical]
     if "\\" in case.canonical:  # an escaped quote or newline would hide it
         found += texts(case.values)
@@ -87,14 +89,14 @@ async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
     if not name:
         return case
     message = (
-        f"{case.spec.name} was refused: its arguments hold the value of the secret {name}. Leave the value "
+        f"{case.spec.name} was refused: its arguments contain the value of the secret {name}. Leave the value "
         f"out and refer to the secret by its name: {name}."
     )
     return refused("policy", Failure("policy_denied", message), "secret-value")
 
 
 async def _policy(own: OwnPlaces, case: Case) -> Verdict:
-    """What the rules say; deny over ask over allow."""
+    """Apply the policy rules: deny, then ask, then allow."""
     facts = facts_of(case.spec, case.values, case.proposal.settings, own)
     decisions = (*case.decisions, *judge(facts))
     decision = strictest(decisions)
@@ -104,7 +106,7 @@ async def _policy(own: OwnPlaces, case: Case) -> Verdict:
 
 
 async def _approval(case: Case) -> Verdict:
-    """A person's yes answers whoever wants them to be asked."""
+    """Ask for approval, if a gate wants it and nobody has given it."""
     if not (case.is_open and case.proposal.is_approved):
         return case
     decisions = (*case.decisions, Decision(by=APPROVAL, verdict="allow"))
@@ -112,5 +114,5 @@ async def _approval(case: Case) -> Verdict:
 
 
 def refused(by: str, failure: Failure, rule: str = "") -> Refused:
-    """The answer of a gate that lets nothing pass."""
+    """The answer of a gate that refuses."""
     return Refused(failure, (Decision(by=by, verdict="deny", rule=rule),))

@@ -1,8 +1,8 @@
-"""The matching half of grep, a program that can be killed: `python -I -S grep_child.py FOLDER_FD < request`.
+"""The matching half of grep, in a process that can be killed: `python -I -S grep_child.py FOLDER_FD < request`.
 
-It opens the files that it is told, below the folder that it is handed, follows no link, and prints the lines
-that match. Which files are searched is decided by `search`; a secret file by another name is passed over here,
-where it is open, and so is what is Holdfast's own. Standard library only.
+It opens the files that it is told, below the given folder, follows no link, and prints the lines that match.
+`search`
+chooses the files. This skips files that are secret under another name, and Holdfast's own. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SHOWN_CHARS = 400
 
 
 def main() -> None:
-    """Print `path:line: text` for every matching line, until there are too many."""
+    """Print `path:line: text` for every matching line, up to a limit."""
     request = json.load(sys.stdin)
     pattern, left = re.compile(request["pattern"]), request["max_lines"]
     own = {tuple(identity) for identity in request["own"]}
@@ -34,7 +34,7 @@ def main() -> None:
                 if (facts.st_dev, facts.st_ino) in own:
                     continue
                 if facts.st_nlink > 1:
-                    if not is_secret_complete:  # found out only where a file has other names at all
+                    if not is_secret_complete:  # only files with several names need it
                         secret.update(_files_under(request["homes"]))
                         is_secret_complete = True
                     if (facts.st_dev, facts.st_ino) in secret:
@@ -69,7 +69,7 @@ def _matches(fd: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _opened(folder: int, path: str) -> Iterator[int]:
-    """The file, reached one name at a time; a link on the way is an error."""
+    """Open the file, one name at a time. A link on the way is an error."""
     *folders, name = path.split("/")
     here = os.dup(folder)
     try:
@@ -96,7 +96,7 @@ def _files_under(folders: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _shown(name: str) -> str:
-    """A name as valid text on one line, whatever bytes it is made of: no file may look like several."""
+    """Return a name as valid text on one line, so that no file can look like several."""
     text = os.fsencode(name).decode(errors="replace")
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 

@@ -1,4 +1,4 @@
-"""How long a call may take: its timeout, and its idle timeout, which every output begins anew."""
+"""The time limits of a call: its timeout, and its idle timeout, which every output restarts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from holdfast.protocol.ports import CallContext
 
 
 def limited(context: CallContext, grace_s: float = 0.0) -> tuple[asyncio.Timeout, CallContext]:
-    """A timeout to enter, and the context to hand on: its output keeps the idle timeout away.
+    """Return a timeout to enter, and a context whose output restarts the idle timeout.
 
     Args:
-        context: Says how long the call may take and be silent.
-        grace_s: Added to both, for a backstop behind a tool that keeps its own time.
+        context: Has the two limits.
+        grace_s: Is added to both, as a backstop for a tool that keeps its own time.
     """
     loop = asyncio.get_running_loop()
     deadline, idle_s = loop.time() + context.timeout_s + grace_s, context.idle_s + grace_s
     limit = asyncio.timeout_at(min(deadline, loop.time() + idle_s))
 
     def on_output(text: str) -> None:
-        with suppress(RuntimeError):  # the limit is over: the output comes too late to prolong it
+        with suppress(RuntimeError):  # the limit has passed: this output comes too late
             limit.reschedule(min(deadline, loop.time() + idle_s))
         context.on_output(text)
 
@@ -30,6 +30,6 @@ def limited(context: CallContext, grace_s: float = 0.0) -> tuple[asyncio.Timeout
 
 
 def over(context: CallContext) -> str:
-    """The sentence that tells which of the two limits ended a call."""
+    """Return a sentence that says which of the two limits ended a call."""
     idle = f"{context.idle_s:g} s without output, or " if context.idle_s < context.timeout_s else ""
-    return f"Its limit is {idle}{context.timeout_s:g} s in all."
+    return f"Its limit is {idle}{context.timeout_s:g} s in total."

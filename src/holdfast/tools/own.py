@@ -1,9 +1,9 @@
-"""Knows what is Holdfast's own however it is reached: by its path, or by the device and inode of what is there.
+"""Recognises Holdfast's own files however they are reached: by path, or by device and inode.
 
-A link, a mount or another spelling of a name leads to the same inode. What is done about it is `policy.protected`'s.
+A link, a mount or another spelling of a name leads to the same inode. `policy.protected` decides what to do.
 """
 
-# Pathlib cannot open relative to a descriptor, and makes an object for every name on the way.
+# Pathlib cannot open relative to a descriptor, and makes an object for each name.
 # ruff: noqa: PTH116
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from holdfast.policy.paths import is_inside
 from holdfast.policy.protected import HOME, SETTINGS, Own, fits_wildcards
 
 GLANCE_FILES = 2_000
-"""Of a home, where a commit waits for the answer. Whoever opens a file looks through all of them."""
+"""How many files of a home are examined inside a commit. Opening a file examines all of them."""
 
 Identity = tuple[int, int]
 """Device and inode."""
 
 
 class OwnPlaces(msgspec.Struct, frozen=True):
-    """What is Holdfast's own, with every link followed."""
+    """Holdfast's own places, with every link followed."""
 
     homes: tuple[str, ...] = ()
-    """Homes, and what lies elsewhere but has a link in one."""
+    """Homes, and files elsewhere that a link in a home leads to."""
     settings: tuple[str, ...] = ()
 
     def identities(self, *kinds: str) -> dict[Identity, str]:
-        """What is there now, by device and inode: `home` or `settings`, or only one of them."""
+        """Return the files that exist now, by device and inode: `home` or `settings`, or only one of them."""
         found: dict[Identity, str] = {}
         for kind, paths in ((SETTINGS, self.settings), (HOME, self.homes)):
             if kinds and kind not in kinds:
@@ -45,18 +45,18 @@ class OwnPlaces(msgspec.Struct, frozen=True):
         return found
 
     def by_path(self, path: str) -> str:
-        """What the absolute path, every link followed, is: `home`, `home/PATH`, `settings`, or empty."""
+        """Return what an absolute path is, with every link followed: `home`, `home/PATH`, `settings`, or empty."""
         for home in self.homes:
             if is_inside(home, path):
                 return HOME + path[len(home) :]
         return SETTINGS if path in self.settings else ""
 
     def by_link(self, facts: os.stat_result, most: int | None = None) -> str:
-        """What a file with several names is, from what `stat` says of it: one of its names may lie in a home.
+        """Return what a file with several names is: one of its names may lie in a home.
 
         Args:
-            facts: What `stat` says.
-            most: So many files of each home are looked through, the database first; None: all of them.
+            facts: The result of `stat`.
+            most: How many files of each home are examined, starting with the database; None means all.
         """
         if facts.st_nlink < 2 or not stat.S_ISREG(facts.st_mode):
             return ""
@@ -64,7 +64,7 @@ class OwnPlaces(msgspec.Struct, frozen=True):
         return HOME if identity(facts) in files else ""
 
     def find(self, path: str, identities: Mapping[Identity, str]) -> str:
-        """What an absolute path is, every link followed: by its name, or by what is there and above it."""
+        """Return what an absolute path (no links) is: by its name, and by the inodes at and above it."""
         if known := self.by_path(path):
             return known
         with suppress(OSError):
@@ -83,9 +83,9 @@ class OwnPlaces(msgspec.Struct, frozen=True):
         return ""
 
     def matched(self, folder: str, names: Sequence[str], *, is_tree: bool) -> str:
-        """What names with the wildcards of a shell may stand for in a folder; with `is_tree`, what lies under it too.
+        """Return what a name with shell wildcards may match in a folder. With `is_tree`, include everything under it.
 
-        Without names it is the folder itself that a tree begins with.
+        Without names, return what the folder itself is.
         """
         for kind, paths in ((HOME, self.homes), (SETTINGS, self.settings)):
             for path in paths:
@@ -102,7 +102,7 @@ class OwnPlaces(msgspec.Struct, frozen=True):
 
 
 def own_places(own: Own) -> OwnPlaces:
-    """The places as they lie on this disk."""
+    """The places as they are on this disk."""
     homes = [os.path.realpath(home) for home in own.homes]
     for home in tuple(homes):
         with suppress(OSError), os.scandir(home) as entries:
@@ -111,12 +111,12 @@ def own_places(own: Own) -> OwnPlaces:
 
 
 def identity(facts: os.stat_result) -> Identity:
-    """What tells a file from all others, whatever its name."""
+    """Return the identity of a file, whatever its name."""
     return facts.st_dev, facts.st_ino
 
 
 def files_under(folder: str) -> Iterator[Identity]:
-    """Device and inode of the folder's files, at any depth; of the file itself where it is one."""
+    """Return device and inode of all files in a folder, at any depth; or of the file itself."""
     with suppress(OSError):
         facts = os.stat(folder)
         if not stat.S_ISDIR(facts.st_mode):

@@ -1,7 +1,7 @@
-"""The schema gate: a model's arguments as canonical JSON, or a failure that says how to mend them.
+"""The schema gate: turns a model's arguments into canonical JSON, or into a failure that says how to fix them.
 
-Validation is jsonschema-rs; nothing is ever fetched for a `$ref`. Schemas are compiled once. What a check may
-cost is `schema_cost`'s, whether a valid call may happen `policy`'s.
+jsonschema-rs validates; it never fetches a `$ref`. Each schema is compiled once. `schema_cost` limits the cost of a
+check, and `policy` decides about a valid call.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 MAX_ERRORS = 5_000
-"""What is wrong is told where there cannot be more errors: a validator puts all of them into words."""
+"""Errors are described only up to this many: a validator puts all of them into words."""
 _PATTERN_BYTES = 1 << 20
-"""What a compiled pattern may take."""
+"""The memory limit of a compiled pattern."""
 _SHOWN_CHARS = 80
 _MAX_PROBLEMS = 5
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -40,27 +40,27 @@ _JSON_TYPES: tuple[tuple[type, str], ...] = (
 
 
 class BadSchema(ValueError):
-    """A tool's schema cannot be used; the message says why."""
+    """The schema of a tool cannot be used. The message says why."""
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """Arguments that passed."""
+    """Arguments that passed the schema."""
 
     values: dict[str, Any]
     canonical: str
-    """The same as JSON: keys sorted, no blanks. What is run, hashed and approved."""
+    """The arguments as canonical JSON: sorted keys, no spaces. This is run, hashed and approved."""
 
 
 class CheckedSchema:
-    """A schema that values can be held against in bounded time.
+    """A schema that checks values in bounded time.
 
     Raises:
-        BadSchema: it is no schema, refers to something outside of itself, or multiplies beyond measure.
+        BadSchema: it is not a schema, refers to something outside itself, or costs too much.
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool, draft: str = "") -> None:
-        """Of draft 2020-12 unless `$schema` or `draft` ("draft7") says otherwise."""
-        import jsonschema_rs  # heavy: loaded with the first call of a tool
+        """Of draft 2020-12, unless `$schema` or `draft` ("draft7") says otherwise."""
+        import jsonschema_rs  # slow to import: loaded with the first call of a tool
 
         options: dict[str, Any] = {
             "offline": True,
@@ -79,19 +79,19 @@ class CheckedSchema:
             raise BadSchema(str(error).partition("\n")[0]) from None
 
     def problem(self, value: Any, text: str, known: list[str]) -> str:
-        """What is wrong with a value, whose JSON is `text`; empty when nothing is.
+        """Return what is wrong with a value; empty if it is valid.
 
         Args:
-            value: What is looked at.
-            text: The same as JSON.
+            value: The value to check.
+            text: The value as JSON.
             known: The names that the value's members may have.
         """
         if self._cost.steps(value, text) > MAX_STEPS:
-            return "the arguments are too large, or nested too deeply, to be held against the tool's schema"
+            return "the arguments are too large or nested too deeply to be checked against the tool's schema"
         if self._validator.is_valid(value):
             return ""
         if self._cost.errors(value) > MAX_ERRORS:
-            return "the arguments do not fit the tool's schema; they are too large to tell where"
+            return "the arguments do not fit the tool's schema; they are too large to say where"
         return _problems(self._validator, value, known)
 
 
@@ -102,7 +102,7 @@ class SchemaGate:
         self._schemas: dict[str, CheckedSchema] = {}
 
     def check(self, spec: ToolSpec, text: str) -> Arguments | Failure:
-        """The arguments in a text that a model wrote. An empty text is an empty object.
+        """Return the arguments in a text that a model wrote. An empty text is an empty object.
 
         Raises:
             BadSchema: the tool's schema cannot be used.
@@ -123,8 +123,9 @@ class SchemaGate:
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an arguments object that takes no unknown arguments, unless it says itself what it does
-    with them."""
+    """Return the schema of an arguments object. It allows no unknown arguments, unless the schema itself mentions
+    them.
+    """
     if any(keyword in schema for keyword in _OPEN_KEYWORDS):
         return dict(schema)
     is_composed = any(keyword in schema for keyword in ("$ref", "$dynamicRef", *_IN_PLACE_LISTS, *_IN_PLACE))
@@ -133,7 +134,7 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arguments_object(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of an arguments object that takes these and no others."""
+    """Return the JSON Schema of an arguments object with only these arguments."""
     return {
         "type": "object",
         "properties": properties,
@@ -161,7 +162,7 @@ def _problem(error: jsonschema_rs.ValidationError, known: list[str]) -> str:
         case "additionalProperties" | "unevaluatedProperties":
             unexpected = facts["unexpected"]
             hints = "".join(_nearest(name, known) for name in unexpected) if not error.instance_path else ""
-            return f"{where} takes no {', '.join(map(repr, unexpected))}{hints}"
+            return f"{where} does not take {', '.join(map(repr, unexpected))}{hints}"
         case "required":
             return f"{where} needs {facts['property']!r}, which is missing"
         case "type":
@@ -201,4 +202,4 @@ def _clipped(text: str, chars: int) -> str:
 
 
 def _invalid(spec: ToolSpec, problem: str) -> Failure:
-    return Failure("tool_validation", f"{spec.name}: {problem} Nothing was run; mend the call and try again.")
+    return Failure("tool_validation", f"{spec.name}: {problem} Nothing was run. Fix the call and try again.")

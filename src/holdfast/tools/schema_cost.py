@@ -1,9 +1,11 @@
-"""What it costs to hold a value against a schema, counted beforehand: a validator cannot be interrupted.
+"""Counts in advance what it costs to check a value against a schema, because a validator cannot be interrupted.
 
-A schema of one page can ask for more checks than there are atoms: references double, in one place or with every
-level of the value; `unevaluatedProperties` looks at all that stands beside it again; a pattern tries every way
-to match. What is counted are the subschemas that a validator would look at which remembers nothing: never too
-few. Where a reference may mean several places, it counts as the dearest of them.
+A schema of one page can ask for more checks than there are atoms: references double, in one place or at every
+level of
+the value; `unevaluatedProperties` checks everything beside it again; a pattern tries every way to match. This counts
+the subschemas that a validator without memory would check, and never too few. If a reference may mean several
+places,
+the most expensive one counts.
 """
 
 from __future__ import annotations
@@ -16,22 +18,22 @@ from urllib.parse import unquote
 MAX_STEPS = 5_000_000
 """About half a second of a validator's time."""
 BACKTRACKS = 10_000
-"""So often a pattern may take a step back; then it does not match."""
+"""How often a pattern may backtrack. Then it does not match."""
 
 _MAX_NODES = 5_000
-"""Objects and lists that a schema may be made of: what it costs to compile grows faster than they do."""
+"""The most objects and lists in a schema: the cost of compiling grows faster than they do."""
 _MAX_PATTERNS = 200
 _MAX_IN_PLACE = 10_000
-"""Subschemas that one place of a value may be held against."""
+"""The most subschemas that check one place of a value."""
 _MAX_DEPTH = 400
-"""Subschemas within each other, on one way from the root of the schema and the value to a leaf."""
+"""The most nested subschemas, on one path from the root of schema and value to a leaf."""
 _MAX_PAIRS = 100_000
-"""Pairs of a subschema and a part of a value that are looked at to count."""
+"""The most pairs of a subschema and a part of a value that are examined to count."""
 _ENDLESS = 1 << 62
 _AGAIN = 4
-"""So often an `unevaluated...` has what stands beside it looked at."""
+"""How often an `unevaluated...` checks what is beside it."""
 _BACKTRACKING = re.compile(r"\(\?[^:]|\\[1-9kKGg]|[*+?}]\+")
-"""Found in every pattern that is matched by trying (and in some others)."""
+"""Occurs in every pattern that needs backtracking (and in some others)."""
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
 _IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
@@ -39,19 +41,19 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _OF_MEMBERS = ("additionalProperties", "unevaluatedProperties")
 _OF_ITEMS = ("contains", "additionalItems", "unevaluatedItems", "items")
 _ELSEWHERE: dict[str, Any] = {"enum": [None] * 200}
-"""Stands for a schema that is not here but known to every validator: the one that describes schemas."""
+"""The schema that describes schemas. Every validator knows it."""
 _ELSEWHERE |= {"items": _ELSEWHERE, "additionalProperties": _ELSEWHERE}
 
 
 class TooCostly(ValueError):
-    """No value should be held against this schema; the message says why."""
+    """The schema is too costly. The message says why."""
 
 
 class SchemaCost:
-    """What one schema costs.
+    """The cost of one schema.
 
     Raises:
-        TooCostly: the schema is too large, or one place of a value would be held against too much of it.
+        TooCostly: the schema is too large, or checks one place of a value against too many subschemas.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -63,18 +65,19 @@ class SchemaCost:
         in_place: dict[int, int] = {}
         for node in nodes:
             if self._in_place(node, in_place, 0) > _MAX_IN_PLACE:
-                raise TooCostly("it holds one place of a value against too many subschemas")
+                raise TooCostly("it checks one place of a value against too many subschemas")
         self._paths = self._ways(schema, {}, 0)
 
     def steps(self, value: Any, text: str) -> int:
-        """At most so many steps a validator takes with the value, whose JSON is `text`. It is a rough bound where
-        that is low enough, and just more than `MAX_STEPS` where the count is not worth its while."""
+        """Return the most steps that a validator takes with the value, whose JSON is `text`. This is a rough bound if
+        that is low enough, and just over `MAX_STEPS` if counting takes too long.
+        """
         parts = 1 + text.count(",") + text.count(":") + text.count("[") + text.count("{")
         rough = self._paths * parts
         return rough if rough <= MAX_STEPS else self._counted(value, BACKTRACKS)
 
     def errors(self, value: Any) -> int:
-        """At most so many errors a validator finds in the value."""
+        """Return the most errors that a validator finds in the value."""
         return self._counted(value, 1)
 
     def _counted(self, value: Any, backtracks: int) -> int:
@@ -86,7 +89,7 @@ class SchemaCost:
     # --- the schema alone -----------------------------------------------------------------------
 
     def _indexed(self) -> list[Mapping[str, Any]]:
-        """All objects of the schema; notes where references may lead."""
+        """Yield all objects of the schema, and note where references may lead."""
         found: list[Mapping[str, Any]] = []
         rest: list[Any] = [self._root]
         count = patterns = 0
@@ -115,7 +118,7 @@ class SchemaCost:
                 self._anchors.setdefault(name, []).append(node)
 
     def _in_place(self, node: object, known: dict[int, int], depth: int) -> int:
-        """The subschemas that a value is held against together with this one."""
+        """Yield the subschemas that check a value together with this one."""
         if not isinstance(node, Mapping):
             return 1
         if id(node) not in known:
@@ -133,7 +136,7 @@ class SchemaCost:
         return known[id(node)]
 
     def _ways(self, node: object, known: dict[int, int], depth: int) -> int:
-        """The ways from this subschema to all below it; endless where it comes back to itself."""
+        """Return the number of paths from this subschema to all below it; infinite if it leads back to itself."""
         if not isinstance(node, Mapping):
             return 1
         if id(node) not in known:
@@ -149,7 +152,7 @@ class SchemaCost:
         return known[id(node)]
 
     def _beside(self, node: Mapping[str, Any]) -> Iterator[Any]:
-        """The subschemas for the same place of a value."""
+        """Return the subschemas for the same place of a value."""
         for keyword in _IN_PLACE_LISTS:
             yield from _listed(node.get(keyword))
         for keyword in _IN_PLACE:
@@ -162,7 +165,7 @@ class SchemaCost:
                 yield from self._meant(reference)
 
     def _meant(self, reference: str) -> list[Any]:
-        """What a reference may mean."""
+        """Return what a reference may mean."""
         if reference not in self._targets:
             name, _, fragment = reference.partition("#")
             fragment, tail = unquote(fragment), _tail(name)
@@ -204,16 +207,16 @@ class SchemaCost:
 
 
 class _Counting(NamedTuple):
-    """A count at work."""
+    """A count in progress."""
 
     backtracks: int
-    """The steps of a pattern that is matched by trying."""
+    """Return the steps of a pattern that needs backtracking."""
     known: dict[tuple[int, int], int]
-    """The steps of each pair of a subschema and a part of the value; of text, or of another scalar."""
+    """Return the steps for each pair of a subschema and a part of the value; for text, or for another scalar."""
 
 
 def _parts(node: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
-    """The subschemas for the parts of a value, each with its part."""
+    """Return the subschemas for the parts of a value, each with its part."""
     if isinstance(value, dict):
         named, patterns = _mapped(node.get("properties")), _mapped(node.get("patternProperties"))
         for name, part in value.items():
@@ -236,7 +239,7 @@ def _parts(node: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _below(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The subschemas for the parts of a value."""
+    """Return the subschemas for the parts of a value."""
     for keyword in ("properties", "patternProperties"):
         yield from _mapped(node.get(keyword)).values()
     for keyword in ("prefixItems", "items"):
@@ -247,14 +250,14 @@ def _below(node: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _weight(node: Mapping[str, Any], backtracks: int) -> int:
-    """The steps of a subschema itself."""
+    """Return the steps of a subschema itself."""
     pattern = node.get("pattern")
     match = _match(pattern, backtracks) if isinstance(pattern, str) else 0
     return 1 + len(_listed(node.get("enum"))) + match
 
 
 def _matching(node: Mapping[str, Any], backtracks: int) -> int:
-    """The steps to hold one name against all `patternProperties`."""
+    """Return the steps to check one name against all `patternProperties`."""
     return sum(_match(pattern, backtracks) for pattern in _mapped(node.get("patternProperties")))
 
 
@@ -263,12 +266,12 @@ def _match(pattern: str, backtracks: int) -> int:
 
 
 def _times(node: Mapping[str, Any]) -> int:
-    """How often what stands beside it is looked at."""
+    """Return how often what is beside it is checked."""
     return _AGAIN if "unevaluatedProperties" in node or "unevaluatedItems" in node else 1
 
 
 def _at(resource: Any, pointer: str) -> Any:
-    """What a JSON pointer leads to; None: nothing."""
+    """Return the target of a JSON pointer; None if there is none."""
     here = resource
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
@@ -282,7 +285,7 @@ def _at(resource: Any, pointer: str) -> Any:
 
 
 def _tail(name: str) -> str:
-    """The part of an address that stays when it is resolved against another."""
+    """Return the part of an address that stays when another is resolved against it."""
     return name.partition("#")[0].rpartition("/")[2]
 
 

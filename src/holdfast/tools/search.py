@@ -1,8 +1,8 @@
-"""list_dir, glob and grep: looking around, with bounds on what is looked at and on what is told.
+"""list_dir, glob and grep. Both what they examine and what they return is limited.
 
-No symbolic link is followed; `.git`, secret files and what is Holdfast's own are passed over. A pattern is matched
-in a process of its own (`grep_child`), since a regular expression can take for ever and nothing in this process
-could stop it.
+They follow no symbolic link and skip `.git`, secret files and Holdfast's own. A pattern is matched in its own
+process
+(`grep_child`), because a regular expression can run forever and cannot be stopped in this one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from holdfast.tools.workspace import (
 )
 
 MAX_ENTRIES = 500
-"""Names or lines in one answer."""
+"""Names or lines in one result."""
 MAX_LOOKED_AT = 50_000
-"""Files and folders that one call looks at."""
+"""Files and folders that one call examines."""
 MAX_DEPTH = 100
 MAX_WALK_S = 10.0
 GREP_S = 30.0
@@ -52,11 +52,11 @@ _PASSED_OVER = frozenset({".git", ".hg", ".svn"})
 _CHILD = str(Path(__file__).with_name("grep_child.py"))
 
 _FOLDER = {"type": "string", "minLength": 1, "default": ".", "description": "Folder, in the workspace."}
-_GLOB = "`*` and `?` stay within a name, `**` spans folders."
+_GLOB = "`*` and `?` stay within a name, `**` crosses folders."
 
 
 class ListDir(Unplanned):
-    """list_dir: what is in a folder."""
+    """list_dir: lists a folder."""
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
@@ -72,13 +72,13 @@ class ListDir(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """One entry a line, folders first."""
+        """Return one entry per line, folders first."""
         path = arguments.get("path", ".")
         return await answer(path, lambda: _list(Root(context.workspace, self._own), path))
 
 
 class Glob(Unplanned):
-    """glob: files by their names."""
+    """glob: finds files by name."""
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
@@ -96,7 +96,7 @@ class Glob(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """One path a line, relative to the workspace, in order."""
+        """Return one path per line, relative to the workspace, sorted."""
         path = arguments.get("path", ".")
         return await answer(
             path, lambda: _glob(Root(context.workspace, self._own), path, arguments["pattern"])
@@ -104,7 +104,7 @@ class Glob(Unplanned):
 
 
 class Grep(Unplanned):
-    """grep: lines by their content."""
+    """grep: finds lines by content."""
 
     def __init__(self, processes: Processes, own: OwnPlaces) -> None:
         self._processes = processes
@@ -127,7 +127,7 @@ class Grep(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """`path:line: text` a line, paths relative to the workspace."""
+        """Return `path:line: text` for each line, with paths relative to the workspace."""
         pattern, path = arguments["pattern"], arguments.get("path", ".")
         try:
             re.compile(pattern)
@@ -169,29 +169,29 @@ class Grep(Unplanned):
             ended = await self._processes.run(launch, context.on_output)
         if ended.how != "exited":
             advice = (
-                f"[the search was ended after {launch.timeout_s:g} s: use a simpler pattern or fewer files]"
+                f"[the search was stopped after {launch.timeout_s:g} s: use a simpler pattern or fewer files]"
             )
             return RawResult("timeout", ended.output + advice)
         if ended.exit_code:
             return RawResult("error", "The search failed.", detail=ended.output[-4000:])
-        return RawResult("ok", (ended.output or "[no line matches]\n") + searched.note)
+        return RawResult("ok", (ended.output or "[no lines match]\n") + searched.note)
 
 
 class _Searched(NamedTuple):
-    """The files that a search goes through, relative to an open folder that the receiver closes."""
+    """The files of a search, relative to an open folder. The caller closes it."""
 
     fd: int
     files: list[str]
     prefix: str
-    """The folder, relative to the workspace, with a slash at its end; empty for the workspace itself."""
+    """The folder relative to the workspace, ending in a slash; empty for the workspace itself."""
     note: str
-    """Tells what was not looked at."""
+    """Says what was not examined."""
     secret: list[Identity]
-    """Device and inode of secret files: passed over where they have other names."""
+    """Device and inode of secret files. They are skipped under other names too."""
     own: list[Identity]
-    """Of what is Holdfast's own: passed over in any case."""
+    """Holdfast's own files. They are always skipped."""
     homes: list[str]
-    """Folders whose files are passed over where they have other names."""
+    """Folders whose files are skipped under other names too."""
 
 
 def _searchable(root: Root, path: str, glob: str) -> _Searched:
@@ -235,17 +235,17 @@ def _glob(root: Root, path: str, pattern: str) -> str:
     with open_folder(root, path) as (fd, found):
         prefix = "" if found.path == "." else f"{found.path}/"
         files, note = _files(fd, lambda name: matches(name, pattern), root.own)
-    return _told([_shown(prefix + file) for file in files], "[no file matches]", note)
+    return _told([_shown(prefix + file) for file in files], "[no files match]", note)
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a relative path fits a glob: `*`, `?` and `[...]` within a name, `**` for any folders.
+    """Return whether a relative path matches a glob: `*`, `?` and `[...]` within a name, `**` for any folders.
 
-    Takes time in proportion to both lengths: there is no backtracking over `**`.
+    The time is proportional to both lengths: `**` needs no backtracking.
     """
     names, globs = path.split("/"), [glob for glob in pattern.split("/") if glob not in ("", ".")]
     reached = {0}
-    """How many globs the names so far may have used up."""
+    """How many globs the names so far may have used."""
     for name in names:
         reached = _closed(reached, globs)
         reached = {
@@ -257,7 +257,7 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def _closed(reached: set[int], globs: list[str]) -> set[int]:
-    """With every position that is reached because a `**` may stand for no folder at all."""
+    """Add every position that is reached because a `**` may match no folder."""
     for at in range(len(globs)):
         if at in reached and globs[at] == "**":
             reached.add(at + 1)
@@ -265,11 +265,11 @@ def _closed(reached: set[int], globs: list[str]) -> set[int]:
 
 
 def _files(folder: int, is_wanted: Callable[[str], bool], own: OwnPlaces) -> tuple[list[str], str]:
-    """The wanted files under an open folder, relative to it, in order; and a note when not all was seen."""
+    """Return the matching files under an open folder, sorted, and a note if not all were examined."""
     until, looked_at = time.monotonic() + MAX_WALK_S, 0
     homes = own.identities(HOME)
     found: list[str] = []
-    # The walk opens every folder relative to its parent and never enters a link, also under races.
+    # Each folder is opened relative to its parent and never through a link, also under races.
     for path, folders, files, here in os.fwalk(".", dir_fd=folder):
         if identity(os.fstat(here)) in homes:
             folders[:] = files[:] = []
@@ -279,7 +279,7 @@ def _files(folder: int, is_wanted: Callable[[str], bool], own: OwnPlaces) -> tup
         folders[:] = [] if is_deep else sorted(name for name in folders if name not in _PASSED_OVER)
         found += [base + name for name in sorted(files) if is_wanted(base + name)]
         if looked_at > MAX_LOOKED_AT or time.monotonic() > until:
-            return found, f"[only the first {looked_at} files and folders were looked at]\n"
+            return found, f"[only the first {looked_at} files and folders were examined]\n"
     return found, ""
 
 
@@ -290,6 +290,6 @@ def _told(lines: list[str], nothing: str, note: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as valid text on one line, whatever bytes it is made of: no file may look like several."""
+    """Return a name as valid text on one line, so that no file can look like several."""
     text = os.fsencode(name).decode(errors="replace")
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,6 +1,6 @@
-"""shell: a command in the workspace, with the user's own rights and a clean environment.
+"""shell: runs a command in the workspace, with the user's own permissions and a clean environment.
 
-What the command may not be is `policy`'s; how its processes are ended is `sandbox.process`'s.
+`policy` judges the command. `sandbox.process` ends its processes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from holdfast.tools.unplanned import Unplanned
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
 MAX_COMMAND_CHARS = 30_000
-"""Longer ones belong in a file; and every character is looked at before it runs."""
+"""A longer command belongs in a file: every character is examined before it runs."""
 
 
 class Shell(Unplanned):
-    """shell: what a command printed, and how it ended."""
+    """shell: returns what a command printed, and how it ended."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -49,7 +49,7 @@ class Shell(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """`ok` when the exit code is 0, `error` for any other, `timeout` when the tree was ended."""
+        """Run the command. The status is `ok` for exit code 0, `error` for any other, and `timeout` at a limit."""
         launch = Launch(
             argv=(self._shell, "-c", arguments["command"]),
             cwd=context.workspace,
@@ -68,8 +68,9 @@ class Shell(Unplanned):
 
 
 def program_of(command: str, workspace: str) -> str:
-    """The file that the command's first word names, every link followed; the shell's own when that is no
-    program (a builtin, a variable, a text that cannot be split)."""
+    """Return the file that the command's first word names, with every link followed; the shell itself if that is not
+    a program (a builtin, a variable, a text that cannot be split).
+    """
     try:
         word = next(iter(shlex.split(command, comments=True)), "")
     except ValueError:

@@ -1,6 +1,6 @@
-"""A Python function described for a model: JSON Schema of its parameters, text of its docstring.
+"""Describes a Python function to the model: a JSON Schema of its parameters, and text from its docstring.
 
-Calling it belongs to `function`.
+`function` calls it.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ _ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 _SHAPE = "Arguments_of_a_call"
 _KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
 TOOL_TRUST: tuple[Trust, ...] = ("data", "untrusted")
-"""What a function may say about its result: it is never the word of a person or of the model."""
+"""The trust that a function may declare for its result. It never has the trust of a person or of the model."""
 W = TypeVar("W", bound=str)
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a function takes."""
+    """The parameters of a function."""
 
     schema: dict[str, Any]
     description: str
     shape: type[msgspec.Struct]
-    """Converts plain arguments into the annotated types."""
+    """Convert plain arguments to the annotated types."""
     rest: Any
-    """Converts all further ones, as `**name` is annotated; takes none without it."""
+    """Convert all further arguments, as `**name` is annotated. Without `**name` there are none."""
     context_name: str
-    """The parameter that takes a `CallContext`; empty when there is none."""
+    """The parameter that takes a `CallContext`; empty if there is none."""
     kinds: dict[str, ParameterKind]
-    """What the parameters mean to the gates, as `Annotated[str, "path"]` says."""
+    """What the parameters mean to the gates, from `Annotated[str, "path"]`."""
     trust: Trust | None
-    """How far what it returns may be trusted, as `-> Annotated[str, "untrusted"]` says; None: it says nothing."""
+    """The trust of the result, from `-> Annotated[str, "untrusted"]`; None if it is not declared."""
 
 
 def describe(function: Callable[..., object]) -> Signature:
     """Describe a function by its annotations and its docstring.
 
-    The first paragraph of the docstring is the description, its `Args:` section describes the parameters.
+    The first paragraph of the docstring is the description. Its `Args:` section describes the parameters.
 
     Raises:
-        TypeError: a parameter cannot be described; says which and why.
+        TypeError: a parameter cannot be described. The message says which and why.
     """
     name = getattr(function, "__name__", repr(function))
     hints = _hints(function, name)
@@ -82,7 +82,7 @@ def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise TypeError(f"{name}: a type cannot be found ({error}); define it at module level") from None
+        raise TypeError(f"{name}: a type was not found ({error}); define it at module level") from None
 
 
 def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
@@ -95,18 +95,20 @@ def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
 
 
 def _said(hint: Any, words: tuple[W, ...], subject: str) -> Iterator[W]:
-    """Which of the words an annotation says, anywhere in the type: of a list's items, of one of several types."""
+    """Return which of the words an annotation contains, anywhere in the type: in a list's items, in a union's
+    members.
+    """
     for word in getattr(hint, "__metadata__", ()):
         if word in words:
             yield word
         elif isinstance(word, str):
-            raise TypeError(f"{subject} is annotated {word!r}, which is none of {', '.join(words)}")
+            raise TypeError(f"{subject} has the annotation {word!r}, which is not one of {', '.join(words)}")
     for inner in get_args(hint):
         yield from _said(inner, words, subject)
 
 
 def _default(value: object) -> Any:
-    """The default as the schema may show it; the function itself fills in what the model left out."""
+    """Return the default for the schema. The function itself fills in what the model left out."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return msgspec.field(default_factory=lambda: value)
@@ -128,7 +130,7 @@ def _schema(shape: type[msgspec.Struct], rest: Any, name: str, about: dict[str, 
 
 
 def _docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """The first paragraph as one line, and the texts of the `Args:` section by parameter."""
+    """Return the first paragraph as one line, and the texts of the `Args:` section by parameter."""
     text = inspect.getdoc(function) or ""
     summary = " ".join(text.split("\n\n", 1)[0].split())
     about: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Blocking functions of users on threads that cannot hold up the end of the program."""
+"""Runs blocking functions of users on threads that do not delay the end of the program."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _WAIT_S = 0.02
 
 
 def raisable(raised: BaseException) -> Exception:
-    """What a function raised, as something that ends its call and nothing else: neither the program, nor a loop that
-    takes it for its own."""
+    """An exception of a function, as one that ends only its call: not the program, and not a loop that takes it for
+    its own.
+    """
     match raised:
         case SystemExit(code=code):
             return RuntimeError(f"the function called sys.exit({code!r})")
@@ -25,23 +26,26 @@ def raisable(raised: BaseException) -> Exception:
 
 
 class Threads:
-    """At most so many functions at once, each on a daemon thread of its own.
+    """Runs a limited number of functions at once, each on its own daemon thread.
 
-    A thread pool would be joined when the interpreter ends, and a function that never returns would keep it
-    from ending.
+    The interpreter joins the threads of a thread pool when it ends, so a function that never returns would keep it
+    from
+    ending.
     """
 
     def __init__(self, most: int) -> None:
         self._free = threading.BoundedSemaphore(most)
 
     async def slot(self) -> None:
-        """Wait until one more may run; `run` gives the slot back."""
-        # Polled, since every loop of the process shares the slots.
+        """Wait for a free slot. `run` gives it back."""
+        # Polled, because all loops of the process share the slots.
         while not self._free.acquire(blocking=False):  # noqa: ASYNC110
             await asyncio.sleep(_WAIT_S)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What the function returns or raises; when this is cancelled, the function goes on unheard."""
+        """Return or raise what the function does. If this is cancelled, the function continues and its result is
+        lost.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -62,7 +66,7 @@ class Threads:
                 error = raisable(raised)
             finally:
                 self._free.release()
-            with suppress(RuntimeError):  # the loop is gone, and with it whoever wanted to know
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits for the result
                 loop.call_soon_threadsafe(settle, value, error)
 
         context = contextvars.copy_context()

@@ -1,4 +1,4 @@
-"""What most tools say about a look at the world after a crash: nothing."""
+"""The default for tools that cannot be probed after a crash."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.protocol.tools import Expectation
 
 
 class Unplanned:
-    """The half of a `ports.Tool` that has no expectation and cannot be probed."""
+    """The half of a `ports.Tool` without an expectation."""
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """Nothing that one could look for."""
+        """Return None: there is nothing to look for."""
         return None
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Nobody can tell."""
+        """Return that nobody can tell."""
         return Probed("unknown")

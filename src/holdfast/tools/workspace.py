@@ -1,17 +1,16 @@
-"""Opens files inside a root with no way out, also while somebody swaps folders for symbolic links.
+"""Opens files inside a root, with no way out, even while somebody replaces folders by symbolic links.
 
-A path is walked one name at a time from an open folder, never following a link on the way: a link is read
-and its target is walked in its place, inside the same root. So what was judged is what is opened, whatever
-changes meanwhile; a name that changes under the walk is refused. Which paths are secret belongs to
-`policy.paths`; what is done with an open file belongs to `files` and `search`.
+It walks a path one name at a time from an open folder and never follows a link: it reads the link and walks to its
+target inside the same root. So it opens what was judged, whatever changes meanwhile. If a name changes during the
+walk, it refuses. `policy.paths` decides which paths are secret; `files` and `search` use the open files.
 
-Hard links: a file with other names is never written (one may lie outside the workspace, and replacing the
-file would cut them apart unseen); it is read and searched unless it is a known secret file by another name: one
-of the machine's, or one at the top of the workspace. Which other files are secret by their name cannot be found
-out without looking through the whole disk.
+Hard links: a file with several names is never written, because one may lie outside the workspace, and replacing the
+file would separate them silently. It is read and searched, unless it is a known secret file under another name:
+one of
+the machine's, or one at the top of the workspace. Finding others would need a search of the whole disk.
 """
 
-# Pathlib cannot open relative to a descriptor, which is what keeps the walk inside.
+# Pathlib cannot open relative to a descriptor, which keeps the walk inside.
 # ruff: noqa: PTH111, PTH116, PTH118, PTH208
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 MISSING = -1
-"""Stands for a folder that does not exist (yet): everything under it does not exist either."""
+"""A folder that does not exist (yet). Nothing under it exists either."""
 
 _ACCOUNT_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd")
 _KEY_FOLDERS = ("~/.ssh", "~/.aws", "~/.kube", "~/.azure", "~/.docker", "/etc/ssh")
@@ -42,29 +41,29 @@ _KEY_FILES = ("~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.env
 
 
 class PathRefused(Refused):
-    """A path that no file tool touches."""
+    """File tools may not touch this path."""
 
 
 class Root(msgspec.Struct, frozen=True):
-    """The folder that file tools work in, and what is Holdfast's own, there or elsewhere."""
+    """The folder of the file tools, and Holdfast's own files."""
 
     folder: str
     own: OwnPlaces = OwnPlaces()
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a path leads: an open folder and a name in it that is not a symbolic link."""
+    """The target of a path: an open folder, and a name in it that is not a symbolic link."""
 
     folder_fd: int
-    """`-1` when the folder does not exist."""
+    """`-1` if the folder does not exist."""
     name: str
     """`.` for the folder itself."""
     path: str
-    """Relative to the root, every link followed; `.` for the root."""
+    """Relative to the root, with every link followed; `.` for the root."""
     root: Root
-    """Its folder absolute, every link followed."""
+    """Its folder, absolute, with every link followed."""
     own: str
-    """What of Holdfast's own it is, as `OwnPlaces` tells it."""
+    """Which of Holdfast's own files it is, as in `OwnPlaces`."""
 
     @property
     def whole(self) -> str:
@@ -74,15 +73,15 @@ class Place(msgspec.Struct, frozen=True):
 
 @contextmanager
 def place(root: Root, given: str, *, makes_folders: bool = False) -> Iterator[Place]:
-    """Walk to a path. The folder stays open, so that what is done there happens there.
+    """Walk to a path. The folder stays open, so that the effect happens there.
 
     Args:
-        root: Its folder exists, and is absolute.
+        root: An existing, absolute folder.
         given: Relative to the root, or absolute and inside it.
-        makes_folders: Make the folders that are missing on the way.
+        makes_folders: Make missing folders on the way.
 
     Raises:
-        PathRefused: it leads out of the root, changed on the way, or nothing can have that path.
+        PathRefused: the path leads out of the root, changed during the walk, or is malformed.
         OSError: a folder on the way cannot be opened or made.
     """
     if problem := malformed(given):
@@ -96,10 +95,10 @@ def place(root: Root, given: str, *, makes_folders: bool = False) -> Iterator[Pl
 
 @contextmanager
 def open_to_read(root: Root, given: str) -> Iterator[tuple[int, Place]]:
-    """Open a regular file; gives its descriptor and its place.
+    """Open a regular file. Yield its descriptor and its place.
 
     Raises:
-        PathRefused: as for `place`; also when it names a secret or is no regular file.
+        PathRefused: as for `place`; also if it is a secret or not a regular file.
         OSError: it cannot be opened.
     """
     with place(root, given) as found:
@@ -112,23 +111,23 @@ def open_to_read(root: Root, given: str) -> Iterator[tuple[int, Place]]:
 
 @contextmanager
 def open_regular(found: Place, given: str) -> Iterator[int]:
-    """Open what is at a place, without waiting and without side effects: a pipe or device is refused before
-    it is opened and again after.
+    """Open the file at a place, without waiting and without side effects: a pipe or device is refused before it is
+    opened, and checked again after.
 
     Raises:
-        PathRefused: it is no regular file, changed meanwhile, or is a secret file by another name.
+        PathRefused: it is not a regular file, changed meanwhile, or is a secret file under another name.
         OSError: it cannot be opened.
     """
     facts = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
     refuse_other_kinds(given, facts.st_mode)
-    # Before it is opened: closing a database would drop the locks of this process on it.
+    # Before it is opened: closing a database would drop this process's locks on it.
     _refuse_other_names(given, found, facts)
     try:
         fd = os.open(found.name, _READ, dir_fd=found.folder_fd)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise PathRefused(f"{given} changed while it was opened; nothing was read.") from None
+        raise PathRefused(f"{given} changed while it was opened. Nothing was read.") from None
     try:
         facts = os.fstat(fd)
         refuse_other_kinds(given, facts.st_mode)
@@ -140,7 +139,7 @@ def open_regular(found: Place, given: str) -> Iterator[int]:
 
 @contextmanager
 def open_folder(root: Root, given: str) -> Iterator[tuple[int, Place]]:
-    """Open a folder for listing; raises as `open_to_read` does."""
+    """Open a folder to list it. Raises what `open_to_read` raises."""
     with place(root, given) as found:
         refuse_protected(given, found, "read")
         if found.folder_fd == MISSING:
@@ -154,33 +153,33 @@ def open_folder(root: Root, given: str) -> Iterator[tuple[int, Place]]:
 
 
 def _refuse_other_names(given: str, found: Place, facts: os.stat_result) -> None:
-    """Refuse to read a file that has a name which would have been refused."""
+    """Refuse to read a file if one of its names would be refused."""
     if facts.st_nlink < 2:
         return
     if identity(facts) in secret_identities(found.root.folder):
-        raise PathRefused(f"{given} is another name of a secret file; work without its content.")
+        raise PathRefused(f"{given} is another name of a secret file. Work without its content.")
     if problem := own_problem(given, found.root.own.by_link(facts), "read"):
         raise PathRefused(problem)
 
 
 def refuse_protected(given: str, found: Place, access: Access) -> None:
-    """Refuse what no tool touches by where a path really leads, at the moment of opening."""
+    """Refuse forbidden paths by their real target, when they are opened."""
     if problem := own_problem(given, found.own, access):
         raise PathRefused(problem)
     if rule := secret_rule(given) or secret_rule(found.whole):
-        raise PathRefused(f"{given} names a secret ({rule}); work without its content.")
-    # As it was named, too: /proc/self/root is a door to everywhere.
+        raise PathRefused(f"{given} names a secret ({rule}). Work without its content.")
+    # Check the given name too: /proc/self/root leads everywhere.
     root = found.root.folder
     named = os.path.normpath(os.path.join(root, given))
     if is_kernel_path(found.whole, root) or is_kernel_path(named, root):
-        raise PathRefused(f"{given}: /proc, /sys and /dev are not for file tools.")
+        raise PathRefused(f"{given}: file tools may not use /proc, /sys and /dev.")
     steered = steering_problem(given, found.whole, root) if access != "read" else None
     if steered is not None and steered.verdict == "deny":
         raise PathRefused(steered.reason)
 
 
 def kind_of(mode: int) -> Literal["file", "folder", "link", "other"]:
-    """What the mode of a `stat` result says it is."""
+    """Return the kind of file from the mode of a `stat` result."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -189,7 +188,7 @@ def kind_of(mode: int) -> Literal["file", "folder", "link", "other"]:
 
 
 def look(found: Place) -> os.stat_result | None:
-    """What is at a place now; None when nothing is."""
+    """Return what is at a place now; None if nothing is."""
     if found.folder_fd == MISSING:
         return None
     try:
@@ -199,7 +198,7 @@ def look(found: Place) -> os.stat_result | None:
 
 
 def refuse_other_kinds(given: str, mode: int) -> None:
-    """Raises `PathRefused` unless the mode is a regular file's."""
+    """Raise `PathRefused` unless the mode is a regular file's."""
     kind = kind_of(mode)
     if kind == "folder":
         raise PathRefused(f"{given} is a folder, not a file.")
@@ -208,8 +207,9 @@ def refuse_other_kinds(given: str, mode: int) -> None:
 
 
 def secret_identities(root: str) -> set[tuple[int, int]]:
-    """Device and inode of the well-known secret files of the machine and of those at the top of a workspace, to
-    know them by any other name."""
+    """Return device and inode of the well-known secret files of the machine, and of those at the top of a workspace,
+    to recognise them under any name.
+    """
     names = [*_ACCOUNT_FILES, *(os.path.expanduser(name) for name in _KEY_FILES)]
     with suppress(OSError):
         names += [os.path.join(root, name) for name in os.listdir(root) if secret_rule(name)]
@@ -224,7 +224,7 @@ def secret_identities(root: str) -> set[tuple[int, int]]:
 
 
 class _Walk:
-    """One walk: the folders open from the root to here, their names, and the names still to go."""
+    """One walk: the open folders from the root to here, their names, and the names still to walk."""
 
     def __init__(self, root: Root, given: str, makes_folders: bool) -> None:
         self._root = os.path.realpath(root.folder)
@@ -234,7 +234,7 @@ class _Walk:
         self._makes_folders = makes_folders
         self._folders: list[int] = []
         self._marks: list[str] = []
-        """What of Holdfast's own each of the folders is."""
+        """Which of Holdfast's own files each of the folders is."""
         self._names: list[str] = []
         self._todo = self._parts(given)
         self._links = 0
@@ -267,7 +267,7 @@ class _Walk:
         return msgspec.structs.replace(found, own=own)
 
     def _mark(self, name: str, whole: str, facts: os.stat_result | None) -> str:
-        """What of Holdfast's own a name in the last folder is."""
+        """Return which of Holdfast's own files a name in the last folder is."""
         if self._marks[-1]:
             return f"{self._marks[-1]}/{name}"
         return self._own.by_path(whole) or (
@@ -280,7 +280,7 @@ class _Walk:
                 os.close(fd)
 
     def _parts(self, path: str) -> list[str]:
-        """The names of a path from the root of the walk, last first."""
+        """Return the names of a path from the root of the walk, last first."""
         if path.startswith("/"):
             real = os.path.realpath(path)
             if not is_inside(self._root, real):
@@ -311,7 +311,7 @@ class _Walk:
     def _follow(self, target: str) -> None:
         self._links += 1
         if self._links > _MAX_LINKS:
-            raise PathRefused(f"{self._given}: its symbolic links lead in a circle.")
+            raise PathRefused(f"{self._given}: its symbolic links form a loop.")
         parts = self._parts(target)
         if target.startswith("/"):
             while self._names:
@@ -338,9 +338,9 @@ class _Walk:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
             raise PathRefused(
-                f"{self._given}: {name} is not a folder, or changed while it was opened; nothing was done."
+                f"{self._given}: {name} is not a folder, or changed while it was opened. Nothing was done."
             ) from None
 
 
 def _outside(given: str) -> str:
-    return f"{given} leads out of the workspace; file tools stay inside of it."
+    return f"{given} leads out of the workspace. File tools stay inside it."

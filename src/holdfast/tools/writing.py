@@ -1,8 +1,9 @@
-"""A file replaced as a whole or not at all, and how one tells afterwards whether it was.
+"""Replaces a file completely or not at all, and can tell afterwards whether it did.
 
-The content goes to a temporary file beside its target, which then takes the name in one step. A crash may
-leave the temporary file; its writer's lock is gone with the writer, so that a probe knows it and removes it.
-What the content is belongs to `files`.
+The content goes to a temporary file beside the target, which then takes its name in one step. A crash may leave the
+temporary file. Its writer's lock ends with the writer, so a probe recognises the file and removes it. `files`
+makes the
+content.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _CHUNK_BYTES = 1 << 20
 _PREFIX, _SUFFIX = ".holdfast-", ".tmp"
 
 Make = Callable[[str, Place], tuple[bytes, str]]
-"""The new content of a file at a place, and what the model is told when it is written."""
+"""The new content for a file, and the message to the model when it is written."""
 
 
 def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: bool) -> str:
-    """Put what `make` makes at the path; returns what the model is told. The mode and owner are kept.
+    """Write what `make` returns to the path, and return the message to the model. Mode and owner stay the same.
 
     Raises:
         Refused: the path is refused, has other names, or `make` refuses.
-        OSError: it cannot be written; the old file is whole.
-        Fenced: the `check` did; the old file is whole.
+        OSError: it cannot be written. The old file is whole.
+        Fenced: the `check` failed. The old file is whole.
     """
     check()
     with place(root, path) as found:  # before a folder is made
@@ -55,8 +56,8 @@ def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: boo
             refuse_other_kinds(path, facts.st_mode)
             if facts.st_nlink > 1:
                 raise PathRefused(
-                    f"{path} has other names (hard links), maybe outside the workspace: it is not written. "
-                    "Write to a new file instead, or remove this name first."
+                    f"{path} has other names (hard links), maybe outside the workspace, so it is not written. "
+                    "Write to a new file, or remove this name first."
                 )
         content, told = make(path, found)
         _replace(found, content, facts, check)
@@ -64,7 +65,7 @@ def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: boo
 
 
 def plan(root: Root, path: str, make: Make) -> Files | None:
-    """The hashes before and after such a write; None when it would fail."""
+    """Return the hashes before and after such a write; None if it would fail."""
     try:
         with place(root, path) as found:
             refuse_protected(path, found, "write")
@@ -76,7 +77,7 @@ def plan(root: Root, path: str, make: Make) -> Files | None:
 
 
 def _replace(found: Place, content: bytes, before: os.stat_result | None, check: Check) -> None:
-    """Give the content the name in one step: whoever looks sees the old file or the new one."""
+    """Rename the content in one step: every reader sees the old file or the new one."""
     with _listable(found) as folder:
         with _temporary(folder) as (fd, name):
             rest = memoryview(content)
@@ -94,7 +95,7 @@ def _replace(found: Place, content: bytes, before: os.stat_result | None, check:
 
 @contextmanager
 def _listable(found: Place) -> Iterator[int]:
-    """The folder of a place, opened so that it can be listed and synced (the walk's descriptor can't)."""
+    """Open the folder of a place so that it can be listed and synced, which the walk's descriptor cannot."""
     folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found.folder_fd)
     try:
         yield folder
@@ -104,14 +105,16 @@ def _listable(found: Place) -> Iterator[int]:
 
 @contextmanager
 def _temporary(folder: int) -> Iterator[tuple[int, str]]:
-    """A new file that only we write, locked while we live; it is gone at the end unless it was renamed."""
+    """Open a new file that only this process writes, locked while the process lives. At the end it is removed, unless
+    it was renamed.
+    """
     while True:
         name = f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
         try:
-            with suppress(OSError):  # a file system without locks: then nobody sweeps it either
+            with suppress(OSError):  # a file system without locks: then nobody removes it either
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_named(fd, name, folder):  # swept before we had the lock
+            if not _is_named(fd, name, folder):  # removed before the lock was taken
                 continue
             try:
                 yield fd, name
@@ -124,7 +127,7 @@ def _temporary(folder: int) -> Iterator[tuple[int, str]]:
 
 
 def _sweep(folder: int) -> None:
-    """Remove temporary files in a folder whose writers are gone."""
+    """Remove temporary files in a folder if their writers are gone."""
     for name in os.listdir(folder):
         if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
             continue
@@ -147,9 +150,10 @@ def _is_named(fd: int, name: str, folder: int) -> bool:
 
 
 def probe(root: Root, expectation: Expectation) -> Probed:
-    """Whether an interrupted write happened: all the files have their new content, all their old one, or neither.
+    """Return whether an interrupted write happened: all files have their new content, all have their old content, or
+    neither.
 
-    Also removes what the interrupted writer may have left behind.
+    Also removes what the interrupted writer left.
     """
     match expectation:
         case Files(changes=changes):
@@ -174,7 +178,7 @@ def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]
 
 
 def _content_hash(found: Place) -> str:
-    """SHA-256 in hex; empty when there is no file."""
+    """Return the SHA-256 in hex; empty if there is no file."""
     if look(found) is None:
         return ""
     digest = hashlib.sha256()
