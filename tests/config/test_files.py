@@ -54,7 +54,7 @@ def test_text_is_utf_8(tmp_path: Path) -> None:
     file.write_text("grün")
     assert read_text(file, 10) == "grün"
     file.write_bytes(b"\xff")
-    with pytest.raises(Unreadable, match="is no UTF-8 text"):
+    with pytest.raises(Unreadable, match="is not UTF-8 text"):
         read_text(file, 10)
 
 

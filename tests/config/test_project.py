@@ -189,7 +189,7 @@ def test_all_that_waits_for_trust_is_told_in_one_warning_with_the_next_command(p
     assert "model" in told
     assert "limits" not in told
     (limits,) = [warning for warning in config.warnings if "limits.turns" in warning]
-    assert "may only tighten, and 25 holds already" in limits
+    assert "may only tighten, and 25 is already set" in limits
 
 
 @pytest.mark.requirement("A4")

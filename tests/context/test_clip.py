@@ -21,7 +21,7 @@ def test_a_long_text_keeps_whole_lines_of_its_head_and_tail_and_names_the_blob()
     assert head.endswith("\n")
     assert LINES.endswith(tail)
     assert tail.startswith("line ")
-    assert marker.endswith("the whole is blob abc123")
+    assert marker.endswith("the full text is blob abc123")
     left_out = len(LINES) - len(head) - len(tail)
     assert int(marker.split()[0]) == left_out
 

@@ -169,7 +169,7 @@ async def test_a_name_that_holds_a_secret_is_refused(tmp_path: Path, secret: str
             await app.controller.open(f"cli:{secret}")
         with pytest.raises(UsageError, match="session's name"):
             await app.controller.begin(f"cli:{secret}", owner("cli"), send)
-        with pytest.raises(UsageError, match="command's id"):
+        with pytest.raises(UsageError, match="id of the command"):
             await app.controller.submit(session, owner("cli"), send, secret)
         with pytest.raises(UsageError, match="workspace"):
             await app.controller.submit(session, owner("cli"), (await opened(app, place))[1])

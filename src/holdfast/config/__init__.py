@@ -1,4 +1,4 @@
-"""Settings: where they are read from, what each may be, and where each value came from.
+"""Settings: where they are read from, which values are allowed, and where each value came from.
 
-What a setting does is the business of the room that uses it; rooms are handed their values, never a Config.
+The rooms that use a setting decide what it does. They receive values, never a Config.
 """

@@ -1,7 +1,7 @@
-"""Reads a file that somebody named, whole and up to a bound: never a device, a pipe, or more than fits.
+"""Reads a file that somebody named, up to a limit: never a device, a pipe, or a larger file.
 
-Whatever a person, a flag or a configuration names as a file is read here. The files of a home, and those that
-tools work on, are read by the rooms that own them.
+Every file that a person, a flag or a configuration names is read here. Other rooms read the files of a home and the
+files of tools.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from pathlib import Path
 from typing import IO
 
 TEXT_MAX_BYTES = 1_000_000
-"""Of words for a model: more of them would fill its window."""
+"""The limit for text that goes to a model: more would fill its window."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Should a pipe take the file's place just before it is opened, nobody waits for its writer."""
+"""If a pipe takes the file's place just before it is opened, do not wait for its writer."""
 
 
 class Unreadable(Exception):
-    """What was named cannot be read; the message says why, as the end of a sentence."""
+    """The file cannot be read. The message says why, as the end of a sentence."""
 
 
 class Missing(Unreadable):
-    """There is nothing by that name."""
+    """There is no such file."""
 
 
 def read_file(path: Path, max_bytes: int) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Raises:
-        Missing: there is nothing by that name.
-        Unreadable: it is something else, it is too large, or the system refuses it.
+        Missing: there is no such file.
+        Unreadable: it is not a regular file, is too large, or the system refuses it.
     """
     try:
-        _check(path.stat())  # opening a device may do something to it
+        _check(path.stat())  # opening a device may have an effect on it
         with open(os.open(path, _FLAGS), "rb") as file:  # noqa: PTH123 - the flags are what matters
             _check(os.fstat(file.fileno()))
             return _whole(file, max_bytes)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name with a zero byte
-        raise Missing("is not there") from None
+        raise Missing("does not exist") from None
     except OSError as error:
         raise Unreadable(f"cannot be read: {(error.strerror or 'unknown error').lower()}") from None
 
 
 def read_text(path: Path, max_bytes: int) -> str:
-    """The content of a regular file as UTF-8 text; raises as `read_file`, and where it is no such text."""
+    """Return the content of a regular file as text. Raises as `read_file`, and if it is not UTF-8."""
     content = read_file(path, max_bytes)
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise Unreadable("is no UTF-8 text") from None
+        raise Unreadable("is not UTF-8 text") from None
 
 
 def read_stream(stream: IO[bytes], max_bytes: int) -> bytes:
-    """What a stream holds until its end.
+    """Return what a stream has until its end.
 
     Raises:
         Unreadable: it is too much.

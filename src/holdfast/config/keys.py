@@ -1,6 +1,6 @@
-"""The table of all keys: what each is, what it may be, and what a project or admin file may do to it.
+"""The table of all keys: their values, and what a project or admin file may do with them.
 
-To add a setting, add a row here and a field in `settings`. Reading and merging files stands in `load`.
+To add a setting, add a row here and a field in `settings`. `load` reads and merges files.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ OUTPUT_TOKENS_MAX = 1_000_000
 USD_PER_MTOK_MAX = 100_000
 
 Project = Literal["trust", "tighten", "never"]
-"""What a project file may do with a key: set it once it is trusted, make it stricter and nothing else, or nothing.
-Where there is a stricter, it may always be chosen, and no trust is needed for it."""
+"""What a project file may do with a key: set it once it is trusted, only tighten it, or nothing. It may always choose
+a stricter value, even without trust.
+"""
 
 
 class Key(NamedTuple):
@@ -33,9 +34,9 @@ class Key(NamedTuple):
     default: Any = None
     project: Project = "never"
     strictness: Callable[[Any], float] | None = None
-    """Higher is stricter; keys that have one may be tightened by a project or an admin file."""
+    """Higher is stricter. A project or admin file may tighten a key that has this."""
     barred: Callable[[Any], str] | None = None
-    """Why a project file may not give it such a value, trusted or not; empty when it may."""
+    """Why a project file may not give it such a value, trusted or not; empty if it may."""
     flag: str = ""
 
     @property
@@ -58,14 +59,14 @@ _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
     (
         "cost_usd",
         dollars(1, COST_MAX_MICROUSD),
-        "Money. Once set, a model of unknown price is refused.",
+        "Money. With a limit, a model of unknown price is refused.",
         Limits().cost_microusd,
         "--budget",
     ),
     (
         "wall",
         duration(1, WALL_MAX_S),
-        "Driven time; waiting for people is free.",
+        "Driven time. Waiting for people does not count.",
         Limits().wall_s,
         "--timeout",
     ),
@@ -93,15 +94,17 @@ def _unfenced(value: Any) -> float:
 
 def _script(model: Any) -> str:
     is_script = model.partition(":")[0].lower() == "script"
-    return "may not name a script, whose lines call tools as they like" if is_script else ""
+    return "may not name a script, because its lines call any tools" if is_script else ""
 
 
 KEYS: tuple[Key, ...] = (
-    Key("model", _MODEL, "The model of a run that names none.", None, "trust", None, _script, "--model"),
+    Key(
+        "model", _MODEL, "The model of a run that does not name one.", None, "trust", None, _script, "--model"
+    ),
     Key(
         "max_output_tokens",
         whole(1, OUTPUT_TOKENS_MAX),
-        "The most that one model call may write.",
+        "The most output of one model call.",
         DEFAULT_MAX_OUTPUT_TOKENS,
         "tighten",
         _less,
@@ -109,7 +112,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "autonomy",
         _AUTONOMY,
-        "What the agent may do without asking.",
+        "What the agent may do without approval.",
         "supervised",
         "trust",
         AUTONOMY.index,
@@ -118,7 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "approve_by",
         _APPROVE_BY,
-        "How approvals are asked; without a value: prompt on a terminal, else wait.",
+        "How approvals are asked. Default: prompt on a terminal, otherwise wait.",
         None,
         "tighten",
         _is_denied,
@@ -127,23 +130,23 @@ KEYS: tuple[Key, ...] = (
     Key(
         "posture",
         text(r"[A-Za-z0-9._-]+", "the name of a posture"),
-        "The bundle of settings to start from: interactive, headless, overnight or one of [postures].",
+        "The bundle of settings to start with: interactive, headless, overnight or one of [postures].",
         flag="--posture",
     ),
     *(
         Key(f"limits.{name}", kind, about, default, "tighten", _less, flag=flag)
         for name, kind, about, default, flag in _LIMITS
     ),
-    Key("postures.*.autonomy", _AUTONOMY, "As the key of that name."),
-    Key("postures.*.approve_by", _APPROVE_BY, "As the key of that name."),
+    Key("postures.*.autonomy", _AUTONOMY, "Like the key of that name."),
+    Key("postures.*.approve_by", _APPROVE_BY, "Like the key of that name."),
     *(
-        Key(f"postures.*.limits.{name}", kind, "As the limit of that name.")
+        Key(f"postures.*.limits.{name}", kind, "Like the limit of that name.")
         for name, kind, _, _, _ in _LIMITS
     ),
     Key(
         "providers.*.base_url",
         text(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "an http:// or https:// address without user or query"),
-        "Where the provider is reached.",
+        "The address of the provider.",
         project="trust",
     ),
     Key("providers.*.api_key_env", variable(), "The variable that holds the key.", project="trust"),
@@ -154,14 +157,14 @@ KEYS: tuple[Key, ...] = (
             ("output_usd_per_mtok", _PRICE, "Dollars per million output tokens."),
             ("cache_read_usd_per_mtok", _PRICE, "Dollars per million tokens read from a cache."),
             ("cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
-            ("context_tokens", whole(1_000, 100_000_000), "The model's window."),
-            ("max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most the model can write."),
+            ("context_tokens", whole(1_000, 100_000_000), "The context window of the model."),
+            ("max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most output of the model."),
         )
     ),
     Key(
         "sandbox.mode",
         choice("unsafe"),
-        "How tools are fenced in; `unsafe` runs them with the user's own rights.",
+        "How tools are confined. `unsafe` runs them with the user's own permissions.",
         "unsafe",
         "tighten",
         _unfenced,
@@ -169,12 +172,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "repeat.note",
         whole(2, 100),
-        "The same call with the same result that often: the model is told.",
+        "How often the same call with the same result, before the model is told.",
         3,
         "tighten",
         _less,
     ),
-    Key("repeat.stop", whole(3, 1_000), "That often: the run ends as stuck.", 8, "tighten", _less),
+    Key("repeat.stop", whole(3, 1_000), "How often, before the run ends as stuck.", 8, "tighten", _less),
 )
 
 POSTURES: dict[str, dict[str, Any]] = {
@@ -193,8 +196,7 @@ POSTURES: dict[str, dict[str, Any]] = {
 
 REFUSED: dict[str, str] = {
     "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name"
-    ' that: api_key_env = "OPENAI_API_KEY"',
-    "allowed_paths": "there is no such key: tools reach the workspace and nothing else;"
-    " choose it with run -w DIR",
+    ' the variable: api_key_env = "OPENAI_API_KEY"',
+    "allowed_paths": "there is no such key: tools work in the workspace only; choose it with run -w DIR",
 }
-"""Keys that people expect, and why there are none."""
+"""Keys that people expect, and why they do not exist."""

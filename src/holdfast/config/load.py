@@ -1,10 +1,12 @@
-"""Merges flags, environment, project file, user file and defaults into one Config, under the admin files.
+"""Merges flags, environment, project file, user file and defaults into one Config, within the admin files.
 
     flag > environment > project holdfast.toml > user config.toml > default;   the admin files cap them all
 
-A posture counts as the layer that names it, just under that layer's own values. A project file may make things
-stricter, and set more once it is trusted (`keys.Project`); what it may not say is ignored with a warning. All
-problems of all sources are told at once.
+A posture counts as part of the layer that names it, just below that layer's own values. A project file may
+tighten, and
+may set more once it is trusted (`keys.Project`); other values are ignored with a warning. All problems of all
+sources
+are reported at once.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ def load(
     *,
     machine_file: Path = ADMIN_FILE,
 ) -> Config:
-    """The settings for a run in a workspace.
+    """Return the settings for a run in a workspace.
 
-    `flags` are values by dotted key (`{"limits.turns": 5}`); None counts as not given. `machine_file` is the
-    administrator's.
+    `flags` are values by dotted key (`{"limits.turns": 5}`); None means not given. `machine_file` is the
+    administrator's file.
 
     Raises:
-        ConfigError: with every problem of every source.
+        ConfigError: lists every problem of every source.
     """
     problems: list[str] = []
     sources = _sources(home, workspace, flags, environ, machine_file, problems)
@@ -57,17 +59,17 @@ def load(
 
 
 def load_only(source: Path | Mapping[str, Any], over: Mapping[str, Any] | None = None) -> Config:
-    """The settings of one file or one dict with the keys of config.toml, and of nothing else.
+    """Return the settings of one file, or one dict with the keys of config.toml, and nothing else.
 
-    `over` is such a dict too and goes before the source: what is said in code.
+    `over` is another such dict, set in code. It overrides the source.
 
     Raises:
-        ConfigError: with every problem; also when the file does not exist.
+        ConfigError: lists every problem; also if the file does not exist.
     """
     problems: list[str] = []
     if isinstance(source, Path):
         if not source.exists():
-            problems.append(f"{source}: no such file")
+            problems.append(f"{source}: there is no such file")
         given = from_file("user", source, problems)
     else:
         given = from_table("user", source, "config", problems)
@@ -75,22 +77,23 @@ def load_only(source: Path | Mapping[str, Any], over: Mapping[str, Any] | None =
 
 
 class Change(NamedTuple):
-    """One value of a project file, and what becomes of it."""
+    """One value of a project file, and whether it counts."""
 
     key: str
     value: Any
-    """As one writes it into a file, as is `now`."""
+    """As in a file; `now` too."""
     now: Any
-    """What holds without it, or None."""
+    """The value without it, or None."""
     counts: Literal["already", "trusted", "never", "overruled"]
-    """`already`: trusted or not. `trusted`: from then on. `never`: in no project file. `overruled`: it might, but
-    something that goes before it says otherwise."""
+    """`already`: counts with and without trust. `trusted`: counts with trust. `never`: counts in no project file.
+    `overruled`: another source overrides it.
+    """
     why: str = ""
     """Why it does not count."""
 
 
 class Proposal(NamedTuple):
-    """A project file, for somebody who is to trust it."""
+    """A project file, shown to the person who may trust it."""
 
     sha256: str
     """Of the content that the changes were read from."""
@@ -101,10 +104,10 @@ class Proposal(NamedTuple):
 def proposal(
     home: Home, file: Path, environ: Mapping[str, str], *, machine_file: Path = ADMIN_FILE
 ) -> Proposal:
-    """What a project file would change if it were trusted.
+    """Return what a project file would change if it were trusted.
 
     Raises:
-        ConfigError: with every problem of every source.
+        ConfigError: lists every problem of every source.
     """
     problems: list[str] = []
     sources = _sources(home, file.parent, {}, environ, machine_file, problems)
@@ -134,7 +137,7 @@ def _change(given: Given, without: Config, before: Config, after: Config) -> Cha
     if ignored is not None:
         return Change(given.name, given.shown, now, "never", ignored.why)
     by = after.settings[given.name].origin
-    return Change(given.name, given.shown, now, "overruled", f"{by} goes before it")
+    return Change(given.name, given.shown, now, "overruled", f"{by} overrides it")
 
 
 # --- merging ------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ def _sources(
     machine_file: Path,
     problems: list[str],
 ) -> list[Source]:
-    """All that settings come from, each before those that go before it."""
+    """Return all sources, lowest precedence first."""
     sources = [from_file("user", home.user_file, problems)]
     if workspace is not None:
         file = workspace / PROJECT_FILE
@@ -184,11 +187,11 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     _check_repeats(settings, problems)
     if settings["sandbox.mode"].layer == "default":
         warnings.append(
-            "Tools run with your own rights, there is no sandbox yet;"
-            ' [sandbox] mode = "unsafe" in the configuration accepts that.'
+            "Tools run with your own permissions; there is no sandbox yet."
+            ' Accept that with [sandbox] mode = "unsafe" in the configuration.'
         )
     if problems:
-        raise ConfigError(problems, hint="`holdfast config schema` prints every key and what it may be.")
+        raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)
     return replace(build(settings, names), ignored=tuple(ignored), warnings=told)
 
@@ -202,7 +205,7 @@ def _check_repeats(settings: Mapping[str, Setting], problems: list[str]) -> None
 
 
 def _postures(sources: list[Source]) -> dict[str, list[tuple[str, Any]]]:
-    """All postures that may be chosen, as values by key path."""
+    """Return all postures that can be chosen, as values by key path."""
     postures = {name: list(values.items()) for name, values in POSTURES.items()}
     for source in sources:
         if source.layer == "user":
@@ -217,13 +220,13 @@ def _postures(sources: list[Source]) -> dict[str, list[tuple[str, Any]]]:
 def _posture(
     source: Source, postures: Mapping[str, list[tuple[str, Any]]], problems: list[str]
 ) -> list[Given]:
-    """The values of the posture that a source names."""
+    """Return the values of the posture that a source names."""
     chosen = next((given for given in source.given if given.key.path == "posture"), None)
     if chosen is None or source.layer in ("project", "admin"):
         return []
     if chosen.value not in postures:
         near = get_close_matches(chosen.value, postures, n=1, cutoff=NEAR)
-        told = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(postures))}"
+        told = f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(sorted(postures))}"
         problems.append(f"{chosen.origin}: posture = {chosen.value!r}: there is no such posture{told}")
         return []
     origin = f"posture {chosen.value} ({chosen.origin})"
@@ -236,7 +239,7 @@ def _posture(
 
 
 def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[Ignored]:
-    """The value of a project file, with the reason, when it does not count; empty when it does."""
+    """Return why a value of a project file does not count, as a reason; empty if it counts."""
     key = given.key
     barred = key.barred(given.value) if key.barred is not None else ""
     needs_trust = False
@@ -249,7 +252,7 @@ def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[
             return []
         why, needs_trust = f"may set it only after `{_trusting(given.origin)}`", True
     elif key.strictness is not None and before is not None:
-        why = f"may only tighten, and {key.kind.write(before.value)} holds already"
+        why = f"may only tighten, and {key.kind.write(before.value)} is already set"
     elif key.strictness is not None:
         why = "may only tighten"
     else:
@@ -258,12 +261,12 @@ def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[
 
 
 def _trusting(origin: str) -> str:
-    """The command that makes the file of a value trusted."""
+    """Return the command that trusts the file of a value."""
     return f"holdfast trust {shlex.quote(origin.rpartition(':')[0])}"
 
 
 def _holds(given: Given, before: Setting | None) -> bool:
-    """Whether the value is the one that holds already, so that saying it again changes nothing."""
+    """Return whether the value is already in force, so that setting it again changes nothing."""
     return before is not None and before.value == given.value
 
 
@@ -275,9 +278,9 @@ def _tightens(given: Given, before: Setting | None) -> bool:
 
 
 def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bool:
-    """Whether a value of an admin file makes something stricter."""
+    """Return whether a value of an admin file tightens a setting."""
     if given.key.strictness is None:
-        warnings.append(f"{given.origin}: {given.name} is ignored: the admin file only tightens.")
+        warnings.append(f"{given.origin}: {given.name} is ignored: an admin file may only tighten.")
         return False
     if not _tightens(given, before):
         return False

@@ -1,4 +1,4 @@
-"""Where a home lies and where configuration files are looked for. Nothing is made or read here."""
+"""Locates a home and configuration files. Nothing is created or read here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
-    """The home that a flag names, else the one of HOLDFAST_HOME, else the user's folders on this system.
+    """Return the home that a flag names, otherwise HOLDFAST_HOME, otherwise the user's folders on this system.
 
     Raises:
-        UsageError: its name is no text.
+        UsageError: its name is not UTF-8 text.
     """
     named = given or environ.get(HOME_VARIABLE, "")
     if named:
@@ -38,13 +38,13 @@ def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
         folder = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
         settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
     if not is_text(f"{folder}{settings}"):
-        hint = "Name another one, with --home or HOLDFAST_HOME."
+        hint = "Name another one with --home or HOLDFAST_HOME."
         raise UsageError(f"The name of the home {str(folder)!r} is not UTF-8 text.", hint=hint)
     return Home(folder, settings / USER_FILE)
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be written down: a system may give a file any bytes for a name."""
+    """Return whether a name can be stored: a system may allow any bytes in a file name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -53,6 +53,6 @@ def is_text(name: str) -> bool:
 
 
 def admin_files(environ: Mapping[str, str], machine_file: Path = ADMIN_FILE) -> tuple[Path, ...]:
-    """The files of an administrator, all of which tighten: the machine's own, and one that a variable adds."""
+    """Return the files of an administrator: the machine's own, and one that a variable adds."""
     named = environ.get(ADMIN_VARIABLE, "")
     return (machine_file, Path(named)) if named else (machine_file,)

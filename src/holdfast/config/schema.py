@@ -1,6 +1,6 @@
-"""The keys for readers and editors: JSON Schema of a configuration file, and all settings with origins.
+"""The keys for readers and editors: the JSON Schema of a configuration file, and all settings with origins.
 
-How it is printed is the command line's business.
+The command line prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from holdfast.config.settings import Config
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of config.toml and holdfast.toml."""
+    """Return the JSON Schema (2020-12) of config.toml and holdfast.toml."""
     root = _section()
     root = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -38,9 +38,10 @@ def _section() -> dict[str, Any]:
 
 
 def shown(config: Config) -> list[dict[str, Any]]:
-    """Every setting as `{"key", "value", "origin"}`, in the order of the table, values as one writes them.
+    """Return every setting as `{"key", "value", "origin"}`, in the order of the table, with values as in a file.
 
-    A key has `"ignored": [{"value", "origin", "why"}]` too if a file gives it a value that does not count. Its value
+    A key also has `"ignored": [{"value", "origin", "why"}]` if a file gives it a value that does not count. Its
+    value
     and origin are null if nothing else sets it.
     """
     rows: dict[str, dict[str, Any]] = {}

@@ -1,6 +1,6 @@
 """The settings as the program uses them: typed, frozen, in its own units, each with its origin.
 
-Built by `load`; nothing here reads a file or knows what a key may hold.
+`load` builds them. Nothing here reads a file or knows the allowed values.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from holdfast.protocol.settings import ApproveBy, Autonomy
 DEFAULT_ORIGIN = "default"
 
 Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
-"""Each goes before those on its left; the last caps them all."""
+"""In order of precedence, lowest first. The last one caps them all."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One value and where it came from."""
+    """One value, and where it came from."""
 
     value: Any
     origin: str
-    """`default`, FILE:LINE, a variable's name, a flag, or a posture and who chose it."""
+    """`default`, FILE:LINE, a variable's name, a flag, or a posture with its origin."""
     layer: Layer
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """A value that a file gives and that does not count."""
+    """A value in a file that does not count."""
 
     key: str
     value: Any
-    """As the file has it."""
+    """As in the file."""
     origin: str
     why: str
     """As the end of a sentence about the file."""
     needs_trust: bool = False
-    """Whether it would count if somebody trusted the file."""
+    """Whether it would count if the file were trusted."""
 
 
 class ProviderSettings(msgspec.Struct, frozen=True):
-    """What a user says about one provider; empty: nothing."""
+    """What a user sets for one provider; empty means not set."""
 
     base_url: str = ""
     api_key_env: str = ""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
-    """What a user says about the models that a glob on PROVIDER:MODEL matches; None: nothing."""
+    """What a user sets for the models that a glob on PROVIDER:MODEL matches; None means not set."""
 
     input_usd_per_mtok: float | None = None
     output_usd_per_mtok: float | None = None
@@ -63,14 +63,14 @@ class Config(msgspec.Struct, frozen=True):
     """All settings of one start of the program."""
 
     settings: dict[str, Setting]
-    """Every value that is set, by its dotted key; what the typed fields were made of."""
+    """Every value that is set, by dotted key. The typed fields are made from these."""
     limits: Limits
     model: str
-    """Empty: none was configured."""
+    """Empty if none is configured."""
     max_output_tokens: int
     autonomy: Autonomy
     approve_by: ApproveBy | None
-    """None: prompt on a terminal, else wait."""
+    """None: prompt on a terminal, otherwise wait."""
     sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
@@ -78,15 +78,15 @@ class Config(msgspec.Struct, frozen=True):
     catalog: dict[str, CatalogEntry]
     """By glob."""
     ignored: tuple[Ignored, ...] = ()
-    """What files say that may not say it."""
+    """Values in files that may not set them."""
     warnings: tuple[str, ...] = ()
     """What was ignored or capped, in sentences for the user."""
 
 
 def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]]) -> Config:
-    """The typed settings of validated values.
+    """Return the typed settings of validated values.
 
-    `names` tells which part of a dotted key was chosen by the user: the key as the user's own parts.
+    `names` maps a dotted key to its parts, because a part that the user chose may contain dots.
     """
     value = {key: setting.value for key, setting in settings.items()}
     return Config(
@@ -114,7 +114,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
 def _group(
     section: str, value: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
 ) -> dict[str, dict[str, Any]]:
-    """The values of a section with chosen names: `{name: {field: value}}`."""
+    """Return the values of a section with chosen names: `{name: {field: value}}`."""
     groups: dict[str, dict[str, Any]] = {}
     for key, parts in names.items():
         if parts[0] == section and len(parts) == 3 and key in value:

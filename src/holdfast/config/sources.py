@@ -1,6 +1,6 @@
-"""What each source of settings says, checked against the table of keys, and what is wrong with it in sentences.
+"""Reads each source of settings, checks it against the table of keys, and reports problems in sentences.
 
-Which source goes before which stands in `load`.
+`load` has the precedence of the sources.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ class Given(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value as one writes it into a file."""
+        """The value as in a file."""
         return self.key.kind.write(self.value)
 
 
 class Source(NamedTuple):
-    """What one source says, checked."""
+    """The values of one source, checked."""
 
     layer: Layer
     given: tuple[Given, ...]
     sha256: str = ""
-    """Of the file, where it is one."""
+    """Of the file, if it is one."""
     is_trusted: bool = False
-    """Whether somebody accepted exactly this project file."""
+    """Whether exactly this project file is trusted."""
 
 
 def written(parts: Dotted) -> str:
-    """A dotted key as one writes it into TOML."""
+    """Return a dotted key as in TOML."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in parts)
 
 
 def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
-    """What a file says; nothing where there is none."""
+    """Return the values of a file; none if it does not exist."""
     try:
         table = read_toml(path)
     except NotToml as error:
@@ -72,12 +72,12 @@ def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
 
 
 def from_table(layer: Layer, table: Mapping[str, Any], name: str, problems: list[str]) -> Source:
-    """What a dict with the keys of a file says; `name` stands for it in messages."""
+    """Return the values of a dict with the keys of a file. `name` stands for it in messages."""
     return Source(layer, tuple(_checked(flatten(table), name, problems)))
 
 
 def from_environment(environ: Mapping[str, str], problems: list[str]) -> Source:
-    """What variables say."""
+    """Return the values of environment variables."""
     given: list[Given] = []
     for key in KEYS:
         if key.variable and environ.get(key.variable):
@@ -87,7 +87,7 @@ def from_environment(environ: Mapping[str, str], problems: list[str]) -> Source:
 
 
 def from_flags(flags: Mapping[str, object], problems: list[str]) -> Source:
-    """What flags say, by dotted key; None counts as not given."""
+    """Return the values of flags, by dotted key. None means not given."""
     given: list[Given] = []
     for path, value in flags.items():
         key = next((key for key in KEYS if key.path == path), None)
@@ -145,7 +145,7 @@ def _is_section(parts: Dotted) -> bool:
 
 
 def _unknown_section(entry: Entry) -> Dotted:
-    """The outermost section around the entry, or the empty section that it is, that there is none of."""
+    """Return the outermost section around the entry that does not exist, or the empty section that the entry is."""
     if _refusal(entry.key):
         return ()
     depth = len(entry.key) + (entry.value == {})
@@ -159,7 +159,9 @@ def _no_section(section: Dotted) -> str:
     known = sorted({each[-1] for each in _SECTIONS if _is_section((*above, each[-1])) and each[-1] != "*"})
     near = get_close_matches(name, known, n=1, cutoff=NEAR)
     told = (
-        f"did you mean [{written((*above, near[0]))}]?" if near else f"there are {', '.join(known) or 'none'}"
+        f"did you mean [{written((*above, near[0]))}]?"
+        if near
+        else f"the sections are {', '.join(known) or 'none'}"
     )
     return f"there is no section [{written(section)}]; {told}"
 
@@ -179,7 +181,9 @@ def _why_not(entry: Entry) -> str:
 
 
 def _nearest(parts: Dotted) -> str:
-    """The known key whose whole path, last word or flag is most like the unknown one; empty when none is."""
+    """Return the known key that is most like the unknown one, by whole path, last word or flag; empty if there is
+    none.
+    """
     names = {key.path: key.path for key in KEYS if "*" not in key.path}
     if len(parts) > 1:
         chosen = written(parts[1:2])

@@ -1,4 +1,4 @@
-"""Reads one TOML file into dotted keys, each with its line. What the keys mean is not known here."""
+"""Reads one TOML file into dotted keys, each with its line. It does not know the meaning of keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Dotted = tuple[str, ...]
 
 FILE_MAX_BYTES = 1_000_000
 DEPTH_MAX = 20
-"""More tables around a value than any key has."""
+"""Deeper nesting than any key has."""
 _PARTS_MAX = 100
 """Of a dotted key: what it costs to read one grows with the square of them."""
 _ONE_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]*')[ \t]*\.[ \t]*"""
@@ -30,27 +30,29 @@ class Entry(NamedTuple):
     key: Dotted
     value: Any
     lines: tuple[int, ...]
-    """Where each part of the key is first named: the sections around the value, then the value; 0: not known."""
+    """The line where each part of the key is first named: the sections around the value, then the value; 0 if
+    unknown.
+    """
 
 
 class Table(NamedTuple):
-    """What one file holds."""
+    """The content of one file."""
 
     entries: list[Entry]
-    """In its order, tables resolved into dotted keys."""
+    """In order, with tables resolved into dotted keys."""
     sha256: str
     """Of exactly the bytes that were read."""
 
 
 class NotToml(Exception):
-    """The file cannot be read as TOML; the message names it and the line."""
+    """The file is not valid TOML. The message names it and the line."""
 
 
 def read_toml(path: Path) -> Table | None:
-    """The values of a file; None when there is no such file.
+    """Return the values of a file; None if there is no such file.
 
     Raises:
-        NotToml: no regular file, not permitted, too large, not UTF-8 or not TOML.
+        NotToml: it is not a regular file, not readable, too large, not UTF-8 or not TOML.
     """
     try:
         raw = read_file(path, FILE_MAX_BYTES)
@@ -72,14 +74,15 @@ def read_toml(path: Path) -> Table | None:
         raise NotToml(_at_line(path, str(error))) from None
     except RecursionError:
         raise NotToml(f"{path}: is nested too deeply") from None
-    except ValueError:  # of thousands of digits
-        raise NotToml(f"{path}: holds a number that is too long") from None
+    except ValueError:  # with thousands of digits
+        raise NotToml(f"{path}: has a number that is too long") from None
     return Table(flatten(table, _lines(content)), hashlib.sha256(raw).hexdigest())
 
 
 def flatten(table: Mapping[str, Any], lines: Mapping[Dotted, int] | None = None) -> list[Entry]:
-    """The values of nested tables with their dotted keys; an empty table stands for itself, and so does one that
-    lies deeper than any key."""
+    """Return the values of nested tables with their dotted keys. An empty table stands for itself, and so does one
+    that is nested deeper than any key.
+    """
     return list(_flatten((), table, lines or {}))
 
 
@@ -93,7 +96,7 @@ def _flatten(above: Dotted, table: Mapping[str, Any], lines: Mapping[Dotted, int
 
 
 def _lines_of(key: Dotted, lines: Mapping[Dotted, int]) -> tuple[int, ...]:
-    """The line of each part; what stands in an inline table has the line of that table."""
+    """Return the line of each part. A value in an inline table has the line of that table."""
     found: list[int] = []
     line = 0
     for depth in range(1, len(key) + 1):
@@ -103,7 +106,7 @@ def _lines_of(key: Dotted, lines: Mapping[Dotted, int]) -> tuple[int, ...]:
 
 
 def _lines(content: str) -> dict[Dotted, int]:
-    """Where each key and table, and each table around it, is first named. The text is known to be valid TOML."""
+    """Return the line where each key and table, and each table around it, is first named. The text is valid TOML."""
     lines: dict[Dotted, int] = {}
     table: Dotted = ()
     closing = ""
@@ -125,7 +128,7 @@ def _lines(content: str) -> dict[Dotted, int]:
 
 
 def _dotted(line: str, end: str) -> Dotted:
-    """The dotted key that the line begins with, up to `end`; empty when there is none."""
+    """Return the dotted key at the beginning of the line, up to `end`; empty if there is none."""
     parts: list[str] = []
     at = 0
     while match := _PART.match(line, at):

@@ -1,7 +1,8 @@
-"""Which project files somebody trusts: for each file one small record in the home, of its path and its content.
+"""Remembers which project files are trusted: one small record in the home for each file, with its path and hash.
 
-A file is trusted where it lies and as it is: moved, linked or changed it is not. What trust is good for stands in
-`load`. Whatever cannot be read counts as not trusted.
+Trust holds for a path and a content: a file that was moved, linked or changed is not trusted. `load` decides what
+trust
+allows. A record that cannot be read counts as no trust.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _Trusted(msgspec.Struct, frozen=True):
 
 
 def is_trusted(home: Home, file: Path, sha256: str) -> bool:
-    """Whether the file was trusted with a content of that hash."""
+    """Return whether the file was trusted with a content of that hash."""
     try:
         content = read_file(_record(home, file), _RECORD_MAX_BYTES)
         return msgspec.json.decode(content, type=_Trusted) == _Trusted(_place(file), sha256)
@@ -36,10 +37,10 @@ def is_trusted(home: Home, file: Path, sha256: str) -> bool:
 
 
 def trust(home: Home, file: Path, sha256: str) -> None:
-    """Trust the file with a content of that hash, and with no other from now on.
+    """Trust the file with a content of that hash, and no other.
 
     Raises:
-        OSError: the home cannot be written.
+        OSError: the home is not writable.
     """
     record = _record(home, file)
     draft = record.with_name(f"{record.name}.{secrets.token_hex(8)}")
@@ -64,5 +65,5 @@ def _record(home: Home, file: Path) -> Path:
 
 
 def _place(file: Path) -> str:
-    """Where the file lies. A link is a file of its own: what it leads to was trusted for another folder."""
+    """Return the path of the file. A link counts as its own file: its target was trusted for another folder."""
     return str(file.parent.resolve() / file.name)

@@ -1,7 +1,7 @@
-"""Kinds of values: how a setting is read from a file, a variable or a flag, and what is allowed.
+"""Kinds of values: how a setting is read from a file, a variable or a flag, and which values are allowed.
 
-Each kind reads what TOML or a program gives, knows what the text of a variable or flag stands for, and says its
-allowed range in one phrase that error messages and the schema share. Which key is of which kind stands in `keys`.
+Each kind reads a value from TOML or a program, and the text of a variable or flag. It describes its allowed range in
+one phrase, which error messages and the schema share. `keys` says which key has which kind.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ class Kind(NamedTuple):
     """One kind of value."""
 
     read: Callable[[Any], Any]
-    """The value as the program uses it; raises ValueError for anything that is not allowed."""
+    """Return the value as the program uses it. Raises ValueError if it is not allowed."""
     allowed: str
     schema: dict[str, Any]
-    """JSON Schema of what may stand in a file."""
+    """Return the JSON Schema of the value in a file."""
     write: Callable[[Any], Any] = _same
-    """The value as one would write it into a file."""
+    """Return the value as in a file."""
     from_text: Callable[[Any], Any] = _same
-    """What a variable or a flag says, as a file would say it; what it cannot make out it leaves to `read`."""
+    """Return the text of a variable or flag as a file would have it. Text that it does not understand goes to `read`
+    unchanged.
+    """
 
 
 def whole(low: int, high: int) -> Kind:
-    """A whole number in a range, both ends included."""
+    """A whole number in a range, with both ends included."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -53,7 +55,7 @@ def whole(low: int, high: int) -> Kind:
 
 
 def number(low: float, high: float) -> Kind:
-    """A number in a range, both ends included."""
+    """A number in a range, with both ends included."""
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -66,7 +68,7 @@ def number(low: float, high: float) -> Kind:
 
 
 def dollars(low_microusd: int, high_microusd: int) -> Kind:
-    """An amount of money, written as a number or as text; read as micro-dollars."""
+    """An amount of money, as a number or a text; read as micro-dollars."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -81,7 +83,7 @@ def dollars(low_microusd: int, high_microusd: int) -> Kind:
 
 
 def duration(low_s: int, high_s: int) -> Kind:
-    """A length of time, `"1h30m"` or a number of seconds; read as seconds."""
+    """A duration, `"1h30m"` or a number of seconds; read as seconds."""
 
     def read(value: Any) -> float:
         seconds = value
@@ -95,7 +97,7 @@ def duration(low_s: int, high_s: int) -> Kind:
             raise ValueError
         return float(seconds)
 
-    phrase = f'a length of time from {spoken(low_s)} to {spoken(high_s)}, like "2h", "90s" or "1h30m"'
+    phrase = f'a duration from {spoken(low_s)} to {spoken(high_s)}, like "2h", "90s" or "1h30m"'
     return Kind(read, phrase, {"type": ["string", "number"]}, spoken)
 
 
@@ -127,7 +129,7 @@ def variable() -> Kind:
 
 
 def spoken(seconds: float) -> str:
-    """A length of time as people write it: `1h30m`."""
+    """Return a duration as people write it: `1h30m`."""
     left, words = int(seconds), ""
     for unit, letter in zip(_UNITS_S, "dhms", strict=True):
         count, left = divmod(left, unit)

@@ -1,1 +1,1 @@
-"""What the model sees this turn: the conversation from the journal, encoded once, within the window."""
+"""What the model sees in a turn: the conversation from the journal, encoded once, within the window."""

@@ -1,6 +1,6 @@
-"""Long texts cut to head and tail, so that a model sees how an output began and how it ended.
+"""Clips long texts to head and tail, so that a model sees how an output began and how it ended.
 
-Pure. Where the whole is kept is the caller's business; here it is only named.
+Pure. The caller stores the whole text; this only names it.
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 import re
 
 _HEAD_SHARE = 0.6
-"""A little more head than tail: the head says what it is, the tail what came of it."""
+"""The head is slightly longer: the head shows what it is, the tail shows the result."""
 _LINE_SLACK = 0.2
-"""How much of a half may be given up so that the cut falls between two lines."""
+"""How much of each half may be given up to cut between two lines."""
 
 _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def clip(text: str, max_chars: int, blob: str = "") -> str:
-    """The text itself when it fits, else its head and tail around a line that tells what was left out.
+    """Return the text if it fits, otherwise its head and tail around a line that says how much was left out.
 
     Args:
-        text: Any text; control characters but tab and newline, and lone surrogates, come out as `\\ufffd`.
-        max_chars: The most characters that the result may have, marker included (unless the marker alone
-            is longer).
-        blob: The handle under which the whole is kept; empty when it is not.
+        text: Any text. Control characters except tab and newline, and lone surrogates, become `\\ufffd`.
+        max_chars: The most characters of the result, with the marker (unless the marker alone is longer).
+        blob: The blob that holds the whole text; empty if it is not stored.
     """
     text = clean(text)
     if len(text) <= max_chars:
@@ -37,12 +36,12 @@ def clip(text: str, max_chars: int, blob: str = "") -> str:
 
 
 def clean(text: str) -> str:
-    """The text with what no reader can show, and no encoder can write, replaced by `\\ufffd`."""
+    """Return the text with `\\ufffd` for everything that cannot be shown or encoded."""
     return _UNSAFE.sub("\ufffd", text)
 
 
 def _marker(chars: int, lines: int, blob: str) -> str:
-    whole = f"; the whole is blob {blob}" if blob else ""
+    whole = f"; the full text is blob {blob}" if blob else ""
     return f"[... {chars} characters, {lines} lines left out{whole} ...]\n"
 
 

@@ -1,8 +1,9 @@
-"""The request of a session, kept as bytes: every message is encoded once, and a request is an edit of the last.
+"""The request of a session as bytes: every message is encoded once, and a request is an edit of the last one.
 
-The body of a request is `base` + the fragments joined by commas + `tail`. The fragments lie in one growing buffer
-with a running SHA-256, so that a step costs what is new in it. When the window is full, the core decides what stays
-(`core.view`). What a record holds is quoted from there instead of being stored again (see `events.Piece`).
+The body of a request is `base` + the fragments joined by commas + `tail`. The fragments are in one growing buffer
+with
+a running SHA-256, so a step costs only what is new in it. When the window is full, the core decides what stays
+(`core.view`). Text of a record is quoted from there instead of being stored again (see `events.Piece`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.protocol.codec import json_text
 from holdfast.protocol.ports import Wire
 
 REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
-"""The types of the records that requests are made of: the intents, and what they quote."""
+"""The types of records that requests are made of: the intents, and the records that they quote."""
 QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
 
@@ -32,7 +33,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     seq: int
     """As in `events.Fresh`."""
     start: int
-    """Where it lies in the buffer."""
+    """Its place in the buffer."""
     end: int
 
     @property
@@ -41,7 +42,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsent(msgspec.Struct, frozen=True):
-    """An encoded element that no request on this wire has carried yet."""
+    """An encoded element that no request in this wire format has carried yet."""
 
     mark: str
     seq: int
@@ -54,38 +55,40 @@ class Unsent(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """How the next request differs from the last one, and what it comes to."""
+    """How the next request differs from the last one, with its bytes."""
 
     keep: int
     rest: tuple[e.Again | e.Fresh, ...]
     left_out: tuple[e.Again, ...]
     parts: tuple[bytes | bytearray, ...]
-    """Base and fragments: the session's own buffer among them, which the next record changes."""
+    """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
     """Of the parts."""
     fresh_bytes: int
-    """How many of them the last request did not hold, if it had the same base."""
+    """The number of bytes that the last request did not have, if it had the same base."""
     hasher: Any
-    """Of the parts: update it with the tail."""
+    """Of the parts. Update it with the tail."""
 
     def body(self, tail: bytes) -> bytes:
-        """The whole body, in one copy."""
+        """Return the whole body in one copy."""
         return b"".join((*self.parts, tail))
 
 
 Cut = Callable[[Sequence[Fragment | Unsent], int], Sequence[int]]
-"""The places of the messages that stay, of those that may go and the bytes of all others (`core.view.cut`)."""
+"""Takes the places of the messages, those that may go, and the bytes of everything else; returns what stays
+(`core.view.cut`).
+"""
 
 
 class Conversation:
     """The fragments of the last request, and the messages that no request has carried yet."""
 
     def __init__(self, numbers: int = 0) -> None:
-        """`numbers`: how many fragments the session's journal holds already."""
+        """`numbers`: how many fragments the session's journal already has."""
         self._transcript = Transcript()
         self._unsent: list[Said] = []
         self._carried = 0
-        """How many of the unsent messages were in requests on another wire: a cut may leave them out."""
+        """How many of the unsent messages were in requests of another wire format. A cut may leave them out."""
         self._texts: dict[int, str] = {}
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
@@ -102,8 +105,9 @@ class Conversation:
 
     @classmethod
     def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> Conversation:
-        """The conversation right after a request, from the (seq, event) of all that requests up to it are made
-        of (`REQUESTED`). What its bytes are proves it: `is_last_request`."""
+        """Return the conversation right after a request, from the (seq, event) of everything that requests up to it
+        are made of (`REQUESTED`). `is_last_request` proves its bytes.
+        """
         conversation = cls()
         conversation._transcript = Transcript(is_asking=True)
         for seq, event in requested:
@@ -114,14 +118,14 @@ class Conversation:
         return conversation
 
     def add(self, record: e.Record) -> None:
-        """Fold a record: words become unsent messages, an intent makes them part of the request."""
+        """Fold a record: words become unsent messages, and an intent makes them part of the request."""
         self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
             self._has_asked = True
             self._apply(record.event)
 
     def carry(self, record: e.Record) -> None:
-        """Fold a record from the time of another wire: what its requests carried is unsent on this one."""
+        """Fold a record from the time of another wire format: what its requests carried is unsent in this one."""
         self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
             self._has_asked = True
@@ -153,16 +157,17 @@ class Conversation:
         ]
 
     def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
-        """Whether base, fragments and tail are the very bytes that were sent."""
+        """Return whether base, fragments and tail are exactly the bytes that were sent."""
         hasher = self._running_hash(base)
         hasher.update(sent.request.tail.encode())
         return hasher.hexdigest() == sent.request.sha256
 
     def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool], cut: Cut) -> Edit:
-        """The next request. `fits` tells whether a body of so many bytes is within the window, and `cut` what
-        stays of its messages where it is not.
+        """Return the next request. `fits` says whether a body of a size is within the window, and `cut` says what
+        stays of its messages if it is not.
 
-        Changes nothing but the running hash: the intent that records the edit does, through `add`.
+        Changes nothing except the running hash. The intent that records the edit changes the conversation, through
+        `add`.
         """
         carried = self._written(wire, self._unsent[: self._carried])
         new = self._written(wire, self._unsent[self._carried :])
@@ -198,8 +203,9 @@ class Conversation:
         )
 
     def _written(self, wire: Wire, said: Sequence[Said]) -> list[Unsent]:
-        """The messages as this wire writes them. Only what was said since the last request is quoted: who reads
-        the journal again has no more at hand."""
+        """Encode the messages in this wire format. Only what was said since the last request is quoted, because a
+        reader of the journal has nothing else at hand.
+        """
         return [
             Unsent(
                 each.mark,
@@ -212,7 +218,7 @@ class Conversation:
         ]
 
     def _running_hash(self, base: bytes) -> hashlib._Hash:
-        """A copy of the hash over the base and the whole buffer, which then costs what is new in it."""
+        """Return a copy of the hash over base and the whole buffer. This costs only what is new in the buffer."""
         if base != self._base:
             self._base, self._hasher, self._hashed_bytes = base, hashlib.sha256(base), 0
         self._hasher.update(memoryview(self._buffer)[self._hashed_bytes :])
@@ -220,7 +226,7 @@ class Conversation:
         return self._hasher.copy()
 
     def _apply(self, event: e.ModelCallStarted) -> None:
-        """The intent as recorded is the truth about what was sent, also after an upgrade."""
+        """Apply a recorded intent, which is the truth about what was sent, also after an upgrade."""
         request = event.request
         known, old = self._fragments, self._buffer
         if request.keep != len(known) or any(not isinstance(each, e.Fresh) for each in request.rest):
@@ -251,12 +257,12 @@ class Conversation:
 
 
 def _size(parts: Sequence[Fragment | Unsent]) -> int:
-    """The bytes of the parts, each with its comma."""
+    """Return the bytes of the parts, each with its comma."""
     return sum(part.size + 1 for part in parts)
 
 
 def _spans(spans: Sequence[e.Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[e.Again, ...]:
-    """The records whose messages are left out, those of before included: ranges with nothing kept inside."""
+    """Return the records whose messages are left out, including earlier ones, as ranges without any kept record."""
     found: list[e.Again] = []
     for first, last in sorted([*spans, *((seq, seq) for seq in dropped)]):
         if found and not any(found[-1][1] < seq < first for seq in kept):
@@ -276,7 +282,7 @@ def _common(old: Sequence[Fragment], new: Sequence[Fragment]) -> int:
 
 
 def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
-    """The numbers of the fragments as ranges, both ends included."""
+    """Return the numbers of the fragments as ranges, with both ends included."""
     ranges: list[tuple[int, int]] = []
     for fragment in fragments:
         if ranges and ranges[-1][1] == fragment.number - 1:
@@ -287,7 +293,7 @@ def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
 
 
 def rewritten(records: Sequence[e.Record]) -> Conversation:
-    """The conversation with every message unsent again, for another wire to write anew."""
+    """Return the conversation with every message unsent, to be encoded in another wire format."""
     starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
     fresh = sum(isinstance(each, e.Fresh) for start in starts for each in start.request.rest)
     conversation = Conversation(fresh)
@@ -297,7 +303,7 @@ def rewritten(records: Sequence[e.Record]) -> Conversation:
 
 
 def _fresh(unsent: Unsent) -> e.Fresh:
-    """The element as literal texts and quotes of records; it reads back to exactly these bytes."""
+    """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
     piece: list[str | int] = []
     element, at = unsent.element, 0
     for seq, text in unsent.quotes:

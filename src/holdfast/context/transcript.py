@@ -1,8 +1,7 @@
-"""The journal as messages: which record's words stand where in the conversation.
+"""The journal as messages: which record's words are where in the conversation.
 
-A fold that yields a message as soon as it is whole: the results of a turn's calls come together, in the order of
-the calls, and words that arrive during a request or its calls come after what it brought. Encoding is the business
-of `conversation`.
+A fold that yields a message when it is complete. The results of a turn's calls come together, in the order of the
+calls. Words that arrive during a request or its calls come after its results. `conversation` encodes them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from holdfast.protocol.trust import Trust, least
 
 RUNTIME = "[holdfast] "
 CUT = "\n[holdfast] The response was stopped here."
-LAST_PASS = " This is your last response: give the best answer that you can from what you have. No tools."
+LAST_PASS = " This is your last response: give the best answer that you can with what you have. No tools."
 
 
 SPOKEN = frozenset(
@@ -36,7 +35,7 @@ SPOKEN = frozenset(
         e.ToolCallAbandoned,
     )
 )
-"""The events that bring words, or tell when words may follow; all others pass the transcript by."""
+"""The events that bring words, or show when words may follow. Others do not matter here."""
 
 
 _TEXT: dict[type[e.Event], Callable[[Any], str]] = {
@@ -48,30 +47,30 @@ _TEXT: dict[type[e.Event], Callable[[Any], str]] = {
     e.ToolCallRefused: lambda event: event.failure.message,
     e.ToolCallAbandoned: lambda event: event.text,
 }
-"""The text that a message may hold whole, of each event that has one."""
+"""The text that a message may contain whole, for each event with one."""
 
 QUOTABLE = frozenset(_TEXT)
 
 
 def text_in(event: e.Event) -> str:
-    """The text of a quotable event: what `events.Piece` means by the number of its record."""
+    """The text of an event that can be quoted: what `events.Piece` means by the number of its record."""
     return _TEXT[type(event)](event)
 
 
 class Said(msgspec.Struct, frozen=True, gc=False):
-    """A message, and the records whose words are in it."""
+    """A message, with the records whose words are in it."""
 
     message: Message
     mark: str
     """As in `events.Fresh`."""
     seq: int
-    """The record that made it whole."""
+    """The record that completed it."""
     quotes: tuple[tuple[int, str], ...] = ()
-    """(seq, text) of records whose text the message holds whole."""
+    """(seq, text) of records whose text the message contains whole."""
 
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of a call. What the runtime says about one may quote what the model or a file holds."""
+    """Return the result of a call. What the runtime says about one may quote the model or a file."""
 
     seq: int
     text: str
@@ -80,18 +79,19 @@ class _Result(msgspec.Struct, frozen=True, gc=False):
 
 
 class Transcript:
-    """The fold. Its state is the turn in progress: an open request, open calls, their results so far, and the
-    words that arrive meanwhile: no request has carried them yet, so they come after what answers the last one."""
+    """The fold. Its state is the turn in progress: an open request, open calls with their results so far, and words
+    that arrived meanwhile. No request has carried those words, so they come after the answer to the last one.
+    """
 
     def __init__(self, *, is_asking: bool = False) -> None:
-        """`is_asking`: a request is open; nothing else is under way then."""
+        """`is_asking`: a request is open, and nothing else is in progress."""
         self._is_asking = is_asking
         self._calls: tuple[ToolCall, ...] = ()
         self._results: dict[str, _Result] = {}
         self._waiting: list[Said] = []
 
     def add(self, record: e.Record) -> Iterator[Said]:
-        """The messages that became whole with this record."""
+        """Return the messages that this record completed."""
         seq, event = record.seq, record.event
         match event:
             case e.MessageReceived(text=text):

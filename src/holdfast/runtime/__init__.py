@@ -1,1 +1,1 @@
-"""The engine room: takes a session's lease, drives it as the core decides, turns actions into effects."""
+"""The runtime: takes a session's lease, drives it as the core decides, and turns actions into effects."""

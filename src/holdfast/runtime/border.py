@@ -1,6 +1,6 @@
-"""What comes in, as it may be stored: every text is masked, and what must stay exact is refused with a secret in it.
+"""Prepares commands for storage: masks every text, and refuses names that contain a secret.
 
-What comes back from models and tools passes `runner`.
+`runner` handles what models and tools return.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from holdfast.redact.deep import in_every_text
 
 
 def storable(command: Command, redact: Redactor) -> Command:
-    """The command with every secret in it masked.
+    """Return the command with every secret in it masked.
 
     Raises:
-        UsageError: its id is none, or a name in it holds a secret; masked it would name something else.
+        UsageError: its id is not valid, or a name in it contains a secret: masked, it would name something else.
     """
     if not is_command_id(command.id):
-        raise UsageError(f"{redact(command.id)[:40]!r} is no id of a command.")
+        raise UsageError(f"{redact(command.id)[:40]!r} is not a valid id for a command.")
     for what, name in _names(command):
         check_name(what, name, redact)
     return in_every_text(lambda text: redact(encodable(text)), command)
 
 
 def check_name(what: str, name: str, redact: Redactor) -> None:
-    """A name is stored as it is, so it may hold no secret.
+    """Refuse a name that contains a secret, because names are stored unchanged.
 
     Raises:
-        UsageError: it does.
+        UsageError: it contains a secret.
     """
     if redact.find(name):
         raise UsageError(
-            f"{what} {redact(name)!r} holds a secret, or what looks like one; names are stored in clear text.",
+            f"{what} {redact(name)!r} contains a secret, or what looks like one. Names are stored in clear text.",
             hint="Choose another name.",
         )
 
 
 def _names(command: Command) -> Iterator[tuple[str, str]]:
-    yield "The command's id", command.id
+    yield "The id of the command", command.id
     match command.body:
         case Send(settings=settings) | Continue(settings=settings) if settings is not None:
             yield "The workspace", settings.tools.workspace
@@ -56,7 +56,7 @@ def _names(command: Command) -> Iterator[tuple[str, str]]:
 
 
 def encodable(text: str) -> str:
-    """The text with what no encoder can write replaced."""
+    """Return the text with a replacement for everything that cannot be encoded."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate comes out as a question mark
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate becomes a question mark

@@ -1,4 +1,4 @@
-"""How one process wakes another: a unix datagram that names a session. Lost rings only cost the slow poll."""
+"""Wakes other processes: a unix datagram names a session. If one is lost, the slow poll finds the change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from holdfast.errors import clearing_up
 
 _ADDRESS_BYTES = 104
-"""An address with the byte that ends it takes no more on any system."""
+"""The longest socket address that every system accepts."""
 
 
 class Doorbell:
-    """This process's socket; lives from `open` to `close`."""
+    """The socket of this process, from `open` to `close`."""
 
     def __init__(self, on_ring: Callable[[str], None]) -> None:
         self._on_ring = on_ring
@@ -24,7 +24,7 @@ class Doorbell:
         self.path = ""
 
     def open(self, folder: Path, name: str) -> None:
-        """Listen in the folder; without a doorbell (no right to make one, no unix sockets) polling has to do."""
+        """Listen in the folder. Without permission or unix sockets there is no doorbell, and polling must do."""
         path = folder / f"{name}.sock"
         bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bell.setblocking(False)
@@ -47,7 +47,7 @@ class Doorbell:
                 self._on_ring(self._socket.recv(64).decode("ascii", "replace"))
 
     def close(self) -> None:
-        """Stop listening and take the socket away."""
+        """Stop listening and remove the socket."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -57,7 +57,7 @@ class Doorbell:
 
 
 def ring(path: str, session: str) -> None:
-    """Tell the process behind the doorbell to look into the session's inbox."""
+    """Tell the process behind the doorbell to read the session's inbox."""
     if not path:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
@@ -68,7 +68,7 @@ def ring(path: str, session: str) -> None:
 
 @contextlib.contextmanager
 def _addressed(path: Path) -> Iterator[str]:
-    """The path as the address of a socket, which is short: what is too long is named by way of its open folder."""
+    """Return the path as a socket address. A path that is too long goes through its open folder."""
     if len(os.fsencode(path)) < _ADDRESS_BYTES:
         yield str(path)
         return
@@ -80,7 +80,7 @@ def _addressed(path: Path) -> Iterator[str]:
 
 
 def _sweep(folder: Path) -> None:
-    """Take away the sockets of processes that are gone: their names begin with the pid."""
+    """Remove the sockets of processes that are gone: their names begin with the pid."""
     for path in folder.glob("*.sock"):
         pid = path.name.partition("-")[0]
         with contextlib.suppress(ProcessLookupError, ValueError, PermissionError):

@@ -1,7 +1,8 @@
-"""The loop: one driver per session turns causes into commits and keeps in flight what the state wants.
+"""The driver: turns causes into commits, and keeps the actions in flight that the state wants.
 
-It decides nothing (`core`), runs nothing itself (`runner`), and is the only one that appends while it holds the
-lease. Resume, timer, approval, cancel and a late answer are all the same step.
+There is one per session. It decides nothing (`core`) and runs nothing itself (`runner`). While it has the lease,
+only it
+appends. Resume, timer, approval, cancel and a late answer are all the same step.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ from holdfast.runtime.prepare import Planner
 from holdfast.runtime.runner import Runner
 
 AT_ONCE_S = 0.05
-"""How long a decision waits for a prepare step before it is committed without it."""
+"""How long a decision waits for a prepare step. Then it is committed without it."""
 PATIENCE_MS = 60_000
-"""A timer that is further away than this is not waited for: the session is parked."""
+"""If the next timer is further away than this, the session is parked."""
 CLOSE_S = 5.0
-"""How long the end of a driver waits for what it cancelled."""
+"""How long a driver that ends waits for what it cancelled."""
 
 
 _PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
-"""As tuples: twice as fast as the unions to tell an action by."""
+"""As tuples: twice as fast as unions in `isinstance`."""
 
 
 class _Over(NamedTuple):
-    """A prepare step that took its time has ended."""
+    """A slow prepare step has ended."""
 
     key: str
     task: asyncio.Task[Finding | None]
 
 
 class Driver:
-    """Drives one session under one lease, from attaching until nothing is left to do now."""
+    """Drives one session under one lease, from attaching until there is nothing left to do now."""
 
     def __init__(self, parts: Parts, bus: Bus, hold: Hold, originals: Originals, key: str = "") -> None:
         self._parts = parts
@@ -74,13 +75,13 @@ class Driver:
         self._planner = Planner(parts, originals)
         self._runner = Runner(parts, bus, self._session, hold.check, originals)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
-        """What comes in: causes, prepare steps that are over, and rings."""
+        """What comes in: causes, finished prepare steps, and rings."""
         self._running: dict[str, asyncio.Task[None]] = {}
-        """Every attempt until its outcome is settled, so that none is started twice."""
+        """Every attempt until its outcome is settled, so that none starts twice."""
         self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
-        """The prepare steps that take their time, until what they found is settled."""
+        """The slow prepare steps, until their findings are settled."""
         self._wanted: list[Action] = []
-        """What the state wants, as it was committed last."""
+        """What the state wanted at the last commit."""
         self._armed: Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.failure: BaseException | None = None
@@ -88,24 +89,24 @@ class Driver:
 
     @property
     def state(self) -> State:
-        """The fold of all that is committed."""
+        """The fold of all committed records."""
         return self._journal.state
 
     def ring(self) -> None:
-        """Something may lie in the inbox."""
+        """The inbox may have commands."""
         self._causes.put(None)
 
     @property
     def is_rung(self) -> bool:
-        """Whether somebody rang when nothing was looked at any more."""
+        """Whether somebody rang when the driver no longer looked."""
         return bool(self._causes)
 
     async def drive(self) -> State:
-        """Attach, and go on until the session rests; nothing is in flight any more when this ends.
+        """Attach, and continue until the session rests. Nothing is in flight when this ends.
 
         Raises:
-            Fenced: another driver has the session; nothing more was written or started here.
-            StorageError: what is acknowledged is safe, and no more can be written.
+            Fenced: another driver has the session. Nothing more was written or started here.
+            StorageError: acknowledged records are safe, and no more can be written.
         """
         self._hold.on_lost = self.fail
         try:
@@ -122,7 +123,7 @@ class Driver:
     # --- taking over ----------------------------------------------------------------------------
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
-        """End what a dead driver left running, then say that this one has begun, and take what waits."""
+        """End what a dead driver left running, then record the attach and take the waiting commands."""
         await end_orphans(self._parts.tools, self.state)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.is_contested)
@@ -131,7 +132,7 @@ class Driver:
     # --- the loop -------------------------------------------------------------------------------
 
     def _is_at_rest(self) -> bool:
-        """Whether nothing is in flight, and nothing is due before long."""
+        """Return whether nothing is in flight, and nothing is due soon."""
         if self._running or self._preparing or self._causes:
             return False
         return all(
@@ -139,7 +140,7 @@ class Driver:
         )
 
     async def _step(self) -> None:
-        """Wait for the next cause and settle it; None is a ring."""
+        """Wait for the next cause and settle it. None is a ring."""
         cause = await self._causes.take()
         if self.failure is not None:
             raise self.failure
@@ -164,7 +165,7 @@ class Driver:
         await self._advance(*([found] if found is not None else []))
 
     async def _read_inbox(self) -> bool:
-        """Settle the commands that lie there; whether there were any. A run that is stopping comes first."""
+        """Settle the commands in the inbox, and return whether there were any. A run that is stopping comes first."""
         if phase(self.state) == "stopping":
             return False
         waiting = await self._parts.store.inbox(self._session)
@@ -178,10 +179,10 @@ class Driver:
     # --- causes ---------------------------------------------------------------------------------
 
     async def _advance(self, *causes: Cause, opening: tuple[Event, ...] = ()) -> None:
-        """Decide the causes and the prepare steps that they lead to; commit all of it as one, and act on it.
+        """Decide the causes and their prepare steps, commit everything as one, and act on it.
 
-        A step waits for the last of the causes, since each of them may change it. Where a run begins to stop,
-        the commands from there on stay in the inbox.
+        A step waits for the last of the causes, because each of them may change it. If a run begins to stop, the
+        remaining commands stay in the inbox.
         """
         journal, now_ms, awake_ms = self._journal, self._parts.clock.now_ms(), self._awake_ms()
         batch = [journal.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
@@ -195,7 +196,7 @@ class Driver:
         self._wanted = wanted(journal.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
-            assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} leads nowhere"
+            assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} has no effect"
             prepared_at[step.key] = journal.state.seq
             found = await self._prepare(step, batch)
             if found is not None:
@@ -206,14 +207,14 @@ class Driver:
         await self._sync()
 
     def _next_step(self) -> Prepare | None:
-        """A prepare step that is wanted and not under way."""
+        """Return a prepare step that is wanted and not in progress."""
         for action in self._wanted:
             if isinstance(action, _PREPARE) and action.key not in self._preparing:
                 return action
         return None
 
     async def _prepare(self, step: Prepare, batch: list[Record]) -> Finding | None:
-        """What the step finds; None when it takes its time, so that its finding comes as a cause of its own."""
+        """Return the finding of the step; None if it is slow, and its finding comes as its own cause."""
         state = self.state
         if not self._planner.is_quick(step, state):
             task = asyncio.create_task(self._planner.make_ready(step, state))
@@ -238,7 +239,7 @@ class Driver:
         return await self._planner.request(step, self.state, journal.conversation, wire)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
-        """Write the batch; only then is it true, and told. The last commit before a rest gives the lease back."""
+        """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
         commit = self._journal.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
@@ -254,7 +255,7 @@ class Driver:
         keys = {action.key for action in self._wanted}
         unwanted = [task for key, task in self._running.items() if key not in keys]
         if unwanted:
-            await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
+            await asyncio.sleep(0)  # an attempt that has not begun could not report its cancellation
             _cancel(unwanted)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
@@ -277,12 +278,12 @@ class Driver:
                 self._causes.put(outcome)
 
     def fail(self, failure: BaseException) -> None:
-        """End the driving as soon as may be."""
+        """End the driver as soon as possible."""
         self.failure = failure
         self.ring()
 
     def _arm(self, waits: list[Wait]) -> None:
-        """One timer for the wait that is due first; most steps leave it as it is."""
+        """Keep one timer for the wait that is due first. Most steps do not change it."""
         first = min(waits, key=self._left_ms) if len(waits) > 1 else waits[0] if waits else None
         if first == self._armed:
             return
@@ -299,7 +300,7 @@ class Driver:
         return max(wait.at_ms - now_ms, 0)
 
     def _awake_ms(self) -> int:
-        """How long this driver has been at work, the machine's sleep left out."""
+        """Return how long this driver has worked, without the sleep of the machine."""
         return self._parts.clock.awake_ms() - self._begun_ms
 
     def _fire(self, wait: Wait) -> None:
@@ -308,9 +309,9 @@ class Driver:
             self._causes.put(Due(wait.key))
 
     async def _close(self) -> None:
-        """Stop everything that this driver started; nothing of it is recorded any more.
+        """Stop everything that this driver started. Nothing of it is recorded any more.
 
-        A tool that does not heed its cancellation cannot be ended from here; it is not waited for for ever.
+        A tool that ignores its cancellation cannot be ended from here, so the wait has a limit.
         """
         self._is_closing = True
         if self._timer is not None:
@@ -323,7 +324,7 @@ class Driver:
 
 
 async def end_orphans(tools: Tools, state: State) -> None:
-    """End what an earlier driver left running: whoever takes its session over says nothing before that."""
+    """End what an earlier driver left running. A new driver records nothing before that."""
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
     if keys:
         await tools.end_orphans(keys)
@@ -337,7 +338,7 @@ def _begun(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks, each once: a second time would disturb its clearing up."""
+    """Cancel each task once: a second cancellation would disturb its cleanup."""
     for task in tasks:
         if not task.cancelling():
             task.cancel()

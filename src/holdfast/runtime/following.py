@@ -1,6 +1,6 @@
-"""Watching a session: its records in order and without a gap, whoever writes them, and what arrives meanwhile.
+"""Follows a session: its records in order and without a gap, whoever writes them, and deltas as they arrive.
 
-What is watched for, and how it is shown, is the watchers' business.
+The caller decides what to look for and how to show it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from holdfast.runtime.lookout import Lookout
 async def follow(
     store: Journals, bus: Bus, lookout: Lookout, session: str, after_seq: int
 ) -> AsyncGenerator[Item, None]:
-    """As `SessionController.follow`.
+    """See `SessionController.follow`.
 
     Raises:
         StorageError: the journal cannot be read.
     """
     over: set[str] = set()
-    """The attempts whose end was read ahead of the crumbs that wait to be taken: nobody wants these then."""
+    """The attempts whose end was read while their deltas still wait. Those deltas are dropped."""
     with bus.subscribed(session) as told, lookout.watching():
         await lookout.ready()
         cursor = after_seq
@@ -63,7 +63,7 @@ async def _records(store: Journals, session: str, cursor: int) -> AsyncIterator[
 
 
 def _ended(event: Event) -> str:
-    """The key under which an attempt that ended with the event told what arrived; empty for any other event."""
+    """Return the key of the attempt that the event ends; empty for any other event."""
     match event:
         case (
             Responded(key=key)

@@ -1,7 +1,8 @@
-"""Branching a session: a new one that shares its parent's records up to a point, and goes its own way from there.
+"""Forks a session: a new one shares its parent's records up to a point, and continues from there.
 
-Nothing is copied and the parent is not touched. Files in the workspace are not part of a session: a branch finds
-them as they are now.
+Nothing is copied, and the parent does not change. Files in the workspace are not part of a session: a branch finds
+them
+as they are now.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ _CAUSE = Trigger("fork")
 
 
 async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
-    """Branch off after the parent's record `at_seq`; returns the new session's id. Nobody drives it yet.
+    """Branch off after the parent's record `at_seq`, and return the new session's id. Nobody drives it yet.
 
     Raises:
         NoSuchSession: there is no such parent.
         UsageError: the parent has no record of that number.
-        UnreadableEvent: a shared record was written by a newer version.
+        UnreadableEvent: a newer version wrote a shared record.
     """
     last_seq = await store.last_seq(parent)
     if not last_seq and await store.session(parent) is None:
         raise NoSuchSession(f"There is no session {parent}.", hint="`holdfast sessions` lists them.")
     if not 1 <= at_seq <= last_seq:
         span = f"from 1 to {last_seq}" if last_seq else "none yet"
-        hint = f"`holdfast show {parent} --events` prints them with their numbers."
-        raise UsageError(f"Session {parent} has no record {at_seq}: its records are {span}.", hint=hint)
+        hint = f"`holdfast show {parent} --events` lists them."
+        raise UsageError(f"Session {parent} has no record {at_seq}. Its records are {span}.", hint=hint)
     now_ms = clock.now_ms()
     branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
     lease = await store.lease(branch, this_process(), LEASE_MS)

@@ -1,4 +1,4 @@
-"""One heartbeat for a process: all leases that it holds are renewed in one job, long before they lapse."""
+"""The heartbeat of a process: renews all its leases in one job, long before they lapse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Heartbeat:
 
     @contextmanager
     def keeping(self, hold: Hold) -> Iterator[None]:
-        """Renew this lease too; whoever has it is told when it is lost."""
+        """Renew this lease too. Its holder is told when it is lost."""
         session = hold.lease.session
         self._holds[session] = hold
         if self._beating is None:
@@ -55,7 +55,7 @@ class Heartbeat:
         try:
             lost = await renew(self._leases, self._clock, holds)
         except StorageLocked:
-            return  # there is time for more beats; without a lease nothing is started
+            return  # the next beat may succeed, and nothing starts without a lease
         except StorageError as error:
             for hold in holds:
                 hold.on_lost(error)
@@ -65,8 +65,9 @@ class Heartbeat:
 
 
 async def renew(leases: Leases, clock: Clock, holds: Sequence[Hold]) -> list[Hold]:
-    """Prolong the leases, also those that lapsed while this machine slept and that nobody took; returns those that
-    somebody took."""
+    """Renew the leases, including those that lapsed while this machine slept and that nobody took. Return those that
+    another driver took.
+    """
     until_ms = clock.uptime_ms() + LEASE_MS
     taken = {(lease.session, lease.epoch) for lease in await leases.renew([h.lease for h in holds], LEASE_MS)}
     lost: list[Hold] = []

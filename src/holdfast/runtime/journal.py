@@ -1,6 +1,6 @@
-"""A session's journal as its writer holds it: the fold, the conversation, the end of the chain.
+"""A session's journal for its writer: the fold, the conversation, and the end of the hash chain.
 
-Everything here derives from the records. Writing them is the driver's and the visitor's business.
+Everything here derives from the records. The driver and the visitor write them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 _UNREADABLE: dict[str, tuple[type[HoldfastError], str]] = {
     "newer": (StorageNewer, ""),
-    "damaged": (StorageCorrupt, "`holdfast fsck` tells what is wrong."),
-    "erased": (RecordErased, "`holdfast show` has what is left of it; a new session begins afresh."),
+    "damaged": (StorageCorrupt, "`holdfast fsck` lists all damage."),
+    "erased": (RecordErased, "`holdfast show` shows what is left of it. Start a new session to continue."),
 }
-"""By why a record cannot be read: what its reader is told."""
+"""The hint for each reason why a record cannot be read."""
 
 
 class Journal:
-    """The fold of one journal, and what its next record follows."""
+    """The fold of one journal, and where its next record goes."""
 
     def __init__(self, session: str, key: str = "") -> None:
         self.session = session
@@ -54,18 +54,18 @@ class Journal:
         self.state = State(session=session, key=key)
         self.conversation = Conversation()
         self.wire = ""
-        """The wire that wrote the last request; empty before the first one."""
+        """The wire format of the last request; empty before the first one."""
         self._link = FIRST_LINK
         self._named: set[str] = set()
-        """The blobs that a commit named."""
+        """The blobs that a commit referred to."""
 
     async def open(self, store: Journals) -> Sequence[InboxEntry]:
-        """Fold what is stored: all of it, or what follows the last snapshot where that still holds. Returns the
-        commands that wait.
+        """Fold what is stored: everything, or what follows the last snapshot if that is valid. Return the waiting
+        commands.
 
         Raises:
-            StorageNewer, StorageCorrupt: a record of a newer version, or a damaged one.
-            RecordErased: what it would go on from was erased.
+            StorageNewer, StorageCorrupt: a newer version wrote a record, or one is damaged.
+            RecordErased: a record that it needs was erased.
         """
         found = await store.recover(self.session)
         snapshot = unpacked(found, self.session)
@@ -75,17 +75,18 @@ class Journal:
         return found.waiting
 
     def load(self, stored: Sequence[StoredRecord]) -> None:
-        """Fold records as they follow; raises as `open` does."""
+        """Fold the next records. Raises what `open` raises."""
         for each in stored:
             self._fold(readable(each))
         if stored:
             self._link = stored[-1].link
 
     async def _restore(self, store: Journals, snapshot: Snapshot) -> bool:
-        """Begin at the snapshot, if the conversation that goes with it is the request that was sent there.
+        """Begin at the snapshot, if its conversation is exactly the request that was sent there.
 
-        The records before it are not read but for what requests quote, so that their hash chain is not checked.
-        The request's own hash proves the words; whatever does not hold leaves this journal as it was.
+        Earlier records are read only if requests quote them, so their hash chain is not checked. The hash of the
+        request
+        proves the words. If anything does not match, this journal stays unchanged.
         """
         try:
             requested = [
@@ -98,24 +99,29 @@ class Journal:
             conversation = Conversation.restored(requested)
             if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):
                 return False
-        except (UnreadableEvent, StorageCorrupt, LookupError, ValueError):  # the long way tells what is wrong
+        except (
+            UnreadableEvent,
+            StorageCorrupt,
+            LookupError,
+            ValueError,
+        ):  # a complete read reports what is wrong
             return False
         self.state, self.conversation, self.wire = snapshot.state, conversation, sent.request.wire
         self._link = snapshot.link
         return True
 
     def opening(self) -> tuple[Event, ...]:
-        """What the first commit of a journal begins with; nothing once there are records."""
+        """Return the first events of a new journal; none if there are records."""
         return () if self.state.seq else (SessionOpened(self.session, self.key),)
 
     def note(self, event: Event, now_ms: int, epoch: int, cause: Trigger, awake_ms: int = 0) -> Record:
-        """Fold an event as the next record; it is true when it is committed."""
+        """Fold an event as the next record. It is true when it is committed."""
         record = Record(self.session, self.state.seq + 1, now_ms, epoch, cause, event, awake_ms)
         self._fold(record)
         return record
 
     def take(self, decided: Draft) -> list[Record]:
-        """Note a decision; the state that it leads to comes with it and is not folded a second time."""
+        """Add a decision. Its state comes with it and is not folded again."""
         for record in decided.records:
             self._follow(record)
         self.state = decided.state
@@ -130,7 +136,7 @@ class Journal:
         *,
         releases_lease: bool,
     ) -> Commit:
-        """All that changes with a batch, which is noted and follows what was committed last."""
+        """Everything that a batch changes, after it was added and before it is committed."""
         return Commit(
             session=self.session,
             epoch=epoch,
@@ -146,7 +152,7 @@ class Journal:
         )
 
     def _linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
-        """The batch as it is stored, following what was linked last."""
+        """Return the batch as it is stored, after the last one that was linked."""
         stored: list[StoredRecord] = []
         for record in batch:
             encoded = encode(record, self._link)
@@ -155,19 +161,21 @@ class Journal:
         return tuple(stored)
 
     def _new_blobs(self, batch: Iterable[Record]) -> tuple[str, ...]:
-        """The blobs that the batch refers to for the first time; a request's is the same for many turns."""
+        """Return the blobs that the batch refers to for the first time. The base of a request stays the same for many
+        turns.
+        """
         new = {blob for record in batch for blob in blobs_of(record.event)} - self._named
         self._named |= new
         return tuple(new)
 
     def _snapshot(self, batch: Sequence[Record]) -> bytes:
-        """What the commit of a linked batch is to leave for the next `open`; empty for most."""
+        """Return the snapshot that the commit of a linked batch leaves for the next `open`; empty for most."""
         if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
             return b""
         return packed(Snapshot(self.state, self._link))
 
     async def rewrite(self, store: Journals, batch: Sequence[Record]) -> None:
-        """Make every message unsent again, for another wire to write anew; `batch` is noted and not stored yet."""
+        """Make every message unsent, to encode it in another wire format. `batch` was added and is not stored yet."""
         stored = await store.read(self.session)
         self.conversation = rewritten([*(readable(each) for each in stored), *batch])
         self.wire = ""
@@ -177,7 +185,7 @@ class Journal:
         self._follow(record)
 
     def _follow(self, record: Record) -> None:
-        """All that derives from a record beside the state."""
+        """Update everything beside the state that derives from a record."""
         self.conversation.add(record)
         event = record.event
         if isinstance(event, ModelCallStarted):
@@ -185,19 +193,19 @@ class Journal:
 
 
 class Prospect(NamedTuple):
-    """A session as its journal tells it, and as it will stand when what waits in its inbox is settled."""
+    """The state of a session now, and the state after the commands that wait in its inbox."""
 
     now: State
     ahead: State
 
 
 async def state_of(store: Journals, session: str, key: str = "") -> State:
-    """The fold of a journal without its conversation; raises as `Journal.open` does."""
+    """Return the fold of a journal without its conversation. Raises what `Journal.open` raises."""
     return await _state(store, await store.recover(session), session, key)
 
 
 async def prospect_of(store: Journals, session: str, key: str = "") -> Prospect:
-    """The same, and what will come of the commands that wait; raises as `Journal.open` does."""
+    """Return the same, with the state after the waiting commands. Raises what `Journal.open` raises."""
     found = await store.recover(session)
     now = ahead = await _state(store, found, session, key)
     for entry in found.waiting:
@@ -217,13 +225,13 @@ async def _state(store: Journals, found: Recovered, session: str, key: str) -> S
 async def _following(
     store: Journals, session: str, found: Recovered, snapshot: Snapshot | None
 ) -> Sequence[StoredRecord]:
-    """The records to fold onto the snapshot; all of them, where the one that was found is not to be used."""
+    """Return the records to fold onto the snapshot; all of them if the snapshot cannot be used."""
     is_unused = snapshot is None and found.after_seq > 0
     return await store.read(session) if is_unused else found.records
 
 
 def readable(stored: StoredRecord) -> Record:
-    """The record as this version understands it.
+    """Decode the record.
 
     Raises:
         StorageNewer: a newer version wrote it.

@@ -1,7 +1,8 @@
-"""The copy of a call's arguments that may be stored: valid JSON with every secret masked, and what was masked.
+"""Masks the arguments of a call for storage: valid JSON, with every secret masked, and a list of what was masked.
 
-Known secrets and what only looks like one are masked alike; which of them keeps a call from running is a gate's
-business, and where the original is kept that of `originals`.
+Known secrets and what only looks like one are masked alike. A gate refuses calls with known secrets; `originals`
+holds
+the originals.
 """
 
 from __future__ import annotations
@@ -16,31 +17,33 @@ from holdfast.redact import Redactor, Span
 from holdfast.redact.deep import in_every_text
 
 _NAMED_CHARS = 512
-"""A longer text is no secret just by the name that it stands under."""
+"""A longer text is not a secret just because of its name."""
 _UNREADABLE = '{"arguments":"[redacted:secret]"}'
 
 
 class Masked(msgspec.Struct, frozen=True):
-    """A copy, and the secrets that it does not show; without any, the copy is the text itself."""
+    """A copy, and the secrets that it hides. Without any, the copy is the original text."""
 
     text: str
     values: tuple[str, ...]
 
 
 def masked_copy(arguments: str, redact: Redactor) -> Masked:
-    """The arguments as they may be stored. An escape (`\\u0070assword`) hides nothing, and a mask breaks no JSON."""
+    """Return the arguments as they may be stored. An escape (`\\u0070assword`) hides nothing, and a mask breaks no
+    JSON.
+    """
     if "\\" not in arguments and not redact.find(arguments):
         return Masked(arguments, ())
     try:
         value = decode_untrusted(arguments)
-    except msgspec.DecodeError:  # it will not run; nobody needs to read it as JSON
+    except msgspec.DecodeError:  # it will not run, so nobody needs to read it as JSON
         return Masked(redact(arguments), _stretches(arguments, redact.find(arguments)))
     masking = _Masking(redact)
     masked = masking.masked(value)
     copy = arguments
-    if masking.values:  # what was found in one place is no less secret in another
+    if masking.values:  # what was found in one place is also secret in another
         copy = encode_json(in_every_text(redact.also(masking.values), masked)).decode()
-    # What looks like a secret only across the borders of values; escapes look like the oddest things.
+    # Some secrets show only across the borders of values, and escapes can look like secrets.
     spans = [] if "\\" in copy else redact.find(copy)
     if spans:
         masking.values += _stretches(copy, spans)
@@ -49,14 +52,14 @@ def masked_copy(arguments: str, redact: Redactor) -> Masked:
 
 
 class _Masking:
-    """Goes through a decoded value, and notes what it masked."""
+    """Walks through a decoded value, and records what it masked."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self.values: list[str] = []
 
     def masked(self, value: Any, name: str = "") -> Any:
-        """The value without its secrets, also those that are secret by the name that they stand under."""
+        """Return the value without its secrets, including those that are secret because of their name."""
         match value:
             case str():
                 return self._text(value, name)
@@ -66,7 +69,7 @@ class _Masking:
                 return [self.masked(each) for each in value]
             case bool() | None:
                 return value
-            case _:  # a number, which may be a card's
+            case _:  # a number, which may be a card number
                 written = str(value)
                 masked = self._text(written, name)
                 return value if masked == written else masked

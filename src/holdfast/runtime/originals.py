@@ -1,7 +1,6 @@
-"""The originals of arguments of which only a masked copy is stored: in the memory of this process, until their call
-ends. Nothing of them is written down; whoever has no original abandons the call.
+"""Holds the original arguments of masked calls in the memory of this process, until their call ends.
 
-How a copy is made is said in `masking`.
+They are never written down. A process without the original abandons the call. `masking` makes the copies.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from holdfast.redact.deep import in_every_text
 from holdfast.runtime.masking import Masked, masked_copy
 
 MAX_HELD_CHARS = 64 * 1024 * 1024
-"""Of all originals together; beyond that the oldest are given up."""
+"""Of all originals together. Beyond that, the oldest are dropped."""
 
 
 class Original(msgspec.Struct, frozen=True):
     """What a call is judged and run by."""
 
     arguments: str
-    """As the model wrote them; canonical once the gates let the call pass."""
+    """As the model wrote them; canonical after the call passed the gates."""
     redact: Redactor
-    """Also masks what the copy masks, wherever it stands: in what gates say of the call, in what it prints."""
+    """Also masks what the copy masks, everywhere: in what gates say about the call, and in its output."""
 
 
 class Originals:
-    """The originals that one process holds, by session and call."""
+    """The originals of one process, by session and call."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
@@ -44,21 +43,22 @@ class Originals:
         self._key = secrets.token_bytes(32)
 
     def hold(self, session: str, call_id: str, arguments: str, copy: Masked) -> None:
-        """Keep the original of a call that is about to be recorded with the copy."""
+        """Hold the original of a call that is about to be recorded with its copy."""
         self._put((session, call_id), Original(arguments, self._redact.also(copy.values)))
 
     def of(self, session: str, call: Call) -> Original | None:
-        """What the call is judged and run by; None when it is gone."""
+        """Return what the call is judged and run by; None if it is gone."""
         if not call.is_masked:
             return Original(call.arguments, self._redact)
         return self._held.get((session, call.call_id))
 
     def masked(self, session: str, call: Call, original: Original, admission: Admission) -> Admission:
-        """What the gates said about the original, as it may be stored.
+        """Return what the gates said about the original, as it may be stored.
 
-        What an approval binds to is bound to the original by a seal: an HMAC whose key is gone with the process, so
-        that nobody can try out what was masked. Hashes of what the call is expected to bring would allow just that:
-        so there are none, and nobody looks afterwards whether an interrupted attempt happened.
+        An approval binds to the original by a seal: an HMAC whose key is gone with the process, so that nobody can
+        guess
+        what was masked. Hashes of the expected changes would allow guessing, so there are none, and nobody probes
+        whether an interrupted attempt happened.
         """
         if not call.is_masked:
             return admission
@@ -75,12 +75,12 @@ class Originals:
         )
         if isinstance(safe, Asked):
             return safe
-        if (session, call.call_id) in self._held:  # else it ended meanwhile
+        if (session, call.call_id) in self._held:  # otherwise it ended meanwhile
             self._put((session, call.call_id), replace(original, arguments=arguments))
         return replace(safe, expects=None, on_interrupt=_unprobed(safe))
 
     def note(self, session: str, batch: Iterable[Record]) -> None:
-        """What is recorded: the original of a call that ended is given up."""
+        """Drop the originals of calls that ended with a committed record."""
         if self._held:
             for record in batch:
                 match record.event:
@@ -88,7 +88,7 @@ class Originals:
                         self._drop((session, ended.call_id))
 
     def keep_open(self, state: State) -> None:
-        """Give up what a session holds beside its open calls: nobody drives it now."""
+        """Drop the originals of a session beside its open calls: nobody drives it now."""
         open_calls = {call.call_id for call in state.turn.calls if not isinstance(call.stage, Done)}
         for key in [key for key in self._held if key[0] == state.session and key[1] not in open_calls]:
             self._drop(key)
@@ -107,7 +107,7 @@ class Originals:
 
 
 def _told(found: Resource, safe: Resource) -> Resource:
-    """A masked path could be any: two of them cannot be told apart."""
+    """Return resources without masked paths: two of those cannot be told apart."""
     return found if safe == found else Resource(found.access)
 
 

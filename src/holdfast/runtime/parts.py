@@ -1,4 +1,4 @@
-"""What an engine is made of: the borders it works through, brought together by whoever composes it."""
+"""The parts of a runtime, assembled by the composition root."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.redact import Redactor
 
 @dataclass(frozen=True)
 class Parts:
-    """The shared components of all sessions of one runtime."""
+    """The components that all sessions of a runtime share."""
 
     store: Store
     clock: Clock
     resolve: Resolver
-    """From PROVIDER:MODEL."""
+    """By PROVIDER:MODEL."""
     tools: Tools
     redact: Redactor
     run_folder: Path | None = None
-    """Where doorbells are; None: no other process shares the store."""
+    """The folder of the doorbells; None if no other process shares the store."""

@@ -1,13 +1,13 @@
-"""Who may ask what of a session: every command needs a scope of the principal that sends it.
+"""Permissions: every command needs a scope of the principal that sends it.
 
 | command | needs |
 |---|---|
 | Send | speak; or answer, while a question of the agent is open |
 | Send or Continue with settings | configure too |
-| Continue, Pause, Stop | speak: who may set an agent to work may let it rest |
-| Resolve | approve; of a question: answer |
+| Continue, Pause, Stop | speak: whoever may start an agent may stop it |
+| Resolve | approve; for a question: answer |
 
-What the words of somebody without `answer` mean while a question is open, the core decides: they are a message.
+If a sender without `answer` speaks while a question is open, the core takes the words as a message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ACTS: dict[Scope, str] = {
 
 
 async def check(store: Store, command: Command) -> None:
-    """Refuse what the command's principal may not ask.
+    """Refuse a command that its principal may not send.
 
     Raises:
         Forbidden: a scope is missing.
@@ -34,12 +34,12 @@ async def check(store: Store, command: Command) -> None:
     """
     principal = command.principal
     if max(len(principal.name), len(principal.channel)) > NAME_MAX_CHARS:
-        raise UsageError(f"A sender's name has at most {NAME_MAX_CHARS} characters.")
+        raise UsageError(f"The name of a sender has at most {NAME_MAX_CHARS} characters.")
     for scope in await _needed(store, command):
         if scope not in principal.scopes:
             raise Forbidden(
                 f"{principal.label} may not {_ACTS[scope]} this session.",
-                hint=f"That needs the scope {scope!r}; nothing was accepted.",
+                hint=f"That needs the scope {scope!r}. Nothing was accepted.",
             )
 
 
@@ -59,5 +59,5 @@ async def _needed(store: Store, command: Command) -> list[Scope]:
 
 
 async def _is_asked(store: Store, session: str) -> bool:
-    """Whether a question of the agent is open."""
+    """Return whether a question of the agent is open."""
     return any(row.question for row in await store.approvals(session))

@@ -1,4 +1,4 @@
-"""Reading what events as plain data are filled in with: quoted records, settings and whole outputs of tools."""
+"""Reads what `views.plain` needs to complete events: quoted records, settings, and whole outputs of tools."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from holdfast.views.journal import readable_here
 from holdfast.views.plain import named, output_of, plain, quotes
 
 _ERASED = "[erased]"
-"""In the place of a text that a request quotes and nobody has any more."""
+"""Replaces a text that a request quotes and that was erased."""
 
 
 class PlainEvents:
-    """The events of one session, in their order, as `views.plain` has them."""
+    """Completes the events of one session, in order."""
 
     def __init__(self, store: Journals, session: str, on_damage: Callable[[str], None]) -> None:
-        """`on_damage`: is told of an output that is not there any more."""
+        """`on_damage`: called for an output that is missing."""
         self._store = store
         self._session = session
         self._on_damage = on_damage
         self._texts: dict[int, str] = {}
-        """What the next request may quote, by seq; what else one quotes is read again."""
+        """What the next request may quote, by seq. Other quotes are read again."""
         self._groups: dict[str, Group] = {}
-        """Of settings, by name; what was stored before the first record that was seen here is read again."""
+        """Settings by name. Those stored before the first event here are read again."""
 
     async def data(self, record: Record) -> dict[str, Any]:
-        """The event of the record.
+        """Return the event of the record.
 
         Raises:
-            StorageCorrupt: a request quotes what is not there.
+            StorageCorrupt: a request quotes a record that is missing.
         """
         event = record.event
         if type(event) in QUOTABLE:
@@ -53,7 +53,7 @@ class PlainEvents:
         return data
 
     async def _read_quoted(self, seqs: list[int]) -> None:
-        """Read what came before the first record that was seen here, or was sent before in another form."""
+        """Read what was stored before the first event here, or was sent before in another wire format."""
         missing = [seq for seq in seqs if seq not in self._texts]
         if missing:
             stored = await self._store.read(self._session, min(missing) - 1, max(missing))
@@ -65,7 +65,7 @@ class PlainEvents:
         if not self._groups.keys() >= set(names):
             stored = await self._store.select(self._session, ("SettingsStored",), upto_seq)
             for _, type_, v, body in stored:
-                with suppress(UnreadableEvent):  # it was erased: the names stay
+                with suppress(UnreadableEvent):  # the settings were erased: their names stay
                     event = decode_event(type_, v, body)
                     self._groups |= event.groups if isinstance(event, SettingsStored) else {}
 

@@ -1,9 +1,8 @@
-"""Prepare steps: render and estimate a request, put a call before the gates. They leave nothing behind but what the
-core then decides to record.
+"""Prepare steps: render and estimate a request, or ask the gates about a call. They have no effect.
 
-A step that waits for nothing runs inside the decision that it belongs to. One that may take long (a provider to be
-set up, a tool's plan, a look at an interrupted call) runs as a task of the driver, with a limit, and can be stopped.
-Whatever it raises becomes a finding here.
+A step that waits for nothing runs inside its decision. A slow one (setting up a provider, a tool's plan, probing an
+interrupted call) runs as a task of the driver, with a limit, and can be stopped. Whatever it raises becomes a
+finding.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
 PREPARE_LIMIT_S = 10.0
-"""How long a step may take, which has no effect yet."""
+"""The time limit of a step."""
 MAX_DETAIL_CHARS = 2_000
 
 
 class Planner:
-    """Prepares for one session; keeps what does not change from turn to turn."""
+    """Prepares for one session. Keeps what does not change from turn to turn."""
 
     def __init__(self, parts: Parts, originals: Originals) -> None:
         self._parts = parts
@@ -53,19 +52,19 @@ class Planner:
         self._body = b""
 
     def is_quick(self, step: Prepare, state: State) -> bool:
-        """Whether the step waits for nothing."""
+        """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
             return step.call.interrupted is None and self._parts.tools.is_quick(step.call.name)
         return facts(state).name in self._wires
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
-        """The part of a slow step that waits: its finding; None when a request can be rendered now."""
+        """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
         return await self.finding(step, self._waited(step, state))
 
     async def finding(self, step: Prepare, found: Awaitable[Found | None]) -> Finding | None:
-        """What the step found, within its limit; what it raises is a finding too. None for none.
+        """Return the finding of the step within its limit. An exception becomes a finding too. None means no finding.
 
-        A step that failed without one would be tried again by every driver to come.
+        Without a finding for failures, every later driver would try the step again.
         """
         try:
             result = await found
@@ -99,18 +98,18 @@ class Planner:
         return Unready(Failure("provider_unready", f"The model cannot be called. {said}", detail))
 
     def wire(self, state: State) -> Wire:
-        """How the next request is written, of a model that is ready."""
+        """How to write the next request, for a model that is ready."""
         return self._wires[facts(state).name]
 
     def take_body(self) -> bytes:
-        """The bytes of the request that was prepared last, once."""
+        """Return the bytes of the last prepared request, once."""
         body, self._body = self._body, b""
         return body
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
     ) -> Request | Unaffordable:
-        """The next request as an edit of the last one, or why it cannot be afforded."""
+        """Return the next request as an edit of the last one, or why it cannot be afforded."""
         assert state.settings is not None
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
@@ -158,13 +157,13 @@ class Planner:
         )
 
     def _fresh_bytes(self, state: State, edit: Edit) -> int:
-        """How much of the request the last one did not hold; a last pass has a part of its base."""
+        """Return how many bytes of the request the last one did not have. A last pass shares a part of its base."""
         is_last_pass = state.run is not None and bool(state.run.landing)
         is_new = state.models.base != self._base_sha256 and not is_last_pass
         return edit.fresh_bytes + (len(self._base) if is_new else 0)
 
     async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_last_pass: bool) -> bool:
-        """All before the messages, as a blob; whether it lists tools."""
+        """Return everything before the messages, as a blob, and whether it lists tools."""
         has_tools = wire.keeps_tools or not is_last_pass
         key = (model, settings, wire.name, has_tools)
         if self._base_key != key:
@@ -177,7 +176,7 @@ class Planner:
         return self._has_specs
 
     async def admission(self, action: Admit, state: State) -> Admission | Probed | Lost:
-        """What the gates say; for an interrupted call that can be looked at, whether it happened."""
+        """Return what the gates say; for an interrupted call that can be probed, whether it happened."""
         assert state.settings is not None
         tools, call, before = self._parts.tools, action.call, action.call.interrupted
         original = self._originals.of(state.session, call)
@@ -204,7 +203,7 @@ class Planner:
 
 
 def _is_allowed(call: Call, permission: Permission, settings: Settings, admission: Admission) -> bool:
-    """Whether what the gates let pass is what a person allowed, to the last word that they saw."""
+    """Return whether the call that passed the gates is exactly the one that a person approved."""
     match admission:
         case Refused():
             return True

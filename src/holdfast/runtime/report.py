@@ -1,4 +1,4 @@
-"""Reading what the report of a run is made of. What it says is `views.report`'s business."""
+"""Reads what the report of a run needs. `views.report` makes the report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from holdfast.runtime.journal import readable
 from holdfast.views.report import Result, report_of
 
 _RECENT_RECORDS = 20
-"""The failure that parked a session stands among its last records."""
+"""The failure that parked a session is among this many last records."""
 
 
 async def report(store: Journals, state: State) -> Result:
-    """What the newest run came to, or how it stands.
+    """Return the report of the newest run.
 
     Raises:
         UsageError: the session has no run yet, or the answer was erased.

@@ -1,6 +1,6 @@
-"""Attempts: an action becomes an effect, and whatever comes of it becomes data, here, once.
+"""Runs attempts: an action becomes an effect, and its outcome becomes data.
 
-Redaction, clipping and the blob of a long output happen here, before any event exists. Decisions do not.
+Redaction, clipping and the blob of a long output happen here, before any event exists. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from holdfast.runtime.parts import Parts
 MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
 GIVEN_UP = (
-    "This call did not run: its arguments held what looks like a secret, and there was no room left to keep them in "
+    "This call did not run: its arguments contained what looks like a secret, and there was no room to hold them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
 IN_THREAD_FROM_CHARS = 65_536
-"""Redacting a longer text would hold up every other session."""
+"""Redacting a longer text would block all other sessions."""
 
 DeltaKind = Literal["text", "reasoning", "tool_output"]
 
@@ -57,11 +57,11 @@ class Runner:
         self._originals = originals
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
-        """One attempt to its end. Cancelled from outside, it comes to a cut response or a cancelled call.
+        """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
 
         Raises:
-            Fenced: the lease was over before the effect; what came before it is nobody's.
-            StorageError: nothing can be recorded any more, which is no outcome of the attempt.
+            Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
+            StorageError: nothing can be recorded any more. This is not an outcome of the attempt.
         """
         started_ms = self._parts.clock.uptime_ms()
         first = _FirstDelta(self._parts, started_ms)
@@ -147,7 +147,7 @@ class Runner:
         return self._parts.redact.for_all(texts) if is_short else self._parts.redact
 
     async def _part(self, part: Part, next_call: str, redact: Redactor) -> Part | None:
-        """The part as it may be stored; None when it may not, and must not be changed either."""
+        """Return the part as it may be stored; None if it may not be stored and cannot be changed."""
         match part:
             case Text(text=text):
                 return Text(await _masked(text, redact))
@@ -158,11 +158,11 @@ class Runner:
             case Reasoning(text=text, payload=payload):  # it is signed
                 is_safe = await _masked(text, redact) == clean(text) and redact(payload) == payload
                 return part if is_safe else None
-            case ToolResult():  # no model says what a tool came to
+            case ToolResult():  # a model cannot say what a tool returned
                 return None
 
     async def _call(self, call: ToolCall, id_: str, redact: Redactor) -> ToolCall:
-        """The call as it may be stored; where its arguments are masked, the original is held until it ends."""
+        """Return the call as it may be stored. If its arguments are masked, hold the original until the call ends."""
         arguments = encodable(call.arguments)
         whole = self._parts.redact if "\\" in arguments else redact  # an escape would have hidden a secret
         if len(arguments) > IN_THREAD_FROM_CHARS:
@@ -200,14 +200,14 @@ class Runner:
         try:
             raw = await self._parts.tools.run(call.name, original.arguments, context)
         except asyncio.CancelledError:
-            text = "The call was stopped before it ended; what it had done until then stays done."
+            text = "The call was stopped before it ended. What it did until then stays done."
             return CallResult("cancelled", text, Failure("cancelled", text), trust="data")
         finally:
             teller.flush()
         return await self._recorded(raw, original.redact)
 
     async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
-        """The result as it may be stored: redacted, and clipped with the whole in a blob."""
+        """Return the result as it may be stored: redacted, and clipped with the whole in a blob."""
         whole = await _masked(raw.text, redact)
         blob = ""
         text = whole
@@ -223,7 +223,7 @@ class Runner:
     # --- safety ---------------------------------------------------------------------------------
 
     def _redactor(self, action: Attempt) -> Redactor:
-        """Masks whatever comes of the attempt."""
+        """Return the redactor for everything that the attempt returns."""
         original = self._originals.of(self._session, action.call) if isinstance(action, RunTool) else None
         return original.redact if original is not None else self._parts.redact
 
@@ -240,8 +240,9 @@ async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:
 
 
 class _Teller:
-    """Shows what arrives to those who listen, with secrets masked across the cuts between pieces: also of a secret
-    that began before they came."""
+    """Publishes deltas. It masks secrets across their borders, including a secret that began before the first
+    listener came.
+    """
 
     def __init__(self, bus: Bus, redact: Redactor, session: str, key: str) -> None:
         self._bus = bus
@@ -251,7 +252,7 @@ class _Teller:
         self._streams: dict[DeltaKind, StreamRedactor] = {}
 
     def tell(self, kind: DeltaKind, text: str) -> None:
-        """Something arrived; what may be the beginning of a secret is held back."""
+        """Handle a delta. Hold back what may be the beginning of a secret."""
         stream = self._streams.get(kind)
         if stream is None:
             stream = self._streams[kind] = StreamRedactor(self._redact)
@@ -261,7 +262,7 @@ class _Teller:
             stream.skip(text)
 
     def flush(self) -> None:
-        """Nothing more arrives: show what was held back."""
+        """Publish what was held back: there are no more deltas."""
         if self._bus.is_heard(self._session):
             for kind, stream in self._streams.items():
                 self._show(kind, stream.flush())
@@ -272,7 +273,7 @@ class _Teller:
 
 
 class _FirstDelta:
-    """When the first crumb arrived."""
+    """When the first delta arrived."""
 
     def __init__(self, parts: Parts, started_ms: int) -> None:
         self._clock = parts.clock
@@ -285,10 +286,10 @@ class _FirstDelta:
 
 
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:
-    """A bug at an edge, as the failure of one attempt."""
+    """Return a bug at an edge as the failure of one attempt."""
     detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]
     if isinstance(action, CallModel):
-        failure = Failure("provider_fatal", "The provider's adapter failed: see the journal.", detail)
+        failure = Failure("provider_fatal", "The adapter of the provider failed. See the journal.", detail)
         return ModelFailure(failure, estimated=("input", "output"))
     failure = Failure("tool_execution", "The tool failed.", detail)
     return CallResult("error", failure.message, failure, trust="data")

@@ -1,7 +1,8 @@
-"""A session's fold as bytes, so that going on with a long one need not begin at its first record.
+"""Snapshots: the fold of a session as bytes, so that a long one does not start at its first record.
 
-Derived, small (never the conversation), and void for any other code than the one that folded: a snapshot that is
-missing, damaged or of another version costs time and nothing else. Who uses it and its proof are in `journal`.
+A snapshot is derived, small (never the conversation), and void for any code other than the one that made it. If it
+is
+missing, damaged or of another version, that only costs time. `journal` uses and proves it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from holdfast.core.state import State
 from holdfast.protocol.rows import Recovered
 
 EVERY_MODEL_CALLS = 25
-"""So many turns are folded anew at the most."""
+"""The most turns that are folded again."""
 _SHA256_BYTES = 32
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The fold right after an intent of a model call."""
+    """The fold right after the intent of a model call."""
 
     state: State
     link: bytes
@@ -35,19 +36,18 @@ _decoder = msgspec.msgpack.Decoder(Snapshot)
 
 
 def is_due(state: State) -> bool:
-    """Whether a commit that ends with an intent of a model call is to leave a snapshot."""
+    """Return whether a commit that ends with the intent of a model call leaves a snapshot."""
     return state.models.started % EVERY_MODEL_CALLS == 0
 
 
 def packed(snapshot: Snapshot) -> bytes:
-    """The snapshot behind the hash of itself and of the code that made it."""
+    """Return the snapshot with a hash of itself and of the code that made it."""
     body = _encoder.encode(snapshot)
     return _sealed(body) + body
 
 
 def unpacked(found: Recovered, session: str) -> Snapshot | None:
-    """The session's snapshot, which the records follow; None when there is none, it is damaged, or other code made
-    it."""
+    """Return the snapshot that the records follow; None if there is none, it is damaged, or other code made it."""
     seal, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
     if not found.after_seq or seal != _sealed(body):
         return None
@@ -60,7 +60,7 @@ def unpacked(found: Recovered, session: str) -> Snapshot | None:
 
 
 def holds(found: Recovered, state: State, link: bytes) -> bool:
-    """Whether a snapshot is void for this code, or the very state that its records fold to, at that link."""
+    """Return whether a snapshot is void for this code, or is exactly the fold of its records at that link."""
     snapshot = unpacked(found, state.session)
     return snapshot is None or (snapshot.state, snapshot.link) == (state, link)
 
@@ -71,7 +71,7 @@ def _sealed(body: bytes) -> bytes:
 
 @functools.cache
 def _folded_by() -> bytes:
-    """A hash of the code that makes a state of records; where no code can be read, of nobody else's."""
+    """Return a hash of the code that folds records. If no code can be read, it matches no other."""
     modules = [
         file for package in (core, protocol) for file in sorted(Path(package.__path__[0]).glob("*.py"))
     ]
