@@ -1,9 +1,9 @@
-"""The library: an `Agent` works on tasks in sessions, on the same loop and journal as the command line.
+"""The library: an `Agent` works on tasks in sessions, with the same loop and journal as the command line.
 
     async with Agent(model="openai:gpt-5.5", tools=[add]) as agent:
         result = await agent.run("What is 17 + 25?")
 
-Composition only. What a session is and does stands in `core` and `runtime`; limits are checked by `config`.
+This only assembles parts. `core` and `runtime` make sessions work; `config` checks limits.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ __all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 
 _SENDER = owner("agent", "library")
 _STOP_S = 5.0
-"""How long closing waits for what it stopped."""
-_NAMES = 'Name it CHANNEL:CHAT, as "cli:docs": each 1 to 64 letters, digits, dots, dashes, underscores.'
+"""How long `aclose` waits for what it stopped."""
+_NAMES = 'Use CHANNEL:CHAT, like "cli:docs": each with 1 to 64 letters, digits, dots, dashes, underscores.'
 _log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may use at the most; has the keys and the values of `[limits]`. None: the default.
+    """The limits of one run, with the keys and values of `[limits]`. None means the default.
 
     Raises:
-        ConfigError: there is no such key, or a value is not allowed; all that is wrong is told at once.
+        ConfigError: lists every unknown key and every value that is not allowed.
     """
 
     turns: int | None = None
     tokens: int | None = None
     """Input and output of all model calls of the run."""
     cost_usd: str | float | None = None
-    """Once set, a model of unknown price is refused."""
+    """With a limit, a model of unknown price is refused."""
     wall: str | float | None = None
-    """`"2h"`, or seconds: driven time; waiting for people is free."""
+    """`"2h"`, or seconds. Driven time; waiting for people does not count."""
     idle: str | float | None = None
-    """The longest silence of a model or a tool."""
+    """The longest silence of a model or tool."""
 
-    def __new__(cls, **values: object) -> Limits:  # unknown names do not come as far as __init__
+    def __new__(cls, **values: object) -> Limits:  # unknown names do not reach __init__
         load_only({}, {"limits": _given(values)})
         return super().__new__(cls)
 
@@ -83,21 +83,21 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Runtime:
-    """What many agents share: one store, one pool of connections, one registry of tools, one engine.
+    """What many agents share: one store, one pool of connections, one registry of tools, one runtime.
 
-    Open it with `async with`, or let the first use of an agent open it and call `aclose` at the end.
+    Open it with `async with`, or let the first use of an agent open it, and call `aclose` at the end.
 
     Args:
-        home: A folder that keeps the sessions; None: they are in memory and end with the runtime.
-        config: A file or a dict with the keys of config.toml. Without it no file and no `HOLDFAST_*` variable
+        home: The folder of the sessions. None keeps them in memory until the runtime is closed.
+        config: A file or a dict with the keys of config.toml. Without it, no file and no `HOLDFAST_*` variable
             is read; keys and addresses come from the providers' variables.
-        tools: Functions made tools by `@tool`, or other `ports.Tool`s. Agents may bring more.
+        tools: Functions decorated with `@tool`, or other `ports.Tool`s. Agents may add more.
 
-    Closed it stays closed: what is asked of it then is a `UsageError`.
+    A closed runtime cannot be used again: this raises `UsageError`.
 
     Raises:
-        ConfigError: the configuration is wrong; all problems are told at once.
-        UsageError: two tools have one name.
+        ConfigError: the configuration is wrong. Lists every problem.
+        UsageError: two tools have the same name.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Runtime:
         self._opening = asyncio.Lock()
         self._app: App | None = None
         self._working: dict[asyncio.Future[None], str] = {}
-        """The sessions that are driven, each by the future that ends with it; empty for who only reads."""
+        """The sessions in use, each by the future that ends with its drive; empty for readers."""
         self._is_closed = False
 
     async def __aenter__(self) -> Runtime:
@@ -126,9 +126,10 @@ class Runtime:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop what still runs, which then ends `interrupted`, and close all rooms. What is recorded in a home
-        stays; sessions in memory are gone."""
-        async with self._opening:  # what is opening just now is closed too
+        """Stop what still runs (its runs end as `interrupted`) and close everything. Records in a home stay; sessions
+        in memory are lost.
+        """
+        async with self._opening:  # what is opening now is closed too
             self._is_closed = True
             app, self._app = self._app, None
             if app is not None:
@@ -148,7 +149,7 @@ class Runtime:
 
     @contextmanager
     def working(self, session: str = "") -> Iterator[None]:
-        """While this lasts, the rooms are used: `aclose` waits for it, and stops the session that is driven."""
+        """Use the parts inside the block. `aclose` waits for it, and stops a session that is driven."""
         ended = asyncio.get_running_loop().create_future()
         self._working[ended] = session
         try:
@@ -158,14 +159,14 @@ class Runtime:
             ended.set_result(None)
 
     async def app(self) -> App:
-        """The rooms, opened when they are first asked for.
+        """Return the parts, opened on first use.
 
         Raises:
             UsageError: the runtime is closed.
         """
         async with self._opening:
             if self._is_closed:
-                hint = "Make another Runtime; with the same home it goes on with the same sessions."
+                hint = "Create another Runtime. With the same home it continues the same sessions."
                 raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
                 opening = open_app(self.config, self._home, extra_tools=self._tools, environ=os.environ)
@@ -173,39 +174,42 @@ class Runtime:
             return self._app
 
     def config_with(self, said: Mapping[str, Any]) -> Config:
-        """The configuration under what is said in code, with the same keys."""
+        """The configuration, below the values set in code, with the same keys."""
         return load_only(self._source, said)
 
 
 class Agent:
-    """Someone who works: a model, tools and instructions, in as many sessions at once as wanted.
+    """An agent: a model, tools and instructions. It can work in many sessions at once.
 
-    Opened by its first use; close it with `aclose`, or use it with `async with`. Closed it stays closed: what is
-    asked of it then is a `UsageError`. Of one cancelled in mid-work the session stays as it is recorded, and
-    `resume` goes on with it, here or in another process.
+    Its first use opens it. Close it with `aclose`, or use it with `async with`. A closed agent cannot be used
+    again: this
+    raises `UsageError`. If a run is cancelled, its session stays as recorded, and `resume` continues it, here or in
+    another process.
 
     Args:
-        model: PROVIDER:MODEL; else the configuration's.
-        tools: What it may use, and nothing else: functions made tools by `@tool`, and names of built-in tools,
-            as globs: `["read_*", "grep", "shell"]`. The same tool twice counts once.
-        instructions: What stands in the system prompt beside Holdfast's own words.
-        home: A folder that keeps the sessions; None: they are in memory and end with the agent.
-        limits: Of each run; over the configuration's.
-        config: A file or a dict with the keys of config.toml. Without it no file and no `HOLDFAST_*` variable
+        model: PROVIDER:MODEL. The default is the configuration's.
+        tools: The only tools that it may use: functions decorated with `@tool`, and globs on the names of built-in
+            tools: `["read_*", "grep", "shell"]`. The same tool twice counts once.
+        instructions: Added to Holdfast's own system prompt.
+        home: The folder of the sessions. None keeps them in memory until the agent is closed.
+        limits: The limits of each run. They override the configuration's.
+        config: A file or a dict with the keys of config.toml. Without it, no file and no `HOLDFAST_*` variable
             is read; keys and addresses come from the providers' variables.
-        runtime: What to share with other agents; then `home` and `config` are the runtime's.
-        workspace: Where built-in tools work; else where the session worked before, or the current folder.
+        runtime: Shared with other agents. It has `home` and `config` then.
+        workspace: The folder of the built-in tools. The default is the session's last one, or the current folder.
 
-    Its tools were chosen in code, so without a word about `autonomy` in the configuration it may use them
-    unasked, within the hard rules of `policy`. With `config={"autonomy": "supervised"}` calls that execute or
-    reach the network wait for `approve` or `deny`.
+    The caller chose the tools in code. So, unless the configuration sets `autonomy`, calls need no approval,
+    within the
+    hard rules of `policy`. With `config={"autonomy": "supervised"}`, calls that run commands or use the network
+    wait for
+    `approve` or `deny`.
 
     Raises:
-        ConfigError: limits or the configuration are wrong; all problems are told at once.
-        UsageError: arguments contradict each other, something is no tool, or two tools have one name.
+        ConfigError: limits or configuration are wrong. Lists every problem.
+        UsageError: arguments contradict each other, something is not a tool, or two tools have the same name.
     """
 
-    def __init__(  # noqa: PLR0913 - the one face of the library: each of them is a thing to say
+    def __init__(  # noqa: PLR0913 - the main class of the library: each parameter is needed
         self,
         *,
         model: str = "",
@@ -218,7 +222,7 @@ class Agent:
         workspace: str | Path | None = None,
     ) -> None:
         if runtime is not None and (home is not None or config is not None):
-            raise UsageError("home and config are the shared runtime's: give them to Runtime(...).")
+            raise UsageError("home and config belong to the shared runtime: pass them to Runtime(...).")
         given = list(tools)
         self._tools = _distinct(each for each in given if not isinstance(each, str))
         self._offered = (
@@ -235,7 +239,7 @@ class Agent:
 
     @classmethod
     def from_config(cls, path: str | Path) -> Agent:
-        """An agent that a file with the keys of config.toml describes; it may use every built-in tool."""
+        """Return an agent from a file with the keys of config.toml. It may use every built-in tool."""
         return cls(config=path, tools=["*"])
 
     async def __aenter__(self) -> Agent:
@@ -246,8 +250,9 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop what still runs, which then ends `interrupted`, and let go of everything. A shared runtime stays
-        open for the others, and what runs there goes on."""
+        """Stop what still runs (its runs end as `interrupted`) and close everything. A shared runtime stays open, and
+        other agents' runs continue there.
+        """
         self._is_closed = True
         if self._is_own:
             await self._runtime.aclose()
@@ -257,16 +262,16 @@ class Agent:
     async def run(self, text: str, session: str = "") -> Result:
         """Work on a task until the run rests.
 
-        Words for a session that somebody drives already join its open run; then the result is that run's.
+        A message to a session with an open run joins that run. The result is then that run's.
 
         Args:
-            session: CHANNEL:CHAT, which is made when it is new, or the id of a session; empty: a new session.
+            session: CHANNEL:CHAT, which is created if it is new, or the id of a session. Empty means a new session.
 
         Raises:
-            UsageError: there is no model, no key, or no such provider; or the session's name is none; or the
-                agent is closed.
+            UsageError: there is no model, no key, or no such provider; the session's name is not valid; or the agent
+                is closed.
             NoSuchSession: there is no session with that id.
-            Overloaded: too many commands wait for the session; nothing was accepted.
+            Overloaded: too many commands wait for the session. Nothing was accepted.
             StorageError: the home cannot be used.
         """
         app = await self._open()
@@ -275,10 +280,10 @@ class Agent:
             return await report(app.store, await app.controller.drive(name))
 
     async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
-        """As `run`, and yield what is recorded and, as a `Delta`, what is arriving, until the run rests.
+        """Like `run`, but yield each record and each `Delta` as it arrives, until the run rests.
 
         Raises:
-            As `run`.
+            What `run` raises.
         """
         app = await self._open()
         known = await self._known(app, session)
@@ -289,13 +294,13 @@ class Agent:
                 yield item if isinstance(item, Delta) else _event(item)
 
     async def resume(self, session: str, text: str | None = None) -> Result:
-        """Go on with a session, with the settings of this agent: after a crash, a limit, a pause, an approval.
+        """Continue a session with the settings of this agent: after a crash, a limit, a pause, an approval.
 
-        On a run that is done and without text, the result is told again and nothing happens.
+        For a run that is done, without text, return its result again and do nothing.
 
         Raises:
             NoSuchSession: there is no such session.
-            UsageError: as `run`; or nothing ever ran in the session.
+            UsageError: as `run`; or the session has no run.
         """
         app = await self._open()
         name = await _found(app, session)
@@ -311,11 +316,11 @@ class Agent:
             return await report(app.store, await app.controller.drive(name))
 
     async def result(self, session: str) -> Result:
-        """What the newest run of a session came to, or how it stands now. Nothing is driven.
+        """Return the result of the newest run, or its status now. This does not drive the session.
 
         Raises:
             NoSuchSession: there is no such session.
-            UsageError: nothing ever ran in it.
+            UsageError: the session has no run.
         """
         app = await self._open()
         return await report(app.store, await app.controller.state(await _found(app, session)))
@@ -323,20 +328,20 @@ class Agent:
     # --- approvals ------------------------------------------------------------------------------
 
     async def approvals(self, session: str = "") -> list[ApprovalRow]:
-        """What waits for a decision, oldest first, in one session or in all."""
+        """Return what waits for a decision, oldest first, in one session or in all."""
         app = await self._open()
         return await app.store.approvals(await _found(app, session) if session else "")
 
     async def approve(self, approval: str, note: str = "") -> None:
-        """Allow what an approval asks for, or answer a question with the note; `resume` then goes on.
+        """Approve a call, or answer a question with the note. Then call `resume` to continue.
 
         Raises:
-            UsageError: there is no such approval, or it is decided already; says by whom.
+            UsageError: there is no such approval, or it was already decided. Says by whom.
         """
         await self._resolve(Resolve(approval, "approve", note))
 
     async def deny(self, approval: str, note: str = "") -> None:
-        """Refuse what an approval asks for; the model is told, with the note. Raises as `approve`."""
+        """Deny a call. The model is told, with the note. Raises what `approve` raises."""
         await self._resolve(Resolve(approval, "deny", note))
 
     async def _resolve(self, body: Resolve) -> None:
@@ -349,12 +354,12 @@ class Agent:
             row = await app.store.approval(body.approval_id) or row
         is_ours = row.decided_by == _SENDER.label and (row.decision == "deny") == (body.decision == "deny")
         if not is_ours:
-            raise UsageError(f"{row.id} is decided already: {row.decision}, by {row.decided_by}.")
+            raise UsageError(f"{row.id} was already decided: {row.decision}, by {row.decided_by}.")
 
     # --- setting up -----------------------------------------------------------------------------
 
     def _configured(self, model: str, limits: Limits) -> Config:
-        """What is said here, over the runtime's configuration."""
+        """The values set here, over the runtime's configuration."""
         if not isinstance(limits, Limits):
             raise ConfigError(f"limits = {limits!r}: must be Limits, like Limits(turns=50)")
         said: dict[str, object] = {"limits": _given(vars(limits))}
@@ -362,13 +367,13 @@ class Agent:
             said["model"] = model
         if self._runtime.config.settings["autonomy"].layer == "default":
             said["autonomy"] = "full"
-        if "shell" not in self._offered:  # nothing that a sandbox would fence in: nothing to be warned of
+        if "shell" not in self._offered:  # without such tools a sandbox would confine nothing, so do not warn
             said["sandbox"] = {"mode": "unsafe"}
         return self._runtime.config_with(said)
 
     async def _open(self) -> App:
         if self._is_closed:
-            hint = "Make another Agent; with the same home or runtime it goes on with the same sessions."
+            hint = "Create another Agent. With the same home or runtime it continues the same sessions."
             raise UsageError("This agent is closed.", hint=hint)
         app = await self._runtime.app()
         for each in self._tools:
@@ -376,7 +381,7 @@ class Agent:
         return app
 
     async def _known(self, app: App, name: str) -> str:
-        """The id of the session that goes on under a name; empty when one is to begin."""
+        """Return the id of the existing session with a name; empty if a new one is to begin."""
         if not isinstance(name, str):
             raise UsageError(f"session = {name!r}: must be text.", hint=_NAMES)
         if not name:
@@ -386,12 +391,12 @@ class Agent:
             return found[0] if found else ""
         if is_session_id(name):
             return await _found(app, name)
-        raise UsageError(f"{name!r} is no name for a session.", hint=_NAMES)
+        raise UsageError(f"{name!r} is not a valid name for a session.", hint=_NAMES)
 
     async def _send(self, app: App, key: str, known: str, text: str) -> str:
-        """Words for the known session, or for a new one with that key; its id."""
+        """Send words to the known session, or to a new one with that key, and return its id."""
         if not isinstance(text, str):
-            raise UsageError(f"text = {text!r:.80}: must be text, what the agent is to do.")
+            raise UsageError(f"text = {text!r:.80}: must be text: the task of the agent.")
         send = Send(text, await self._settings(app, known))
         if not known:
             return await app.controller.begin(key, _SENDER, send)
@@ -399,8 +404,7 @@ class Agent:
         return known
 
     async def _settings(self, app: App, session: str) -> Settings:
-        """How this agent works in the session, or in a new one (empty); what there is to say about that is
-        logged once."""
+        """Return the settings of this agent in the session, or in a new one (empty). Log warnings once."""
         row = await app.store.session(session) if session else None
         recorded = row.workspace if row is not None else ""
         workspace = self._workspace or Path(recorded or Path.cwd())
@@ -425,32 +429,36 @@ def _given(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _distinct(tools: Iterable[Tool]) -> list[Tool]:
-    """The tools, each once.
+    """Return the tools, each once.
 
     Raises:
-        UsageError: one is no tool, two of them have one name, or one has a built-in tool's.
+        UsageError: one is not a tool, two have the same name, or one has a built-in tool's name.
     """
     known: dict[str, Tool] = {}
     built_in = {spec.name for spec in built_in_specs()}
     for each in tools:
         if not hasattr(each, "spec"):
-            hint = "Put @tool above its def; built-in tools are named by text."
-            raise UsageError(f"{each!r} is no tool.", hint=hint)
+            hint = "Put @tool above its def. Name built-in tools as text."
+            raise UsageError(f"{each!r} is not a tool.", hint=hint)
         name = each.spec.name
         if known.setdefault(name, each) is not each:
-            raise UsageError(f"two tools are called {name!r}", hint="Give one of them another name.")
+            raise UsageError(f"there are two tools with the name {name!r}", hint="Rename one of them.")
         if name in built_in:
-            hint = f"Give yours another name; the built-in one is meant by tools=[{name!r}]."
-            raise UsageError(f"two tools are called {name!r}: one of them is built in", hint=hint)
+            hint = f"Rename yours. tools=[{name!r}] adds the built-in one."
+            raise UsageError(
+                f"there are two tools with the name {name!r}: one of them is built in", hint=hint
+            )
     return list(known.values())
 
 
 def _built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
-    """The built-in tools that the globs name, in the order in which a model sees them."""
+    """Return the built-in tools that the globs match, in the order in which a model sees them."""
     known = [spec.name for spec in built_in_specs()]
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
-            raise UsageError(f"There is no built-in tool {glob!r}.", hint=f"There are: {', '.join(known)}.")
+            raise UsageError(
+                f"There is no built-in tool {glob!r}.", hint=f"The built-in tools are: {', '.join(known)}."
+            )
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
 
 
@@ -462,12 +470,12 @@ async def _found(app: App, name: str) -> str:
     if not found:
         raise NoSuchSession(f"There is no session {name!r} here.")
     if len(found) > 1:
-        raise UsageError(f"{name!r} could be any of {len(found)} sessions.", hint="Write more of it.")
+        raise UsageError(f"{name!r} matches {len(found)} sessions.", hint="Use a longer prefix.")
     return found[0]
 
 
 async def _watch(app: App, runtime: Runtime, session: str, cursor: int) -> AsyncGenerator[Item, None]:
-    """Drive the session, and yield what happens until it rests. Closed early, the driving is cancelled."""
+    """Drive the session, and yield what happens until it rests. If this is closed early, the drive is cancelled."""
 
     async def drive() -> int:
         with runtime.working(session):
@@ -481,7 +489,7 @@ async def _watch(app: App, runtime: Runtime, session: str, cursor: int) -> Async
     try:
         while not driving.done() or cursor < driving.result():
             waited = {coming} if driving.done() else {coming, driving}
-            with runtime.working():  # but not while the reader is busy with an item, or gone
+            with runtime.working():  # but not while the reader handles an item, or is gone
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if coming.done():
                 item = coming.result()

@@ -1,6 +1,6 @@
 """The composition root: the one file that names concrete classes, as "module:name", loaded when first needed.
 
-Values of the configuration and of the environment are handed out from here; no room below reads either.
+It passes values of the configuration and the environment to the rooms below, which read neither.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _SCRIPT = "script"
 
 
 def factory(target: str) -> Any:
-    """What stands at "module:name"."""
+    """Return what is at "module:name"."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
 
 
 class Chosen(NamedTuple):
-    """How a run is to be done, and what its user should know about that, once, in sentences."""
+    """The settings of a run, with warnings for the user, as sentences."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -65,7 +65,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class App:
-    """The rooms of one process, put together by `open_app`."""
+    """The parts of one process, assembled by `open_app`."""
 
     config: Config
     home: Home | None
@@ -81,7 +81,7 @@ class App:
 
     @cached_property
     def controller(self) -> SessionController:
-        """The door of the runtime on these rooms; `open_app` has opened it."""
+        """The controller of the runtime. `open_app` has opened it."""
         parts = factory(_PARTS)(
             store=self.store,
             clock=self.clock,
@@ -94,7 +94,7 @@ class App:
         return controller
 
     async def resolve(self, name: str) -> Provider:
-        """The provider of PROVIDER:MODEL, or by its own name alone; made once. It is a `ports.Resolver`.
+        """Return the provider of PROVIDER:MODEL, or by its own name. Each is made once. This is a `ports.Resolver`.
 
         Raises:
             UsageError: there is no such provider, its key is missing, or its address or script is wrong.
@@ -104,7 +104,7 @@ class App:
         made = self._providers.get(key)
         if made is None:
             entry = factory(_PROVIDER_ENTRY)(provider)
-            # A missing key is told by the variable that the configuration names.
+            # For a missing key, name the variable that the configuration names.
             entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
             made = self._providers[key] = factory(_PROVIDER)(
                 entry,
@@ -116,14 +116,15 @@ class App:
         return made
 
     def facts(self, model: str) -> ModelFacts:
-        """Price and window of PROVIDER:MODEL at its configured address, the user's own entries on top.
+        """Return price and window of PROVIDER:MODEL at its configured address. The user's own entries override
+        others.
 
         Raises:
-            UsageError: the name is none, there is no such provider, or its address is wrong.
+            UsageError: the name is not valid, there is no such provider, or its address is wrong.
         """
         provider, _, path = model.partition(":")
         if provider == _SCRIPT and path:
-            model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it is resumed from any folder
+            model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it may be resumed from any folder
         override = factory(_OVERRIDE)
         overrides = {
             glob: override(**msgspec.structs.asdict(said)) for glob, said in self.config.catalog.items()
@@ -145,21 +146,23 @@ class App:
         deny_tools: tuple[str, ...] = (),
         is_terminal: bool = False,
     ) -> Chosen:
-        """The settings of a run in a workspace, with the configured model or another one.
+        """Return the settings of a run in a workspace, with the configured model or another one.
 
-        `is_terminal`: somebody can be asked, so that approvals are prompted for unless the configuration
-        says otherwise.
+        `is_terminal`: somebody can be asked, so approvals are asked for at the terminal, unless the configuration
+        says
+        otherwise.
 
         Raises:
-            UsageError: no model is named, the workspace is no folder, there is no such provider, or a set
-                cost limit meets a model of unknown price.
+            UsageError: no model is named, the workspace is not a folder, there is no such provider, or the cost
+                has a
+                limit and the model an unknown price.
         """
         name = model or self.config.model
         if not name:
-            hint = "`holdfast init` picks one; or name it with -m PROVIDER:MODEL."
+            hint = "Run `holdfast init` to choose one, or name it with -m PROVIDER:MODEL."
             ignored = next((each for each in self.config.ignored if each.key == "model"), None)
             why = f" {ignored.origin} does not count: a project file {ignored.why}." if ignored else ""
-            raise UsageError("No model is given and none is configured.", hint=hint + why)
+            raise UsageError("No model was given, and none is configured.", hint=hint + why)
         if not workspace.is_dir():
             raise UsageError(
                 f"The workspace {workspace} is not a folder.", hint="Name another one with -w DIR."
@@ -196,11 +199,11 @@ async def open_app(
     environ: Mapping[str, str] = os.environ,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AsyncIterator[App]:
-    """Open all rooms, and close them in order at the end: the door, tools, connections, then the store.
+    """Open all parts, and close them in order at the end: controller, tools, connections, store.
 
     Raises:
         StorageError: the home cannot be opened.
-        UsageError: an extra tool's name is taken, or is none.
+        UsageError: the name of an extra tool is taken or not valid.
     """
     redact = Redactor(known_secrets(config, environ))
     async with AsyncExitStack() as open_rooms:
@@ -228,7 +231,7 @@ async def _close(what: str, room: Store | Tools | Provider) -> None:
 
 
 def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """What no tool may change: this home, the user's usual one, their settings, and those of the administrator."""
+    """Return what no tool may change: this home, the user's usual one, their settings, and the administrator's."""
     homes = [each for each in (home, find_home(None, {})) if each is not None]
     settings = [*(each.user_file for each in homes), *admin_files(environ)]
     return {
@@ -238,7 +241,7 @@ def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple
 
 
 def open_store(home: Home | None, clock: Clock = SYSTEM_CLOCK) -> Store:
-    """The store of a home, made when it is missing; without a home one in memory. Whoever asks closes it.
+    """Return the store of a home, created if it is missing; without a home, one in memory. The caller closes it.
 
     Raises:
         StorageError: the home cannot be opened.

@@ -131,7 +131,7 @@ def test_doctor_tells_a_database_that_opens_and_does_not_answer(
     answer = holdfast("doctor", "--json", "--home", str(home.folder))
     assert answer.code == 1
     (fault,) = [row for row in answer.rows if row["severity"] == "fault"]
-    assert (fault["id"], fault["hint"]) == ("database", "`holdfast fsck` tells what is wrong.")
+    assert (fault["id"], fault["hint"]) == ("database", "`holdfast fsck` lists all damage.")
     assert table in fault["message"]
 
 

@@ -145,7 +145,7 @@ def test_a_script_that_has_no_line_left_ends_failed_with_a_trace_id_and_the_next
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("run", "x"), "No model is given and none is configured"),
+        (("run", "x"), "No model was given, and none is configured"),
         (("run", "x", "-m", "nonsense"), "must be PROVIDER:MODEL"),
         (("run", "x", "-m", "nowhere:model"), "nowhere"),
         (("run", "x", "-m", "anthropic:claude-sonnet-5"), "ANTHROPIC_API_KEY"),
@@ -195,7 +195,7 @@ def test_a_name_that_is_none_is_refused_with_the_rule_and_an_example(
 @pytest.mark.requirement("A5")
 def test_a_script_that_cannot_be_read_is_told_with_its_whole_path_and_what_to_name(cli: Cli) -> None:
     (cli.workspace / "binary.jsonl").write_bytes(b"\xff\xfe")
-    for name, why in ((".", "is a folder"), ("gone.jsonl", "is not there"), ("binary.jsonl", "UTF-8")):
+    for name, why in ((".", "is a folder"), ("gone.jsonl", "does not exist"), ("binary.jsonl", "UTF-8")):
         ended = cli("run", "x", "-m", f"script:{name}", "--json")
         assert ended.code == 2
         error = ended.json["error"]

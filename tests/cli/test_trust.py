@@ -100,7 +100,7 @@ def test_a_person_is_shown_the_changes_and_asked_for_a_clear_answer(cli: Cli) ->
     ):
         with cli.terminal("trust") as screen:
             screen.until("instead of supervised")
-            screen.until("may only tighten, and 5m holds already")
+            screen.until("may only tighten, and 5m is already set")
             for answer in answers:
                 screen.until("y or n: ")
                 screen.type(answer)

@@ -276,7 +276,7 @@ async def test_built_in_tools_are_chosen_by_name(tmp_path: Path) -> None:
     ]
     async with Agent(model=script(tmp_path, lines), tools=["read_*"], workspace=tmp_path / "work") as agent:
         assert (await agent.run("When is tea?")).text == "Five."
-    with pytest.raises(UsageError, match=r"<lambda> .* is no tool") as told:
+    with pytest.raises(UsageError, match=r"<lambda> .* is not a tool") as told:
         Agent(tools=[lambda: None])
     assert "@tool" in told.value.hint
     with pytest.raises(UsageError, match="no built-in tool 'fly'"):
@@ -373,7 +373,7 @@ def test_limits_take_what_a_configuration_takes_and_refuse_the_rest_all_at_once(
     assert wrong.value.problems == [
         "in code: limits.turns = '3': must be a whole number from 1 to 10,000",
         "in code: limits.cost: there is no such key; did you mean limits.cost_usd?",
-        'in code: limits.wall = -1: must be a length of time from 1s to 30d, like "2h", "90s" or "1h30m"',
+        'in code: limits.wall = -1: must be a duration from 1s to 30d, like "2h", "90s" or "1h30m"',
     ]
     with pytest.raises(ConfigError, match=r"limits = .*: must be Limits, like Limits\(turns=50\)"):
         Agent(limits={"turns": 3})

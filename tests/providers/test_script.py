@@ -169,7 +169,7 @@ async def test_a_line_is_used_up_by_a_recorded_outcome_and_by_nothing_else() -> 
 
 @pytest.mark.requirement("L9")
 def test_a_script_that_is_missing_or_empty_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         script_from_file("/nowhere/demo.jsonl")
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(UsageError, match="no line"):

@@ -178,7 +178,7 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
                 await controller.submit(
                     session, owner("tester"), Send(f"word {number}", settings), f"c{number}"
                 )
-            with pytest.raises(Overloaded, match="nothing was accepted"):
+            with pytest.raises(Overloaded, match="Nothing was accepted"):
                 await controller.submit(session, owner("tester"), Send("one too many", settings))
             await controller.submit(session, owner("tester"), Send("word 0", settings), "c0")
             await controller.drive(session)

@@ -1,4 +1,4 @@
-"""Models behind one border: how a conversation is written for a server, sent, and read back.
+"""Model providers: encode a conversation for a server, send it, and read the response.
 
 Nothing here decides what to send, retries, keeps state between calls, or knows the journal.
 """

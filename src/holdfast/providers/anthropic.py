@@ -1,6 +1,6 @@
-"""The Messages API on the wire: how a conversation is written for Anthropic and servers that speak like it.
+"""Encodes conversations for the Messages API of Anthropic and compatible servers.
 
-Messages are encoded one by one, so that a request grows by what is new. Reading stands in `anthropic_reply`.
+Messages are encoded one by one, so a request grows only by what is new. `anthropic_reply` reads responses.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ API_VERSION = "2023-06-01"
 _encode = msgspec.json.Encoder().encode
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING_SAID = "(no answer)"
-"""Stands for an empty response: the API refuses a message without content."""
+"""Replaces an empty response: the API refuses a message without content."""
 
 
 class AnthropicWire:
     """`ports.Wire` for the Messages API.
 
-    The final pass keeps the tools, since the API wants them while the history holds calls, and forbids calls.
+    The final pass keeps the tools but forbids calls, because the API needs the tools while the history has calls.
     """
 
     name = "anthropic"
     keeps_tools = True
 
     def __init__(self, provider: str, *, caches_conversation: bool) -> None:
-        """`caches_conversation`: the server knows the marker at the top level of a request, which puts
-        the end of the cached prefix at the last message, so that messages themselves never change."""
+        """`caches_conversation`: the server accepts the marker at the top level of a request, which ends the cached
+        prefix at the last message. So messages never change.
+        """
         self._provider = provider
         self._cache = ',"cache_control":{"type":"ephemeral"}' if caches_conversation else ""
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
-        """Model, system text marked as cacheable with the tools before it, and tools; see `ports.Wire`."""
+        """Encode model, system text and tools, with a cache marker. See `ports.Wire`."""
         parts = [b'{"model":', _encode(facts.model)]
         if tools:
             parts += [b',"tools":', _encode([_tool(spec) for spec in tools])]
@@ -56,7 +57,7 @@ class AnthropicWire:
         return b"".join(parts)
 
     def message(self, message: Message) -> Sequence[bytes]:
-        """One element: all results of a turn stand in one user message, as the API wants."""
+        """Encode one element. All results of a turn are in one user message, as the API requires."""
         ids = call_ids(message)
         blocks = [block for part in message.parts if (block := self._block(part, ids)) is not None]
         if not blocks:
@@ -67,7 +68,7 @@ class AnthropicWire:
     def tail(
         self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
     ) -> bytes:
-        """Cache marker, output cap, streaming, and in the final pass that no tool may be called."""
+        """Encode cache marker, output cap and streaming; in the final pass also that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
         final = ',"tool_choice":{"type":"none"}' if is_last_pass else ""
         return f']{self._cache},"max_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
@@ -90,7 +91,7 @@ class AnthropicWire:
                 return block | ({"is_error": True} if part.is_error else {})
 
     def _thinking(self, part: Reasoning) -> dict[str, Any] | None:
-        """Signed thinking goes back as it came, to the provider that signed it; anything else stays here."""
+        """Return signed thinking unchanged to the provider that signed it. Leave out other thinking."""
         if part.provider != self._provider or not part.payload:
             return None
         sealed: dict[str, Any] = msgspec.json.decode(part.payload)
@@ -108,8 +109,9 @@ def _valid_id(call_id: str) -> str:
 
 
 def _input(arguments: str) -> msgspec.Raw | dict[str, Any]:
-    """The arguments as the object that the API wants; malformed ones become an empty one (the result that
-    follows tells the model what was wrong)."""
+    """Return the arguments as an object, which the API requires. Malformed ones become an empty object; the result
+    that follows tells the model what was wrong.
+    """
     try:
         value = decode_untrusted(arguments or "{}")
     except msgspec.DecodeError:
@@ -118,7 +120,7 @@ def _input(arguments: str) -> msgspec.Raw | dict[str, Any]:
 
 
 def anthropic_provider(provider: str, base_url: str, api_key: str, http: HttpPool) -> NativeProvider:
-    """A provider at `base_url`, with or without the API's version (`https://api.anthropic.com`)."""
+    """Return a provider at `base_url`, with or without the API's version (`https://api.anthropic.com`)."""
     root = base_url.rstrip("/").removesuffix("/v1")
     return NativeProvider(
         AnthropicWire(provider, caches_conversation=urlsplit(root).hostname == "api.anthropic.com"),

@@ -1,6 +1,6 @@
-"""The Messages API read back, streamed or whole, into parts and usage.
+"""Reads responses of the Messages API, streamed or whole, into parts and usage.
 
-A response that came whole is read block by block like a stream, so there is one set of rules.
+A whole response is read block by block like a stream, so there is one set of rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINISH: dict[str, Finish] = {
 
 
 class _Block:
-    """One content block as it grows: what it began as, and what was added to it."""
+    """One content block as it grows: its beginning, and what was added."""
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.kind = _text(start.get("type"))
@@ -40,7 +40,7 @@ class _Block:
 
 
 class MessageReader:
-    """`native.Reader` for the Messages API. Blocks of the server's own tools are passed over."""
+    """`native.Reader` for the Messages API. It skips blocks of the server's own tools."""
 
     def __init__(self, model: str, on_delta: OnDelta) -> None:
         self._model = model
@@ -55,7 +55,7 @@ class MessageReader:
 
     @property
     def is_whole(self) -> bool:
-        """See `native.Reader`. Only `message_stop` says so."""
+        """See `native.Reader`. Only `message_stop` ends a response."""
         return self._is_done
 
     @property
@@ -88,12 +88,12 @@ class MessageReader:
         return sum(len(text.encode()) for text in texts)
 
     def take(self, event: Event) -> Heard:
-        """See `native.Reader`. Kinds of events that are not known are passed over, as the API asks."""
+        """See `native.Reader`. Skips unknown kinds of events, as the API requires."""
         data = self._objects.read(event.data)
         match data.get("type") or event.type:
             case "message_start":
                 self._take_head(_dict(data.get("message")))
-                self._counts.pop("output_tokens", None)  # of the beginning: it says nothing about the whole
+                self._counts.pop("output_tokens", None)  # at the beginning: it says nothing about the whole
             case "content_block_start":
                 self._start(data.get("index"), _dict(data.get("content_block")))
             case "content_block_delta":
@@ -159,7 +159,7 @@ class MessageReader:
     def _add(self, index: object, delta: dict[str, Any]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            raise BadAnswer(wrong_shape("a delta for a block that was not begun", str(delta)))
+            raise BadAnswer(wrong_shape("a delta for a block that has not begun", str(delta)))
         match delta.get("type"):
             case "text_delta":
                 block.added.append(_text(delta.get("text")))
@@ -173,7 +173,7 @@ class MessageReader:
                 block.signature.append(_text(delta.get("signature")))
 
     def _take_usage(self, reported: dict[str, Any]) -> None:
-        """Later reports are running totals: a count that is named replaces the one before."""
+        """Later reports are running totals: a new count replaces the one before."""
         self._counts |= {name: value for name, value in reported.items() if value is not None}
 
     def _part(self, block: _Block) -> Part | None:
@@ -204,8 +204,9 @@ def _call(block: _Block) -> ToolCall:
 
 
 def _may_be_half(block: _Block) -> bool:
-    """Whether the output cap may have cut this last block inside a call: streamed arguments show it, an input
-    that came as an object does not."""
+    """Return whether the output cap may have cut this last block inside a call. Streamed arguments show it; an input
+    that came as an object does not.
+    """
     return block.kind == "tool_use" and not is_json("".join(block.added))
 
 
@@ -222,4 +223,4 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _nobody(delta: Delta) -> None:
-    """Who watches a response that came whole."""
+    """Ignores the deltas of a whole response."""

@@ -1,7 +1,8 @@
-"""The body of a request that is checked right before its first byte is written.
+"""A request body that checks the lease right before its first byte is written.
 
-Headers go out with the first bytes of the body and never before, so that a check that raises leaves nothing sent.
-Loads aiohttp: only `http` may import it, when a request is to be sent.
+Headers are sent with the first bytes of the body and never before, so nothing was sent if the check raises. This
+loads
+aiohttp: only `http` may import it, when a request is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from holdfast.errors import Fenced
 from holdfast.protocol.ports import Check
 
 _PIECE_BYTES = 1 << 18
-"""One write of a large body would hold the loop up."""
+"""Writing a large body at once would block the loop."""
 
 
 class CheckedBody(Payload):
@@ -29,10 +30,10 @@ class CheckedBody(Payload):
         self._content = content
         self._check = check
         self.fenced: Fenced | None = None
-        """What the check raised: aiohttp tells of it as a broken connection."""
+        """The exception of the check. aiohttp itself reports it as a broken connection."""
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send them."""
+        """Send the bytes."""
         try:
             self._check()
         except Fenced as fenced:
@@ -46,5 +47,5 @@ class CheckedBody(Payload):
                 await asyncio.sleep(0)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text."""
+        """Return the text."""
         return self._content.decode(encoding, errors)

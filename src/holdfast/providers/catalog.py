@@ -1,8 +1,9 @@
-"""What is known about a model: its price and its window, and from where.
+"""What is known about a model: its price and context window, and the source of each.
 
-Prices come from the data inside the genai-prices package (loaded when first asked for, never fetched), and a
-user's own entries stand above it. Where a price depends on the hour, the highest counts: a reservation must never
-turn out too small. Where it depends on the size of a call, every size has its own.
+Prices come from the data in the genai-prices package (loaded when first needed, never fetched). A user's own entries
+override them. If a price depends on the hour, the highest counts, because a reservation must never be too small.
+If it
+depends on the size of a call, each size has its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _OUTPUT_CAPS = (
     ("openai:gpt-4o-2024-05-13", 4_096),
     ("openai:gpt-4o*", 16_384),
 )
-"""The first that matches counts. Servers refuse a cap above the model's own, and the price data names none. Only
+"""The first match counts. Servers refuse a cap above the model's own, and the price data names none. Only
 what a provider's documentation or the refusal of its server says, as public reports quote them:
 docs.claude.com/en/docs/about-claude/models/overview (3.5 and opus 4), BerriAI/litellm#8984 (3.7),
 openai/openai-python#687 (3.5-turbo, 4-turbo), developers.openai.com/api/docs/models/gpt-4o. Others of up to 16,384,
@@ -43,7 +44,7 @@ what is asked for by default, are not known; `max_output_tokens` in a catalog en
 
 
 class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user says about the models that a glob on PROVIDER:MODEL matches; None: nothing."""
+    """What a user sets for the models that a glob on PROVIDER:MODEL matches; None means not set."""
 
     input_usd_per_mtok: float | None = None
     output_usd_per_mtok: float | None = None
@@ -63,28 +64,28 @@ class _Rates(msgspec.Struct, frozen=True):
 
 
 class _Price(msgspec.Struct, frozen=True):
-    """What a model costs, and from where that is known."""
+    """The price of a model, and its source."""
 
     kind: Literal["known", "free", "unknown"]
     source: str = ""
     rates: _Rates = _Rates()
     larger: tuple[tuple[int, _Rates], ...] = ()
-    """What holds instead for a call with more input tokens than that, the smallest size first."""
+    """The prices for calls with more input tokens, smallest size first."""
 
 
 def facts(
     name: str, *, overrides: Mapping[str, Override] | None = None, base_url: str = "", now_ms: int
 ) -> ModelFacts:
-    """All that is known about PROVIDER:MODEL at that moment, when it is called at `base_url` (empty: at the
-    usual address). The price is the user's, else the known one, else 0 on this machine, else unknown.
+    """Return what is known about PROVIDER:MODEL at that time, if it is called at `base_url` (empty: the usual
+    address). The price is the user's, otherwise the known one, otherwise 0 on this machine, otherwise unknown.
 
     Raises:
-        UsageError: the name is not PROVIDER:MODEL, there is no such provider, or the address is none.
+        UsageError: the name is not PROVIDER:MODEL, there is no such provider, or the address is not valid.
     """
     provider, _, model = name.partition(":")
     if not provider or not model:
         hint = "Write it as PROVIDER:MODEL, for example openai:gpt-5.5 or ollama:llama3."
-        raise UsageError(f"{name!r} names no model.", hint=hint)
+        raise UsageError(f"{name!r} does not name a model.", hint=hint)
     entry = entry_of(provider)
     said = _most_specific(name, overrides or {})
     known = _known_model(entry.price_list, model)
@@ -112,7 +113,7 @@ def facts(
 
 
 def known_models(provider: str, *, now_ms: int) -> list[ModelFacts]:
-    """The models of a provider that the price data knows, by name; empty for one without a price list.
+    """Return the models of a provider in the price data, by name; empty without a price list.
 
     Raises:
         UsageError: there is no such provider.
@@ -134,7 +135,7 @@ def known_models(provider: str, *, now_ms: int) -> list[ModelFacts]:
 
 @functools.lru_cache(maxsize=256)
 def _known_model(price_list: str, model: str) -> ModelInfo | None:
-    """The entry of the price data, which is looked through once a model."""
+    """Return the entry of the price data, which is searched once per model."""
     if not price_list:
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -162,8 +163,9 @@ def _price(entry: Entry, base_url: str, known: ModelInfo | None, now_ms: int) ->
 
 
 def _said_price(said: Override, otherwise: _Price) -> _Price:
-    """The user's prices over the others. Where none is known otherwise, both the input's and the output's are
-    needed to know one; cached input counts as plain input unless something else is said."""
+    """Return the user's prices over the others. An otherwise unknown price needs both the input's and the output's.
+    Cached input costs as much as other input unless the user sets a price.
+    """
     if said.input_usd_per_mtok is None and said.output_usd_per_mtok is None:
         return otherwise
     has_both = said.input_usd_per_mtok is not None and said.output_usd_per_mtok is not None
@@ -191,7 +193,7 @@ def _over(said_usd: float | None, otherwise_microusd: int) -> int:
 
 
 def _most_specific(name: str, overrides: Mapping[str, Override]) -> Override:
-    """The entry whose glob matches with the most literal characters; of two equal ones the first by name."""
+    """Return the entry whose glob matches with the most literal characters, and the first by name of equal ones."""
     matching = sorted(glob for glob in overrides if fnmatchcase(name, glob))
     if not matching:
         return Override()
@@ -203,7 +205,7 @@ def _output_cap(name: str) -> int:
 
 
 def _standing(model: ModelInfo, now_ms: int) -> list[ModelPrice]:
-    """The newest list of prices that has begun, and those that hold at some hours of the day."""
+    """Return the newest list of prices that has begun, and those for some hours of the day."""
     from genai_prices.types import StartDateConstraint
 
     if not isinstance(model.prices, list):
@@ -220,13 +222,13 @@ def _standing(model: ModelInfo, now_ms: int) -> list[ModelPrice]:
 
 
 def _sizes(standing: list[ModelPrice]) -> list[int]:
-    """The numbers of input tokens above which other prices hold."""
+    """Return the numbers of input tokens above which other prices apply."""
     listed = [getattr(prices, key, None) for prices in standing for key in _KEYS]
     return sorted({tier.start for price in listed for tier in getattr(price, "tiers", ())})
 
 
 def _rates(standing: list[ModelPrice], input_tokens: int) -> _Rates | None:
-    """What a call costs that reads so many tokens; None: the input's or the output's price is not listed."""
+    """Return the price of a call with so many input tokens; None if the price of input or output is not listed."""
     plain, written, read, stored = (
         max(
             (

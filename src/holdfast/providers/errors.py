@@ -1,6 +1,6 @@
-"""What a provider's refusal means: status, headers and body to a Failure. Reads only, sends nothing.
+"""Turns a provider's refusal (status, headers and body) into a Failure. It sends nothing.
 
-The message is a safe sentence of ours; what the server wrote stands in the detail, clipped.
+The message is a safe sentence of ours. The server's own text is in the detail, clipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, Failure
 
 DETAIL_CHARS = 2_000
 OVERLOADED = 529
-"""Anthropic's status for "too busy"; also what an error without any status counts as."""
+"""Anthropic's status for "too busy". An error without a status counts as this one."""
 
 _WINDOW_PHRASES = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -62,7 +62,7 @@ _STATUS_OF_TYPE = {
 
 
 class BadAnswer(Exception):
-    """What arrived is no usable response; carries the failure to the adapter's one way out."""
+    """The response is not usable. The adapter returns the failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -70,42 +70,42 @@ class BadAnswer(Exception):
 
 
 def wrong_shape(what: str, content: str) -> Failure:
-    """The failure for an answer that is not what was agreed; it may be a proxy's, so it is transient."""
+    """Return the failure for a response that breaks the protocol. It may be a proxy's, so it is transient."""
     return Failure("provider_transient", f"The model's server sent {what}.", clip(content))
 
 
 def cut_short(detail: str = "") -> Failure:
-    """The failure for a response that ended before it was whole."""
-    return Failure("provider_transient", "The model's response broke off before it was whole.", clip(detail))
+    """Return the failure for a response that ended too early."""
+    return Failure("provider_transient", "The model's response broke off.", clip(detail))
 
 
 def from_status(status: int, headers: Mapping[str, str], body: str, model: str) -> Failure:
-    """What a status other than 200 means. Header names are lower case; `model` is PROVIDER:MODEL."""
+    """Return the failure for a status other than 200. Header names are lower case; `model` is PROVIDER:MODEL."""
     detail = clip(f"status {status}: {body}")
     provider = model.partition(":")[0]
     if status in (401, 402, 403) or (status in (400, 429) and _NO_MONEY.search(body)):
         return Failure("provider_refused", f"{provider} {_refusal(status)}.", detail)
     if status == 429:
         wait_s = retry_after_s(headers, time.time())
-        return Failure("rate_limited", f"{provider} asks to be called less often.", detail, wait_s)
+        return Failure("rate_limited", f"{provider} asks for fewer requests.", detail, wait_s)
     window = context_window(body) if status in (400, 413, 422, 500) else None
     if window is not None or status == 413:
-        message = f"The conversation is longer than {model} can read."
+        message = f"The conversation is longer than the window of {model}."
         return Failure("context_overflow", message, detail, tokens=window or 0)
     if status in (408, 409, 425) or status >= 500 or "tool_use_failed" in body:
         wait_s = retry_after_s(headers, time.time())
-        return Failure("provider_transient", f"{provider} could not answer just now.", detail, wait_s)
+        return Failure("provider_transient", f"{provider} could not answer now.", detail, wait_s)
     return Failure("provider_fatal", _fatal(status, model), detail)
 
 
 def from_error_object(error: object, model: str) -> Failure:
-    """What an error object inside a response means, in a stream that had begun with status 200."""
+    """Return the failure for an error object inside a stream that began with status 200."""
     body = error if isinstance(error, str) else msgspec.json.encode(error).decode()
     return from_status(_named_status(error), {}, body, model)
 
 
 def context_window(text: str) -> int | None:
-    """The window in tokens that a complaint about length names, else 0; None for any other text."""
+    """Return the window in tokens from an error about length, or 0 if it names none; None for other texts."""
     for phrase in _WINDOW_PHRASES:
         if found := phrase.search(text):
             named = found.groupdict().get("window")
@@ -114,16 +114,16 @@ def context_window(text: str) -> int | None:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """How long the other side asked to be left alone, in seconds and a day at the most; None when it did not say.
+    """Return how long the server asks to wait, in seconds and at most a day; None if it does not say.
 
-    `now_s` is seconds since 1970; an HTTP date is measured against the server's own Date where there is one.
+    `now_s` is seconds since 1970. An HTTP date is measured against the server's own Date if there is one.
     """
     wait_s = _asked_s(headers, now_s)
     return None if wait_s is None else min(max(wait_s, 0.0), LONGEST_WAIT_S)
 
 
 def clip(text: str) -> str:
-    """The beginning of a text, short enough for a failure's detail."""
+    """Return the beginning of a text, short enough for a failure's detail."""
     return text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 1] + "…"
 
 
@@ -140,12 +140,12 @@ def _refusal(status: int) -> str:
 def _fatal(status: int, model: str) -> str:
     if 300 <= status < 400:
         return (
-            f"The server of {model} answered with a redirect, which is not followed with a key: set its"
+            f"The server of {model} answered with a redirect, which is not followed with a key. Set its"
             " base_url to the final address."
         )
     if status == 404:
         return f"The server does not know the model {model}, or its base_url is wrong."
-    return f"The server of {model} refused the request (status {status}); its words are in the detail."
+    return f"The server of {model} refused the request (status {status}). The detail has its message."
 
 
 def _named_status(error: object) -> int:
@@ -173,7 +173,7 @@ def _asked_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """From the rate limit headers: the longest wait among the used-up limits, else the shortest of all."""
+    """Return the longest wait among the exhausted rate limits, otherwise the shortest of all."""
     used_up: list[float] = []
     waits: list[float] = []
     for header, value in headers.items():
@@ -189,7 +189,7 @@ def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _wait(value: str, now_s: float) -> float | None:
-    """Seconds to wait: a duration (`6m0s`, `120ms`, `7.5`), a moment in s or ms since 1970, or a date."""
+    """Return the seconds to wait: a duration (`6m0s`, `120ms`, `7.5`), a time in s or ms since 1970, or a date."""
     if (number := _number(value)) is not None:
         if number > 1e11:
             number /= 1000
@@ -204,7 +204,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        return None  # Python would take both for numbers
+        return None  # Python would accept both as numbers
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -213,7 +213,7 @@ def _number(value: object) -> float | None:
 
 
 def _date(text: str) -> float | None:
-    """Seconds since 1970 of an HTTP date or an ISO time."""
+    """Return the seconds since 1970 of an HTTP date or an ISO time."""
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             moment = parse(text)

@@ -1,4 +1,4 @@
-"""The one way to a provider over HTTP: exact bytes out, chunks in, every network error a Failure.
+"""Sends requests to providers over HTTP: exact bytes out, chunks in, and every network error as a Failure.
 
 One pool of connections serves all providers of a runtime. Nothing here knows a wire format or retries.
 """
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-"""How much of a refusal is read: more than any real one, less than a page that never ends."""
+"""How much of a refusal is read: more than any real one, less than an endless page."""
 
 AFTER_END_S = 1.0
-"""How long to wait for the end of a response after its last event, so that its connection can be kept."""
+"""How long to wait for the end of a response after its last event, to keep its connection."""
 
 Receive = Callable[[bytes], Heard]
-"""Takes a chunk of a stream, and tells what it says."""
+"""Takes a chunk of a stream, and returns what it says."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a server answered. `body` is empty for a stream, whose chunks went to the receiver."""
+    """The answer of a server. `body` is empty for a stream, whose chunks went to the receiver."""
 
     status: int
     headers: Mapping[str, str]
-    """As they came; looked up in any case."""
+    """As received. Look them up in any case."""
     body: bytes = b""
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
-    """Why there is no answer, or no whole one."""
+    """Why there is no answer, or not a whole one."""
 
     failure: Failure
     was_sent: bool = True
     """Whether the server may have the request, and may charge for it."""
     size_bytes: int = 0
-    """How much had come of what was too large to be kept."""
+    """How many bytes came of an answer that was too large to keep."""
 
 
 class HttpPool:
-    """Keep-alive connections to all providers of a runtime, opened when first used."""
+    """Keep-alive connections to all providers of a runtime, opened on first use."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -69,15 +69,14 @@ class HttpPool:
         check: Check,
         receive: Receive | None = None,
     ) -> Answer | NoAnswer:
-        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is
-        read whole. `idle_s` is the longest silence, before the first word and after each; what only keeps the
-        connection alive (comments, pings, empty lines) is silence. A redirect is an answer like any other: it is
-        not followed.
+        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is read whole.
+        `idle_s` is the longest silence, before the first word and after each. Comments, pings and empty lines
+        count as silence. A redirect is an answer like any other: it is not followed.
 
         Cancelling closes the connection. Never raises for what the network or the server does.
 
         Raises:
-            Fenced: `check` did, and nothing was sent.
+            Fenced: the `check` failed, and nothing was sent.
         """
         import aiohttp
 
@@ -98,7 +97,7 @@ class HttpPool:
                 Failure("provider_fatal", message, clip(f"{_authority(url)}: {error}")), was_sent=False
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            message = f"The model's server at {_authority(url)} cannot be reached."
+            message = f"The model's server at {_authority(url)} is not reachable."
             failure = Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
             return NoAnswer(failure, was_sent=False)
         except TimeoutError:
@@ -113,7 +112,7 @@ class HttpPool:
             )
 
     async def aclose(self) -> None:
-        """Close every connection. The pool opens anew when it is used again."""
+        """Close every connection. The pool opens again on its next use."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -124,7 +123,7 @@ class HttpPool:
         if self._session is None:
             self._proxies = proxies_of(os.environ)
             self._session = aiohttp.ClientSession(
-                # How many calls are in flight is the runtime's decision; a wait here would count as silence.
+                # The runtime decides how many calls are in flight; a wait here would count as silence.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -161,13 +160,15 @@ async def _read(
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:
-    """Servers that ignore `stream` answer in JSON, and gateways in HTML; some servers name no type at all."""
+    """Return whether it is a stream. Servers that ignore `stream` answer in JSON, and gateways in HTML; some name no
+    type.
+    """
     kind = headers.get("content-type", "")
     return "json" not in kind and "html" not in kind
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address is this machine: localhost, 127.0.0.0/8 or ::1."""
+    """Return whether the address is this machine: localhost, 127.0.0.0/8 or ::1."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -178,9 +179,9 @@ def is_loopback(url: str) -> bool:
 
 
 def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """What `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` say, by what stands before `_proxy`.
+    """Return the values of `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, by the part before `_proxy`.
 
-    Either case counts and lower case wins; `HTTP_PROXY` does not, since a CGI request could set it.
+    Either case counts, and lower case wins. `HTTP_PROXY` does not count, because a CGI request could set it.
     """
     proxies: dict[str, str] = {}
     for name in sorted(environment):
@@ -191,7 +192,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
-    """The proxy for the address among those that `proxies_of` found; never one for loopback."""
+    """Return the proxy for the address among those of `proxies_of`; never one for loopback."""
     parts = urlsplit(url)
     if is_loopback(url) or _is_direct(parts.hostname or "", proxies.get("no", "")):
         return None
@@ -199,11 +200,11 @@ def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
 
 
 def _is_direct(host: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` names the host: `*`, the host itself, or a domain that it lies in."""
+    """Return whether `no_proxy` names the host: `*`, the host itself, or a domain that contains it."""
     names = [name.strip().lstrip(".") for name in no_proxy.split(",")]
     return any(name == "*" or host == name or host.endswith(f".{name}") for name in names if name)
 
 
 def _authority(url: str) -> str:
-    """Host and port, without a user and password that an address may hold."""
+    """Return host and port, without a user and password in the address."""
     return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,6 +1,6 @@
-"""A provider that speaks one of our own wires over HTTP: sends the body, gives what comes to a reader.
+"""A provider that speaks one of our own wire formats over HTTP: sends the body, and gives the answer to a reader.
 
-The formats themselves stand in `openai`, `anthropic` and their `_reply` modules.
+`openai`, `anthropic` and their `_reply` modules have the formats.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from holdfast.providers.usage import NOTHING_REPORTED, Reported
 
 
 class Reader(Protocol):
-    """Gathers one response, from a stream's events or from one whole body; any step may raise `BadAnswer`."""
+    """Collects one response, from the events of a stream or from a whole body. Any step may raise `BadAnswer`."""
 
     @property
     def reported(self) -> Reported:
-        """What the provider said so far that it counted."""
+        """The usage that the provider has reported so far."""
         ...
 
     @property
     def received_bytes(self) -> int:
-        """How much came so far: words, thoughts, and what calls are made of. Counted when asked for."""
+        """The length of what came so far: words, thoughts, and parts of calls. Counted when needed."""
         ...
 
     def take(self, event: Event) -> Heard:
-        """Add one event, and tell what it says."""
+        """Add one event, and return what it says."""
         ...
 
     def take_body(self, body: bytes) -> None:
-        """Take a response that came whole."""
+        """Take a whole response."""
         ...
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that counts has come: a connection that breaks from now on loses nothing."""
+        """Whether everything that counts has come. Nothing is lost if the connection breaks after that."""
         ...
 
     def reply(self, request_ref: str) -> ModelReply:
-        """The response; raises when it is not whole."""
+        """Return the response. Raises if it is not whole."""
         ...
 
 
 NewReader = Callable[[str, OnDelta], Reader]
-"""Makes the reader of one response from PROVIDER:MODEL, and who watches."""
+"""Makes the reader of one response from PROVIDER:MODEL, and who receives its deltas."""
 
 
 class NativeProvider:
-    """A `Provider` for one address and key. Its `repr` and its failures never hold the key."""
+    """A `Provider` for one address and key. Its `repr` and its failures never contain the key."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class NativeProvider:
         self._secret = secret
 
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
-        """One attempt, as `ports.Provider` promises."""
+        """Make one attempt. See `ports.Provider`."""
         model = attempt.facts.name
         reader = self._new_reader(model, attempt.on_delta)
         parser = EventParser()
@@ -98,7 +98,7 @@ class NativeProvider:
         except BadAnswer as bad:
             result = _unusable(bad.failure, reader)
         except EventTooLarge:
-            message = f"The response holds an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
+            message = f"The response has an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
             result = _charged(Failure("provider_fatal", message), reader, MAX_EVENT_BYTES)
         except asyncio.CancelledError:
             reported = reader.reported
@@ -109,7 +109,7 @@ class NativeProvider:
         return result
 
     async def aclose(self) -> None:
-        """The pool is shared: whoever made it closes it."""
+        """Do nothing: the pool is shared, and its owner closes it."""
 
     def _scrubbed(self, failure: Failure) -> Failure:
         if self._secret and self._secret in failure.detail:
@@ -119,7 +119,7 @@ class NativeProvider:
 
 def _read(answer: Answer | NoAnswer, reader: Reader, model: str) -> ModelReply | ModelFailure:
     if isinstance(answer, NoAnswer):
-        # The connection may break after the last word: asking again would pay twice for the same answer.
+        # The connection may break after the last word. Another attempt would pay twice for the same answer.
         if reader.is_whole:
             return _whole(reader, "")
         if answer.was_sent:
@@ -141,12 +141,12 @@ def _whole(reader: Reader, request_ref: str) -> ModelReply:
 
 
 def _unusable(failure: Failure, reader: Reader) -> ModelFailure:
-    """What came is no response, or stopped being one: where nothing had come, nothing is charged."""
+    """Return the failure of a bad response. If nothing usable came, nothing is charged."""
     has_begun = reader.received_bytes > 0 or reader.reported is not NOTHING_REPORTED
     return _charged(failure, reader) if has_begun else ModelFailure(failure)
 
 
 def _charged(failure: Failure, reader: Reader, size_bytes: int = 0) -> ModelFailure:
-    """A request that was sent, with whatever came of it: its server may charge what it did not report."""
+    """Return a sent request with what came of it: its server may charge for what it did not report."""
     reported, received_bytes = reader.reported, max(reader.received_bytes, size_bytes)
     return ModelFailure(failure, reported.usage, reported.estimated, received_bytes)

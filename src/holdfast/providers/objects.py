@@ -1,7 +1,7 @@
-"""The JSON objects of a response, read without trust: also where a server cut a character in two.
+"""Reads the JSON objects of an untrusted response, even if a server cut a character in two.
 
-JSON may write a character outside the first plane as two escapes, and servers that count in such halves cut between
-them. What the objects mean is the readers' business.
+JSON may write a character as two escapes, and servers that count such halves cut between them. The readers know what
+the objects mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ESCAPE = re.compile(
     r"\\(?:u(?P<high>d[89ab][0-9a-f]{2})(?P<low>\\ud[c-f][0-9a-f]{2})?|u(?P<lone>d[c-f][0-9a-f]{2})|.)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Any escape, so that a backslash that is itself escaped begins none."""
+"""Any escape, so that an escaped backslash does not begin another one."""
 
 _MARK = re.compile(r'\\(?:.|\Z)|["{}\[\]]', re.DOTALL)
 _SCALAR_CHARS = 32
@@ -30,14 +30,14 @@ class Objects:
 
     def __init__(self) -> None:
         self._half = ""
-        """The escape that ended a string, if its other half may begin one of the next object's."""
+        """The escape at the end of a string, if it may be the first half of a character."""
 
     def read(self, text: str) -> dict[str, Any]:
-        """The next object. Half a character is joined with the other half, is replaced inside a text, and is left
-        out at the end of the last one.
+        """Return the next object. Half a character is joined with its other half, replaced inside a text, and left
+        out at the end of the last object.
 
         Raises:
-            BadAnswer: it is no JSON, or no object.
+            BadAnswer: it is not JSON, or not an object.
         """
         value = _decoded(text)
         if value is None:
@@ -47,33 +47,33 @@ class Objects:
 
 
 class Growing:
-    """A JSON value that arrives in pieces. To ask whether it is whole costs what came since it was asked last."""
+    """A JSON value that arrives in pieces. Asking whether it is whole costs only what came since the last time."""
 
     def __init__(self) -> None:
         self.chars = 0
         self._pieces: list[str] = []
         self._followed = 0
-        """How many of the pieces the fields below are about."""
+        """How many of the pieces the fields below cover."""
         self._depth = 0
         self._is_in_string = False
         self._backslash = ""
-        """One that ended the last piece: the first character of the next belongs to it."""
+        """The last piece ends in a backslash, which belongs to the next character."""
         self._is_closed = False
         self._is_json: bool | None = None
-        """Of the closed value: what comes behind it can only spoil it."""
+        """The value is closed: anything that follows can only break it."""
 
     def add(self, piece: str) -> None:
-        """Another piece."""
+        """Add a piece."""
         self.chars += len(piece)
         self._pieces.append(piece)
 
     @property
     def text(self) -> str:
-        """All that came."""
+        """Return everything that came."""
         return "".join(self._pieces)
 
     def is_whole(self) -> bool:
-        """Whether all that came is one JSON value; a number longer than any real one counts as none."""
+        """Return whether everything that came is one JSON value. A number longer than any real one is not."""
         for piece in self._pieces[self._followed :]:
             self._follow(piece)
         self._followed = len(self._pieces)
@@ -101,15 +101,15 @@ class Growing:
 
 
 def _marks(text: str) -> list[str]:
-    """The quotes and brackets in the text; whatever a backslash is before counts as neither."""
+    """Yield the quotes and brackets in the text, except after a backslash."""
     return _MARK.findall(text)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The object that came whole.
+    """Return the object of a whole response.
 
     Raises:
-        BadAnswer: it is no JSON, or no object.
+        BadAnswer: it is not JSON, or not an object.
     """
     value = _decoded(body)
     if value is None:
@@ -119,7 +119,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is one whole JSON value: how half-received arguments are told from whole ones."""
+    """Return whether the text is one whole JSON value. This tells partial arguments from whole ones."""
     try:
         decode_untrusted(text)
     except msgspec.DecodeError:
@@ -138,12 +138,13 @@ def _object(value: Any, read: str | bytes) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     shown = read if isinstance(read, str) else read.decode("utf-8", "replace")
-    raise BadAnswer(wrong_shape("something that is no JSON object", shown))
+    raise BadAnswer(wrong_shape("something that is not a JSON object", shown))
 
 
 def _mended(text: str, before: str) -> tuple[str, str]:
-    """The text with every half of a character joined with the half `before`, or replaced; and the half that ends a
-    string, which is left out of it."""
+    """Return the text with every half of a character joined with the half `before`, or replaced; and the half at the
+    end of a string, which is left out.
+    """
     parts: list[str] = []
     at, left = 0, ""
     for found in _ESCAPE.finditer(text):

@@ -1,6 +1,6 @@
-"""Chat Completions on the wire: how a conversation is written for OpenAI and every compatible server.
+"""Encodes conversations for Chat Completions of OpenAI and compatible servers.
 
-Messages are encoded one by one, so that a request grows by what is new. Reading stands in `openai_reply`.
+Messages are encoded one by one, so a request grows only by what is new. `openai_reply` reads responses.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ _NAME_CHARS = 64
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """Where one server's Chat Completions differ from the others'."""
+    """How one server's Chat Completions differ from the others'."""
 
     cap_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Compatible servers know only the older name; OpenAI's newer models only the newer one."""
+    """Compatible servers know only the older name; OpenAI's newer models know only the newer one."""
     has_stream_options: bool = True
-    """Without it the server reports the usage of a stream unasked, and refuses to be asked."""
+    """If false, the server reports the usage of a stream without being asked, and refuses to be asked."""
     reasoning_field: Literal["", "reasoning_content", "reasoning_details", "extra_content"] = ""
-    """Where the model's own reasoning is given back with its tool calls, for servers that need it:
-    `extra_content` beside each call (`signed_calls`), the others beside the list of calls."""
+    """Where to return the model's own reasoning with its tool calls, for servers that need it: `extra_content` beside
+    each call (`signed_calls`), the others beside the list of calls.
+    """
     call_id_chars: int = 0
-    """Exactly so many letters and digits make an id of a call; 0: any text does."""
+    """The id of a call must have exactly this many letters and digits; 0 allows any text."""
 
 
 class OpenAIWire:
@@ -51,7 +52,7 @@ class OpenAIWire:
         self._dialect = dialect
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
-        """Model, tools, and the system message as the first of the list; see `ports.Wire`."""
+        """Encode model and tools, with the system message first in the list. See `ports.Wire`."""
         parts = [b'{"model":', _encode(facts.model)]
         if tools:
             parts += [b',"tools":', _encode([_tool(spec) for spec in tools])]
@@ -61,7 +62,7 @@ class OpenAIWire:
         return b"".join(parts)
 
     def message(self, message: Message) -> Sequence[bytes]:
-        """One element for words, one for each tool result; see `ports.Wire`."""
+        """Encode one element for words, and one for each tool result. See `ports.Wire`."""
         match message.role:
             case "user":
                 return [_encode({"role": "user", "content": text_of(message.parts)})]
@@ -78,7 +79,7 @@ class OpenAIWire:
     def tail(
         self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
     ) -> bytes:
-        """Output cap and streaming; the final pass simply has no tools in its base."""
+        """Encode output cap and streaming. The base of the final pass has no tools."""
         asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
         streaming = f',"stream":true{asked}' if is_streaming else ""
         return f'],"{self._dialect.cap_field}":{output_cap_tokens}{streaming}}}'.encode()
@@ -130,8 +131,9 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def call_ids(message: Message) -> dict[str, str]:
-    """What each call of a message is named on the wire, by our call id: the provider's own id where it gave
-    one that is unique in the message, else ours. A call and its result come to the same name."""
+    """Return the wire id of each call of a message, by our call id: the provider's own id if it is unique in the
+    message, otherwise ours. A call and its result get the same id.
+    """
     calls = [part for part in message.parts if isinstance(part, (ToolCall, ToolResult))]
     if len(calls) == 1:
         return {calls[0].call_id: calls[0].ref or calls[0].call_id}
@@ -140,21 +142,21 @@ def call_ids(message: Message) -> dict[str, str]:
 
 
 def fitted_id(given: str, chars: int) -> str:
-    """The id itself where it is that many letters and digits, else as many that derive from it."""
+    """Return the id if it has that many letters and digits, otherwise one derived from it."""
     if len(given) == chars and given.isascii() and given.isalnum():
         return given
     return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
 
 
 def valid_name(name: str) -> str:
-    """A tool's name as servers accept it: a name that a model made up must not spoil every later request."""
+    """Return a tool's name as servers accept it: an invented name must not break every later request."""
     return _NOT_IN_NAMES.sub("_", name)[:_NAME_CHARS] or "unnamed"
 
 
 def openai_provider(
     provider: str, base_url: str, api_key: str, http: HttpPool, dialect: Dialect
 ) -> NativeProvider:
-    """A provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
+    """Return a provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
     return NativeProvider(
         OpenAIWire(provider, dialect),
         f"{base_url.rstrip('/')}/chat/completions",

@@ -1,6 +1,6 @@
-"""Chat Completions read back, streamed or whole: the one place that knows how compatible servers deviate.
+"""Reads responses of Chat Completions, streamed or whole. The one place that knows how compatible servers differ.
 
-A response that came whole is read as a stream of one chunk, so there is one set of rules.
+A whole response is read as a stream of one chunk, so there is one set of rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FINISH: dict[str, Finish] = {
 
 _REASONING_KEYS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 _JOINED_KEYS = ("text", "summary", "data")
-"""Of an entry of `reasoning_details`: what its streamed pieces hold a part of."""
+"""The fields of a `reasoning_details` entry that arrive in pieces."""
 
 
 class _Call:
@@ -65,7 +65,7 @@ class ChatReader:
 
     @property
     def is_whole(self) -> bool:
-        """See `native.Reader`. After a finish reason the usage or an error may still come."""
+        """See `native.Reader`. After a finish reason, usage or an error may still come."""
         return self._is_done or bool(self._finish and self.reported is not NOTHING_REPORTED)
 
     @property
@@ -98,7 +98,7 @@ class ChatReader:
 
     def reply(self, request_ref: str) -> ModelReply:
         """See `native.Reader`."""
-        # Some servers leave out the finish reason, some `[DONE]`; what ends without either was cut.
+        # Some servers leave out the finish reason, some `[DONE]`. Without both, the response was cut.
         if not (self._finish or self._is_done):
             raise BadAnswer(cut_short())
         calls = self._whole_calls()
@@ -133,7 +133,7 @@ class ChatReader:
     def _take_choice(self, choice: dict[str, Any]) -> None:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, dict):
-            raise BadAnswer(wrong_shape("a message that is no object", str(choice)))
+            raise BadAnswer(wrong_shape("a message that is not an object", str(choice)))
         if content := delta.get("content"):
             self._take_content(content)
         if refusal := delta.get("refusal"):
@@ -149,12 +149,12 @@ class ChatReader:
             self._finish = _text(finish)
 
     def _take_content(self, content: object) -> None:
-        """Words, or a list of typed pieces (Mistral's reasoning models)."""
+        """Return words from a text, or from a list of typed pieces (Mistral's reasoning models)."""
         if isinstance(content, str):
             self._say(content)
             return
         if not isinstance(content, list):
-            raise BadAnswer(wrong_shape("content that is no text", str(content)))
+            raise BadAnswer(wrong_shape("content that is not text", str(content)))
         for piece in _dicts(content):
             if piece.get("type") == "thinking":
                 self._think("".join(_text(thought.get("text")) for thought in _dicts(piece.get("thinking"))))
@@ -186,10 +186,11 @@ class ChatReader:
         call.arguments.add(arguments)
 
     def _call_for(self, index: object, ref: str, name: str, arguments: str) -> _Call:
-        """The call that a piece goes on with, or a new one.
+        """Return the call that a piece continues, or a new one.
 
-        By index, as agreed. Some servers send no index, or 0 for every call, or the same id twice: then a
-        piece that names a function begins a call when its id is another, or when what is there is whole.
+        Calls have an index. But some servers send no index, or 0 for every call, or the same id twice. Then a
+        piece with a
+        function name begins a call if its id is another one, or if the call so far is whole.
         """
         known = self._call_at.get(index) if isinstance(index, int) else self._last_call(ref)
         if known is not None and name:
@@ -209,7 +210,9 @@ class ChatReader:
         return name != known.name and (not known.arguments.chars or known.arguments.is_whole())
 
     def _last_call(self, ref: str) -> _Call | None:
-        """The newest call with that id; for a piece without id, or behind a call without one, the newest of all."""
+        """Return the newest call with that id; for a piece without an id, or after a call without one, the newest of
+        all.
+        """
         newest = self._calls[-1] if self._calls else None
         return newest if newest is None or not (ref and newest.ref) else self._call_of.get(ref)
 
@@ -224,7 +227,7 @@ class ChatReader:
             count(usage.get(f"{kind}_tokens")) for kind in ("prompt", "completion", "total")
         )
         read = prompt.tokens or max(total.tokens - completion.tokens, 0)
-        # Gemini and xAI leave hidden reasoning out of the completion, but count it in the total.
+        # Gemini and xAI do not count hidden reasoning in the completion, but in the total.
         written = max(completion.tokens, total.tokens - read)
         cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
         from_cache = min(plain(cached or usage.get("num_cached_tokens")), read)
@@ -241,8 +244,9 @@ class ChatReader:
         )
 
     def _whole_calls(self) -> list[ToolCall]:
-        """The calls that may be believed: where the output cap or the end of the stream may have cut the last
-        one short, only those whose arguments are whole."""
+        """Return the calls that are complete. If the output cap or the end of the stream may have cut the last one,
+        only those with whole arguments.
+        """
         calls = [ToolCall(call.ref, call.name, call.arguments.text or "{}") for call in self._calls]
         if _FINISH.get(self._finish) == "length":
             return [
@@ -272,8 +276,9 @@ class ChatReader:
 
 
 def _payload(details: list[dict[str, Any]]) -> str:
-    """The reasoning entries as they must be given back, their streamed pieces joined; empty when none of them
-    is signed or encrypted, since plain reasoning need not go back."""
+    """Return the reasoning entries to send back, with their pieces joined; empty if none is signed or encrypted,
+    because plain reasoning need not be sent back.
+    """
     if not any(entry.get("signature") or entry.get("data") for entry in details):
         return ""
     joined: list[dict[str, Any]] = []
@@ -308,4 +313,4 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def _nobody(delta: Delta) -> None:
-    """Who watches a response that came whole."""
+    """Ignores the deltas of a whole response."""

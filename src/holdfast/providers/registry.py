@@ -1,6 +1,6 @@
-"""Which providers there are, as data, and how one of them is made from an address and a key.
+"""The table of providers, and how to make one from an address and a key.
 
-Reads no environment and no file: whoever calls brings the values. Keys go into headers and nowhere else.
+It reads no environment and no file: the caller has the values. Keys go into headers and nowhere else.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Entry(msgspec.Struct, frozen=True):
     base_url: str = ""
     """With the API's version, as in `https://api.openai.com/v1`."""
     base_url_env: str = ""
-    """The variable that usually holds another address."""
+    """The variable that usually has another address."""
     key_env: tuple[str, ...] = ()
-    """The variables that usually hold the key, the first one first."""
+    """The variables that usually have the key, in order."""
     needs_key: bool = True
-    """Whether a call without a key is useless; never so on loopback."""
+    """Whether a call needs a key. On loopback it never does."""
     price_list: str = ""
-    """The provider's name in the price data; empty: no prices are known."""
+    """The provider's name in the price data; empty if there are no prices."""
     dialect: Dialect = Dialect()
 
 
@@ -180,26 +180,28 @@ PROVIDERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def entry_of(name: str) -> Entry:
-    """The provider of that name.
+    """Return the provider of that name.
 
     Raises:
-        UsageError: there is none; names the nearest and all.
+        UsageError: there is none. The message names the nearest one and all others.
     """
     if name in PROVIDERS:
         return PROVIDERS[name]
     near = difflib.get_close_matches(name, PROVIDERS, n=1)
     guess = f" Did you mean {near[0]}?" if near else ""
     hint = "Write the model as PROVIDER:MODEL, for example openai:gpt-5.5 or ollama:llama3."
-    raise UsageError(f"There is no provider {name!r}.{guess} Known are {', '.join(PROVIDERS)}.", hint=hint)
+    raise UsageError(
+        f"There is no provider {name!r}.{guess} The providers are {', '.join(PROVIDERS)}.", hint=hint
+    )
 
 
 def address_of(entry: Entry, base_url: str = "") -> str:
-    """The provider's address: the given one, made whole the way people shorten it, else the usual one.
+    """Return the provider's address: the given one, with common short forms completed, otherwise the usual one.
 
-    `OLLAMA_HOST` may be a bare host and port, and is never meant to be an address to listen on.
+    `OLLAMA_HOST` may be a bare host and port, or an address to listen on.
 
     Raises:
-        UsageError: it is no http or https address.
+        UsageError: it is not an http or https address.
     """
     if not base_url or entry.wire == "script":
         return entry.base_url
@@ -211,7 +213,7 @@ def address_of(entry: Entry, base_url: str = "") -> str:
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise UsageError(f"{base_url!r} is no http or https address for the provider {entry.name}.")
+        raise UsageError(f"{base_url!r} is not an http or https address for the provider {entry.name}.")
     if entry.name == "ollama":
         usual = urlsplit(entry.base_url)
         if ":" not in parts.netloc.rpartition("]")[2] and parts.scheme == "http":
@@ -222,12 +224,12 @@ def address_of(entry: Entry, base_url: str = "") -> str:
 
 
 def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http: HttpPool) -> Provider:
-    """The provider at that address with that key; `http` is shared and stays the caller's to close.
+    """Return the provider at that address with that key. The caller closes `http`, which is shared.
 
-    `model` counts for `script` only, where it is the path of the file; one provider serves one script.
+    Only `script` uses `model`: it is the path of the file. Each script has its own provider.
 
     Raises:
-        UsageError: the address is wrong, a key is missing or cannot be one, or the script is wrong.
+        UsageError: the address is wrong, a key is missing or malformed, or the script is wrong.
     """
     if entry.wire == "script":
         return script_from_file(model)
@@ -236,7 +238,7 @@ def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http
         hint = f"Set {entry.key_env[0]}, or name another variable as api_key_env in [providers.{entry.name}]."
         raise UsageError(f"There is no API key for {entry.name}.", hint=hint)
     if not (key.isascii() and key.isprintable()):
-        raise UsageError(f"The API key for {entry.name} holds characters that no key has.")
+        raise UsageError(f"The API key for {entry.name} contains characters that no key has.")
     if entry.wire == "anthropic":
         return anthropic_provider(entry.name, address, key, http)
     dialect = entry.dialect

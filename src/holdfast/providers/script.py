@@ -1,10 +1,10 @@
-"""A scripted model: answers from a file of JSON Lines, one response a line, for demonstrations and tests.
+"""A scripted model: answers from a file of JSON Lines, one response per line, for demonstrations and tests.
 
-The line is chosen by the attempts that the session's journal holds as answered, and never by a pointer here: a
-session that resumes in another process goes on where it was. A line is used up when its outcome is recorded: a
-response, an error that it asked for, or the failure of a silence longer than the idle limit (asked again, the same
-line would be as silent again). An attempt that was cut short by the wall limit or a stop, or whose process was
-killed, has no outcome: the same line answers the next one.
+The number of answered attempts in the session's journal selects the line, never a pointer here. So a session that
+resumes
+in another process continues in the right place. A line is used up when its outcome is recorded: a response, an error
+that it asked for, or the failure of a silence longer than the idle limit (the same line would be silent again). An
+attempt that the wall limit, a stop or a kill cut short has no outcome: the same line answers the next one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _WHERE = re.compile(r" - at `\$\.?(?P<key>\w*)[^`]*`$")
 
 
 class ScriptCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call of a line; arguments given as text stay as they are, also when they are malformed."""
+    """A tool call of a line. Arguments given as text stay unchanged, even if they are malformed."""
 
     name: str
     arguments: dict[str, Any] | str = {}
 
 
 class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a line says that its call used."""
+    """The usage that a line reports."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -64,7 +64,7 @@ class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line that fails as a server would that answers with this status."""
+    """A line that fails like a server with this status."""
 
     status: Annotated[int, msgspec.Meta(ge=300, le=599)]
     retry_after: _Seconds | None = None
@@ -80,35 +80,36 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_s: _Seconds = 0.0
     """Spread over the chunks."""
     chunks: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
-    """In how many pieces a streamed text arrives."""
+    """The number of pieces of a streamed text."""
     error: ScriptError | None = None
     when: str = ""
-    """A regular expression that must be found in the last user or tool message."""
+    """A regular expression that must match in the last user or tool message."""
     repeat: bool = False
     """On the last line: it answers every later call too."""
 
 
 class NumberedLine(msgspec.Struct, frozen=True):
-    """A line and where it stands."""
+    """A line with its place."""
 
     number: int
     line: Line
 
 
 class ScriptWire:
-    """`ports.Wire` of a script: every message begins on a line of its own, so that the last is found from the
-    end without reading the others (inside JSON text a line break is always escaped)."""
+    """`ports.Wire` of a script. Every message begins on its own line, so that the last one is found from the end
+    without reading the others (JSON text always escapes line breaks).
+    """
 
     name = "script"
     keeps_tools = False
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
-        """Model, system text and tools, for people who read the request; see `ports.Wire`."""
+        """Encode model, system text and tools, for people who read the request. See `ports.Wire`."""
         head = {"model": facts.model, "system": system, "tools": [spec.name for spec in tools]}
         return _encode(head)[:-1] + b',"messages":['
 
     def message(self, message: Message) -> Sequence[bytes]:
-        """One element; see `ports.Wire`."""
+        """Encode one element. See `ports.Wire`."""
         written: dict[str, Any] = {"role": message.role}
         if message.role == "tool":
             results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -132,7 +133,7 @@ class ScriptWire:
 
 
 class ScriptProvider:
-    """`ports.Provider` that answers from a script."""
+    """A `ports.Provider` that answers from a script."""
 
     def __init__(self, lines: Sequence[NumberedLine], source: str) -> None:
         self.wire: Wire = ScriptWire()
@@ -140,7 +141,7 @@ class ScriptProvider:
         self._source = source
 
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
-        """Answer with the line after the `answered` ones; as `ports.Provider` promises."""
+        """Answer with the line after the `answered` ones. See `ports.Provider`."""
         attempt.check()
         body, idle_s, answered = attempt.body, attempt.idle_s, attempt.answered
         chosen = self._choose(answered)
@@ -165,7 +166,7 @@ class ScriptProvider:
         return _reply(line, attempt.facts.model, answered)
 
     async def aclose(self) -> None:
-        """A script holds nothing open."""
+        """Do nothing: a script has nothing open."""
 
     def _choose(self, answered: int) -> NumberedLine | None:
         if answered < len(self._lines):
@@ -175,15 +176,15 @@ class ScriptProvider:
 
 
 def script_from_file(path: str | Path) -> ScriptProvider:
-    """The scripted model in a JSON Lines file.
+    """Return the scripted model in a JSON Lines file.
 
     Raises:
-        UsageError: the file cannot be read or holds no line, or a line is wrong; says where and what.
+        UsageError: the file cannot be read or has no line, or a line is wrong. The message says where and what.
     """
     try:
         content = read_text(Path(path), SCRIPT_MAX_BYTES)
     except Unreadable as error:
-        hint = "Name a file with one JSON response a line: -m script:FILE, from the current folder on."
+        hint = "Name a file with one JSON response per line: -m script:FILE, relative to the current folder."
         raise UsageError(f"The script {path} {error}.", hint=hint) from None
     lines: list[NumberedLine] = []
     for number, text in enumerate(content.split("\n"), start=1):
@@ -191,13 +192,13 @@ def script_from_file(path: str | Path) -> ScriptProvider:
             try:
                 raw = decode_untrusted(text)
             except msgspec.DecodeError as error:
-                raise UsageError(f"{path}, line {number} is no JSON: {error}.") from None
+                raise UsageError(f"{path}, line {number} is not JSON: {error}.") from None
             lines.append(_numbered(raw, number, str(path)))
     return _script(lines, str(path))
 
 
 def script_from_lines(lines: Sequence[Mapping[str, Any]], source: str = "the script") -> ScriptProvider:
-    """The scripted model of lines in memory, with the keys of the file.
+    """Return the scripted model of lines in memory, with the keys of the file.
 
     Raises:
         UsageError: there is no line, or one is wrong.
@@ -208,7 +209,7 @@ def script_from_lines(lines: Sequence[Mapping[str, Any]], source: str = "the scr
 
 def _script(lines: Sequence[NumberedLine], source: str) -> ScriptProvider:
     if not lines:
-        raise UsageError(f"{source} holds no line.")
+        raise UsageError(f"{source} has no line.")
     return ScriptProvider(lines, source)
 
 
@@ -227,7 +228,7 @@ def _numbered(raw: object, number: int, source: str) -> NumberedLine:
 
 
 def _last_heard(body: bytes) -> str:
-    """The text of the last user or tool message in a body that `ScriptWire` wrote."""
+    """Return the text of the last user or tool message in a body that `ScriptWire` wrote."""
     end = body.rfind(b"\n]")
     while (start := body.rfind(b"\n", 0, end)) >= 0:
         message = msgspec.json.decode(body[start:end].rstrip(b","))
@@ -241,7 +242,7 @@ def _last_heard(body: bytes) -> str:
 
 
 def _pieces(line: Line) -> list[str]:
-    """The text in as many pieces as asked for; the last are empty when there are more than characters."""
+    """Split the text into as many pieces as asked for. The last ones are empty if there are too few characters."""
     size = max(-(-len(line.text) // line.chunks), 1)
     return [line.text[index * size : (index + 1) * size] for index in range(line.chunks)]
 

@@ -1,8 +1,8 @@
-"""Calls that their server signed: what stands beside a call as `extra_content` is kept and given back unchanged.
+"""Signed calls: keeps the `extra_content` beside a call and sends it back unchanged.
 
 Gemini's newer models refuse a conversation whose calls come back without their thought signature
-(https://ai.google.dev/gemini-api/docs/thought-signatures). What is inside is opaque to us, and only the provider
-that wrote it ever gets it. Everything else about a response is read by `openai_reply`.
+(https://ai.google.dev/gemini-api/docs/thought-signatures). The content is opaque to us, and only the provider that
+wrote it gets it. `openai_reply` reads everything else in a response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """A whole body or a chunk of a stream, as far as it counts here."""
+    """The fields of a whole body or a chunk that matter here."""
 
     choices: tuple[_Choice, ...] | None = None
 
@@ -43,13 +43,13 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 class SignedReader:
-    """`native.Reader` that reads as `ChatReader` does, and keeps what stands beside each call."""
+    """A `native.Reader` that reads like `ChatReader`, and keeps what is beside each call."""
 
     def __init__(self, model: str, on_delta: OnDelta) -> None:
         self._chat = ChatReader(model, on_delta)
         self._provider = model.partition(":")[0]
         self._extras: dict[str, Any] = {}
-        """By the server's id of the call; the first call without an id has the empty one."""
+        """By the server's id of the call. The first call without an id has the empty one."""
         self._ref = ""
         """Of the call that the last piece belonged to."""
 
@@ -90,7 +90,10 @@ class SignedReader:
     def _keep(self, answer: str | bytes) -> None:
         try:
             choices = _decode(answer).choices or ()
-        except (msgspec.DecodeError, UnicodeDecodeError):  # `[DONE]`, or a shape that `ChatReader` could use
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+        ):  # `[DONE]`, or a shape that `ChatReader` understands
             return
         for choice in choices:
             for call in _calls(choice):
@@ -100,7 +103,7 @@ class SignedReader:
 
 
 def extras(thoughts: Iterable[Reasoning]) -> dict[str, Any]:
-    """What stood beside the calls of a response, by the server's ids of the calls."""
+    """Return what was beside the calls of a response, by the server's ids of the calls."""
     kept: dict[str, Any] = {}
     for thought in thoughts:
         if thought.payload:

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes cut anywhere (WHATWG HTML, section 9.2). No network, no JSON."""
+"""Parses server-sent events from bytes cut anywhere (WHATWG HTML, section 9.2). No network, no JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""What one event may hold before its stream counts as broken."""
+"""The most bytes of one event. A longer one breaks the stream."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type (empty when it has none), its data, and its id (None when it has none)."""
+    """One event: its type (empty if it has none), its data, and its id (None if it has none)."""
 
     type: str
     data: str
@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 class Heard(IntEnum):
-    """What a piece of a response says. Comments and pings say nothing: they must not pass for progress."""
+    """What a piece of a response says. Comments and pings say nothing: they must not count as progress."""
 
     NOTHING = 0
     SOMETHING = 1
@@ -29,18 +29,18 @@ class Heard(IntEnum):
 
 
 class EventTooLarge(Exception):
-    """An event grew past the limit: whoever sends it does not speak this format."""
+    """An event is too large: the server does not speak this format."""
 
 
 class EventParser:
-    """Takes a stream's bytes piece by piece and gives the events that are whole; the rest waits inside."""
+    """Takes a stream's bytes piece by piece and returns the complete events. The rest waits inside."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_bytes = max_event_bytes
         self._head: bytes | None = b""
-        """The first bytes of the stream until a byte order mark is told from none; then None."""
+        """The first bytes of the stream, until it is clear whether there is a byte order mark; then None."""
         self._pieces: list[bytes] = []
-        """The begun line. A list, since joining at each piece would make a long line quadratic."""
+        """The unfinished line. A list, because joining at each piece would make a long line quadratic."""
         self._size_bytes = 0
         self._ended_with_cr = False
         self._type = ""
@@ -48,7 +48,7 @@ class EventParser:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that became whole with these bytes.
+        """Return the events that these bytes complete.
 
         Raises:
             EventTooLarge: an event exceeds the limit.

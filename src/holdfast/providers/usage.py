@@ -1,6 +1,6 @@
-"""The tokens of a call as its server reports them, read without trust: missing, as text, in fractions, or absurd.
+"""Reads the token counts of an untrusted server: missing, as text, as fractions, or absurd.
 
-What stands for a part that is not plainly reported is the core's business (`core.budget`).
+The core fills in parts that are not plainly reported (`core.budget`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import msgspec
 from holdfast.protocol.messages import Estimated, Usage, UsagePart
 
 TOKENS_MAX = 10**9
-"""No call has as many: a server that says so errs."""
+"""No call has as many tokens: such a count is wrong."""
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a server said so far."""
+    """What a server has reported so far."""
 
     usage: Usage = Usage()
     estimated: Estimated = ("input", "output")
-    """The parts that it did not name, or not as a plain number."""
+    """The parts that it did not report as a plain number."""
 
 
 NOTHING_REPORTED = Reported()
 
 
 class Count(msgspec.Struct, frozen=True):
-    """A number of tokens, and whether it was written as one."""
+    """A number of tokens, and whether it was a plain number."""
 
     tokens: int = 0
     is_plain: bool = False
@@ -37,11 +37,11 @@ _NO_COUNT = Count()
 
 
 def count(value: object) -> Count:
-    """The number of tokens that a server wrote: a fraction is rounded up, and what no call can have is none."""
+    """Return the number of tokens that a server wrote. A fraction is rounded up; an absurd number is missing."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return _NO_COUNT
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        return _NO_COUNT  # Python would take both for numbers
+        return _NO_COUNT  # Python would accept both as numbers
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -52,12 +52,12 @@ def count(value: object) -> Count:
 
 
 def plain(value: object) -> int:
-    """The number where it is written as one, else 0: for counts that make a call cheaper, or are only shown."""
+    """Return the number if it is plain, otherwise 0: for counts that make a call cheaper, or are only shown."""
     counted = count(value)
     return counted.tokens if counted.is_plain else 0
 
 
 def reported(usage: Usage, read: Count, written: Count) -> Reported:
-    """The usage, marked where the counts of what was read and written are no plain numbers."""
+    """Return the usage, marked if the counts of input and output are not plain numbers."""
     parts: tuple[tuple[UsagePart, Count], ...] = (("input", read), ("output", written))
     return Reported(usage, tuple(part for part, counted in parts if not counted.is_plain))

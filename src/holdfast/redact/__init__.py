@@ -1,12 +1,13 @@
-"""Masks secrets in text with `[redacted:KIND]`, before it is stored, logged or shown.
+"""Replaces secrets in text with `[redacted:KIND]`, before it is stored, logged or shown.
 
-Three grounds for suspicion: values that are known to be secret (also in their common encodings), shapes that
-only a credential has, and values that stand where a secret stands (`password = ...`, an Authorization header,
-the user part of a URL). Hashes, UUIDs and base64 alone are no secrets; placeholders and code that merely
-names a secret are left alone. A card number needs the issuer's prefix, the length and the check digit: one
-random number in ten with such a prefix has them too, and is masked.
+It finds three kinds: values that are known to be secret (also in their common encodings), shapes that only a
+credential has, and values in a secret's place (`password = ...`, an Authorization header, the user part of a URL).
+Hashes, UUIDs and base64 alone are not secrets. Placeholders, and code that only names a secret, stay. A card number
+needs the issuer's prefix, the length and the check digit: one random number in ten with such a prefix has them
+too, and
+is masked.
 
-Where masking takes place, and what may be done with a text that holds a secret, is not decided here.
+The callers decide where to mask, and what to do with a text that contains a secret.
 """
 
 from __future__ import annotations

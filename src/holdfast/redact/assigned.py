@@ -1,6 +1,6 @@
-"""Values in a secret's place: what is assigned to a name that is a secret's, in code, data, options and prose.
+"""Finds values that are assigned to the name of a secret, in code, data, options and prose.
 
-Vendors' own shapes are looked at in `shapes`, headers and URLs in `credentials`.
+`shapes` finds vendors' own shapes, `credentials` finds headers and URLs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEY_OWNERS = tuple(
     for owner in ("api", "access", "auth", "account", "private", "signing", "encryption", "license", "secret")
     for dash in ("", "_", "-")
 )
-"""`key` alone names no secret; behind one of these it does."""
+"""`key` alone does not name a secret. After one of these it does."""
 
 _NAME_REST = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 _HARMLESS_NAME = re.compile(
@@ -27,10 +27,10 @@ _HARMLESS_NAME = re.compile(
     r"|policy|field|prompt|label|hint|regex|pattern|manager|error|required|_at\b|_?id\b|_?ids\b|_?env\b)"
 )
 _NAME_END = r"""\\?["'`]?[\])]{0,2}[ \t]{0,8}"""
-"""The end of the name, maybe quoted."""
+"""The end of the name, with an optional quote."""
 _GIVEN = r"(?::[ ]?[A-Za-z]{1,20}[ ]?=|\|\|?=|[:=!]?==?|=>|->|<-|:)[ \t]{0,8}"
 _SAID = r"[ \t](?P<spoken>is|was)[ \t]{1,4}|(?P<option>[ \t])"
-"""What stands between a name and its value."""
+"""What is between a name and its value."""
 _PREFIX = r"""(?:[uUrbf@$](?=["']))?"""
 _VALUE = re.compile(
     rf"{_NAME_END}(?:{_GIVEN}|{_SAID}){_PREFIX}"
@@ -70,16 +70,17 @@ _QUOTED = (('\\\\?"', '[^\\n"'), ("\\\\?'", "[^\\n'"), ("\\\\?`", "[^\\n`"))
 
 
 def _token(character: str) -> str:
-    """A gate's pattern for a token of such characters (a class without its end), with a digit somewhere."""
+    """Return a gate's pattern for a token of such characters (a class without its end) with a digit somewhere."""
     other, any_ = rf"{character}\d]", f"{character}]"
-    # By the place of the first digit: only one of these can be under way at a time.
+    # By the place of the first digit: only one of these can match at a time.
     early = [rf"{other}{{{at}}}\d{any_}{{{_TOKEN_MIN_CHARS - 1 - at}}}" for at in range(_TOKEN_MIN_CHARS)]
     return rf"(?:{'|'.join(early)}|{other}{{{_TOKEN_MIN_CHARS},}}\d)"
 
 
 def gate_patterns() -> Iterator[str]:
-    """What a gate before `find_assigned` looks for: a name, what may stand between, and the beginning of a value
-    that may be real."""
+    """What a gate before `find_assigned` looks for: a name, what may follow it, and the beginning of a possible
+    value.
+    """
     passwords = "|".join(_PASSWORD_NAMES)
     secrets = "|".join([*_SECRET_NAMES[:-1], *(f"{owner}key" for owner in _KEY_OWNERS)])
     quoted = "|".join(f"{mark}{character}]{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
@@ -94,9 +95,9 @@ def gate_patterns() -> Iterator[str]:
 
 
 def find_assigned(text: str) -> Iterator[Span]:
-    """Values of variables, fields, options and sentences whose name is a secret's."""
+    """Yield values of variables, fields, options and sentences whose name is a secret's."""
     lowered = text.lower()
-    if len(lowered) != len(text):  # a letter that grows when it is lowered would shift all that follows
+    if len(lowered) != len(text):  # a letter that changes length in lower case would shift all that follows
         lowered = text.translate(_ASCII_LOWER)
     for names, kind, is_real in (
         (_PASSWORD_NAMES, "password", _is_password),
@@ -119,7 +120,7 @@ _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 def _assigned(
     text: str, start: int, name_end: int, kind: str, is_real: Callable[[str, re.Match[str]], bool]
 ) -> Span | None:
-    """The value that follows the name, when it is a real one."""
+    """Return the value that follows the name, if it is a real one."""
     rest = _NAME_REST.match(text, name_end)
     if rest is None or _HARMLESS_NAME.match(rest[0]) or _is_marker(text, start):
         return None
@@ -128,7 +129,7 @@ def _assigned(
         return None
     if match["option"] and not _is_option(text, start):
         return None
-    # npm reads `_authToken` only behind a registry's address; that form is a shape of its own.
+    # npm reads `_authToken` only after a registry's address; `shapes` has that form
     if text.endswith("_authToken", 0, name_end):
         return None
     group = "quoted" if match["quoted"] else "bare"
@@ -142,20 +143,20 @@ def _assigned(
 
 
 def _is_marker(text: str, at: int) -> bool:
-    """Whether the name stands in a mark that an earlier redaction left."""
+    """Return whether the name is inside a mark of an earlier redaction."""
     mark = text.rfind("[redacted:", max(at - 30, 0), at)
     return mark >= 0 and "]" not in text[mark:at]
 
 
 def _is_option(text: str, at: int) -> bool:
-    """Whether the name belongs to a command-line option, whose value follows after a blank."""
+    """Return whether the name belongs to a command-line option, whose value follows after a space."""
     begin = max(at - 40, 0)
     word = text[max(text.rfind(" ", begin, at), text.rfind("\n", begin, at)) + 1 : at]
     return word.startswith("-")
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether the value only says that a value belongs here; that is never long."""
+    """Return whether the value is a placeholder. Placeholders are never long."""
     return _PLACEHOLDER.fullmatch(value[:_PLACEHOLDER_MAX_CHARS]) is not None
 
 

@@ -1,7 +1,7 @@
-"""What may become a secret when a text goes on, though nothing of it is one yet: a card's first digits, a quotation
-that is still open, the first line of a private key.
+"""Finds text that may become a secret when it continues: a card's first digits, an open quotation, the first line of
+a private key.
 
-Whole words that are still growing need nothing of this: they are not shown before they end.
+Unfinished words need none of this: they are not shown before they end.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from holdfast.redact.credentials import find_credentials
 from holdfast.redact.redactor import PLACES_GATE
 
 _SEEN_CHARS = 512
-"""No quotation of a secret is longer."""
+"""The longest quotation of a secret."""
 _CARD_BEGUN = re.compile(r"(?<![\w.+-])[2-6]\d{3}(?:[ -]\d{1,6}){0,4}[ -]?\Z")
 _KEY_BEGUN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,60}-{0,4}\Z")
 _MARKS = "\"'`"
 
 
 def find_begun(text: str) -> int:
-    """Where it begins; the length of the text when nothing like it does."""
+    """Return where it begins; the length of the text if there is none."""
     line = text[max(text.rfind("\n") + 1, len(text) - _SEEN_CHARS) :]
     begin = len(line)
     if (text[-1:].isdigit() or text[-2:-1].isdigit()) and (card := _CARD_BEGUN.search(line)):
@@ -35,7 +35,7 @@ def find_begun(text: str) -> int:
 
 
 def _quoted(line: str, mark: str) -> int:
-    """Where the secret begins that stands in the quotation, if another word of it ends the line."""
+    """Return where the secret begins in the quotation, if another word of it ends the line."""
     closed = f"{line}0{mark}"
     if not PLACES_GATE.is_open(closed):
         return len(line)

@@ -1,6 +1,6 @@
-"""Credentials by their place in a protocol: headers, users in URLs and on command lines; and card numbers.
+"""Finds credentials by their place in a protocol: headers, users in URLs and on command lines; and card numbers.
 
-What stands behind a telling name is looked at in `assigned`.
+`assigned` finds values after a name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CARD_NUMBER = re.compile(r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7]|35|6[045])\d{
 
 
 def find_credentials(text: str) -> Iterator[Span]:
-    """Headers, users in URLs and on command lines, card numbers."""
+    """Yield headers, users in URLs and on command lines, and card numbers."""
     for hints, pattern, kind, is_real in _PLACES:
         if any(hint in text for hint in hints):
             for match in pattern.finditer(text):
@@ -48,7 +48,7 @@ def _is_header_value(value: str) -> bool:
 
 
 def _is_user_password(value: str) -> bool:
-    """Whether `user:password`, or a password alone, holds one; the word `password` may well be one."""
+    """Return whether `user:password`, or a password alone, has one. The word `password` may well be one."""
     user, _, password = value.replace('"', "").replace("'", "").partition(":")
     word = password or user
     is_interpolated = _INTERPOLATED.match(word) or _INTERPOLATED.match(user)

@@ -1,6 +1,6 @@
-"""Every text of a value: of a frozen struct, of the tuples, lists and dicts in it, of what these hold.
+"""Changes every text in a value: in a frozen struct, and in its tuples, lists and dicts.
 
-Which texts must stay as they are is the caller's business.
+The caller decides which texts must not change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def in_every_text(change: Callable[[str], str], value: T) -> T:
-    """The value with each of its texts changed; the very same value where that changes nothing."""
+    """Return the value with each of its texts changed; the same object if nothing changed."""
     return _changed(change, value)  # type: ignore[no-any-return]
 
 

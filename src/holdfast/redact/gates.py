@@ -1,14 +1,16 @@
-"""Gates before the patterns: one fast look at a text that tells whether any of them can match it.
+"""Gates before the patterns: one fast search that tells whether any pattern can match a text.
 
-`re` needs many passes over a text to know that it holds nothing. The engine behind the `pattern` of a JSON
-schema takes all alternatives in one pass, in linear time, some fifty times as fast, but it knows neither
-look-around nor Python's idea of a word, a digit or a blank. So a gate asks for less than the pattern behind it
-asks for, never for more: an open gate means nothing, a closed one that there is no match.
+`re` needs many passes to know that a text has no secret. The engine of JSON Schema's `pattern` tries all
+alternatives in
+one pass, in linear time and about fifty times as fast. But it has no look-around, and does not have Python's idea
+of a
+word, a digit or a space. So a gate asks for less than its pattern, never for more: an open gate proves nothing, a
+closed one proves that there is no match.
 
-To load the engine and make a gate costs as much as looking through a hundred thousand characters with `re`, so a
-gate looks only when a process has more than that to look through.
+Loading the engine and making a gate costs as much as searching a hundred thousand characters with `re`. So a gate is
+used only in a process that searches more than that.
 
-What is secret is not decided here.
+Other modules decide what is secret.
 """
 
 from __future__ import annotations
@@ -18,27 +20,27 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 _STATES_MAX_BYTES = 16 * 1024 * 1024
-"""The engine builds its states as texts need them; were it to run out of room, it would be slow."""
+"""The engine builds its states as texts need them. Without room for them it would be slow."""
 _LOOK_AROUND = re.compile(r"\(\?<?[=!][^()]*\)|\\b")
 _GROUP_NAME = re.compile(r"\?P<\w+>")
 _COUNT = re.compile(r"(?<!x)\{(\d+)(?:,(\d*))?\}")
 _COUNT_MAX = 20
-"""The engine has a state for each character that it counts, and is only fast while these are few."""
+"""The engine has a state for each character that it counts, and is fast only while these are few."""
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]|\\[wds]")
 _WIDER = {
     r"\w": r"A-Za-z0-9_\x{80}-\x{10ffff}",
     r"\d": r"0-9\x{80}-\x{10ffff}",
     r"\s": r"\x00- \x7f-\x{10ffff}",
 }
-"""What holds all that the class holds in Python, which counts letters, digits and blanks of every script."""
+"""Classes that contain everything that Python's class does: letters, digits and spaces of every script."""
 _NARROWER = {r"\w": "A-Za-z0-9_", r"\d": "0-9", r"\s": r" \t\n\r"}
-"""What holds nothing that the class does not hold, for what shall not stand somewhere."""
+"""Classes that contain nothing that Python's class does not, for what must not be in a place."""
 
 
 class Gate:
-    """Open for every text in which one of the patterns matches, and shut for nearly every other.
+    """Open for every text in which one of the patterns matches, and closed for nearly every other.
 
-    The first `unseen_chars` characters that it is asked about pass unseen.
+    The first `unseen_chars` characters pass without a search.
     """
 
     def __init__(self, patterns: Iterable[str], unseen_chars: int = 0) -> None:
@@ -46,13 +48,13 @@ class Gate:
         self._unseen_chars = unseen_chars
 
     def is_open(self, text: str) -> bool:
-        """Whether a pattern may match the text."""
+        """Return whether a pattern may match the text."""
         if len(text) <= self._unseen_chars:
             self._unseen_chars -= len(text)
             return True
         try:
             return self._matches(text)
-        except UnicodeEncodeError:  # a lone surrogate, which the engine cannot be given
+        except UnicodeEncodeError:  # a lone surrogate, which the engine does not accept
             return True
 
     def is_shut(self, text: str) -> bool:
@@ -61,7 +63,7 @@ class Gate:
 
     @cached_property
     def _matches(self) -> Callable[[str], bool]:
-        import jsonschema_rs  # heavy: loaded with the first text that is looked at
+        import jsonschema_rs  # slow to import: loaded with the first text that is searched
 
         pattern = "|".join(f"(?:{pattern})" for pattern in self._patterns)
         options = jsonschema_rs.RegexOptions(dfa_size_limit=_STATES_MAX_BYTES)
@@ -69,7 +71,9 @@ class Gate:
 
 
 def widened(pattern: str) -> str:
-    """The pattern as a gate takes it: no look-around, no names of groups, counts and classes no narrower."""
+    """Return the pattern for a gate: without look-around and names of groups, and with no narrower counts and
+    classes.
+    """
     pattern = _GROUP_NAME.sub("?:", _LOOK_AROUND.sub("", pattern))
     if pattern.startswith("(?i)"):  # Python alone takes these two for cases of the letter i
         pattern = "(?i)" + pattern[4:].replace("i", r"[i\x{130}\x{131}]").replace("a-z", r"a-z\x{130}\x{131}")
@@ -88,6 +92,6 @@ def _widened_class(match: re.Match[str]) -> str:
     is_negated = found.startswith("[^")
     for name, wide in (_NARROWER if is_negated else _WIDER).items():
         found = found.replace(name, wide)
-    # To add the other cases of every letter there is takes the engine milliseconds. It changes nothing for a
-    # class that holds them all, and a negated class without them only holds more.
+    # Adding the other cases of every letter takes the engine milliseconds. It changes nothing for a class
+    # with all of them, and a negated class without them only contains more.
     return f"(?-i:{found})" if is_negated else found

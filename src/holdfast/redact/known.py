@@ -1,6 +1,6 @@
-"""Which values of an environment are secret: those of variables that are named so, unless they plainly are none.
+"""Finds the secret values of an environment: variables with a secret's name, unless the value clearly is not one.
 
-What a provider's own variables hold is known to be secret without a look at it; that is not decided here.
+A provider's own variables are always secret; this does not decide about them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _NAMES = re.compile(
     r"|(?:api|access|auth|account|private|signing|encryption|license|secret)_?key)|pgpassword|mysql_pwd"
 )
 _VAGUE_NAMES = re.compile(r"(?i)(?:.*_)?(?:key|pat)")
-"""`SONAR_PROJECT_KEY` holds a name, `DATADOG_KEY` a key: the value tells."""
+"""`SONAR_PROJECT_KEY` is a name, `DATADOG_KEY` is a key: the value decides."""
 _DRAWN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])\S{16,}")
 _PUBLIC = re.compile(r"(?i).*(?:public|publishable)_.*|(?:old)?pwd")
 _PLAIN = re.compile(r"|[a-z]{1,11}|[A-Z]{1,11}|\d{1,11}|[~.]{0,2}/.*|[A-Za-z]:\\.*|[a-z+]+://[^@]*")
-"""Nothing, a word, a number, a path, an address without a user: to mask these would harm ordinary text."""
+"""Nothing, a word, a number, a path, an address without a user: masking these would damage ordinary text."""
 
 
 def named_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are secret by their name, and their values."""
+    """Return the variables that are secret by their name, with their values."""
     return dict(_found(environ))
 
 

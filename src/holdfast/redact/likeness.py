@@ -1,6 +1,6 @@
-"""How a value looks: drawn by lot, as keys are, or made up by somebody who shows where a key would stand.
+"""Judges how a value looks: random like a key, or invented to show where a key would be.
 
-Where the value stands is not looked at here.
+It does not look at the value's place.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 from itertools import pairwise
 
 COUNTED_MIN_CHARS = 12
-"""A run like `abcdef` or `123456` of this length comes from nobody's lot."""
+"""A run like `abcdef` or `123456` of this length is not random."""
 
 _SEEN_CHARS = 256
 """A longer value is judged by its beginning."""
 _DISTINCT_MIN = 7
 _SEPARATORS_SHARE = 0.15
 _CHANGES_SHARE = 0.4
-"""Of neighbours that differ in kind, where both cases are used: by lot six of ten, in words one or two."""
+"""Neighbours of different kinds, if both cases are used: six of ten in random text, one or two in words."""
 _DIGITS_SHARE = 0.1
-"""With one case only: by lot three of ten."""
+"""With one case only: three of ten in random text."""
 
 
 def is_specimen(value: str) -> bool:
-    """Whether the value is there only to show its shape."""
+    """Return whether the value only shows its shape."""
     lowered = value.lower()
     return "xxxx" in lowered or lowered.endswith("example") or "..." in value
 
 
 def is_counted(value: str) -> bool:
-    """Whether a long stretch of the value only counts up."""
+    """Return whether a long part of the value only counts up."""
     run = 1
     for one, next_one in pairwise(value[:_SEEN_CHARS].lower()):
         run = run + 1 if ord(next_one) - ord(one) == 1 or one + next_one == "90" else 1
@@ -37,7 +37,7 @@ def is_counted(value: str) -> bool:
 
 
 def is_drawn(value: str) -> bool:
-    """Whether the value may have been drawn by lot: no words, no specimen, nothing that counts up or repeats."""
+    """Return whether the value may be random: not words, not a sample, nothing that counts up or repeats."""
     value = value[:_SEEN_CHARS]
     lowered = value.lower()
     if "example" in lowered or len(set(lowered)) < _DISTINCT_MIN or is_counted(value):

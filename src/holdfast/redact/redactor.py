@@ -1,6 +1,6 @@
 """Finds and masks the secrets of a whole text.
 
-What counts as one is said in `shapes`, `assigned` and `credentials`; texts that arrive in pieces are for `stream`.
+`shapes`, `assigned` and `credentials` find them. `stream` masks text that arrives in pieces.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ from holdfast.redact.shapes import find_shapes
 from holdfast.redact.spans import Span, places
 
 KNOWN_SECRET_MIN_CHARS = 8
-"""A shorter value is too likely to be a word."""
+"""A shorter value is probably a word."""
 
 KNOWN = "known"
-"""The kind of a stretch that is the value of a known secret; every other only looks like one."""
+"""The kind of a known secret's value. All other kinds only look like secrets."""
 LIKELY = "secret"
 
 _TELLING_MIN_CHARS = 5
 
 _PASSES_MAX = 8
-"""Masking one secret may bare the beginning of the next, where two stand without anything between."""
+"""Masking one secret may uncover the beginning of the next, if two follow each other directly."""
 _UNSEEN_CHARS = 16_384
-"""What a short command reads: it takes milliseconds without the gates, and some twenty to make them."""
+"""What a short command reads. It takes milliseconds without the gates, and about twenty to make them."""
 SHAPES_GATE = Gate(shapes.gate_patterns(), _UNSEEN_CHARS)
 PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS)
-"""Both are shut for ordinary text. One gate for all would be slower: it would have to learn every combination."""
+"""Both are closed for ordinary text. One gate for all would be slower, because it would have to learn every
+combination.
+"""
 
 
 class _Needle(NamedTuple):
-    """A form of a secret, as it would stand in a text."""
+    """A form of a secret, as it may be in a text."""
 
     text: str
     kind: str
@@ -46,10 +48,10 @@ class _Needle(NamedTuple):
 
 
 class Redactor:
-    """Masks the secrets of a text. Called on its own output it changes nothing more.
+    """Masks the secrets of a text. Applied to its own output it changes nothing.
 
     Args:
-        known: The values of known secrets by name; one of fewer than 8 characters is ignored.
+        known: The values of known secrets by name. A value with fewer than 8 characters is ignored.
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
@@ -58,8 +60,9 @@ class Redactor:
         self._needles = _sorted(_Needle(form, KNOWN, name) for form, name in forms.items())
 
     def also(self, values: Iterable[str]) -> Redactor:
-        """A redactor that masks these values too, wherever they stand: what only looked like a secret in one
-        place is masked in all others, unless it is likely to be a word."""
+        """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
+        in all places, unless it is probably a word.
+        """
         written = {form for value in values if _is_telling(value) for form in _written(value)}
         other = Redactor()
         other._needles = _sorted([*self._needles, *(_Needle(form, LIKELY, "") for form in written)])
@@ -67,16 +70,17 @@ class Redactor:
 
     @property
     def longest_known(self) -> int:
-        """The length of the longest form of a known secret, in characters."""
+        """Return the length of the longest form of a known secret, in characters."""
         return len(self._needles[0].text) if self._needles else 0
 
     def known_in(self, text: str) -> str:
-        """The name of a known secret that stands in the text, plain or in a common encoding; empty: none does."""
+        """Return the name of a known secret in the text, plain or in a common encoding; empty if there is none."""
         return next((each.name for each in self._needles if each.kind == KNOWN and each.text in text), "")
 
     def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
-        """The secret stretches in order, none overlapping another. Where a text was cut off, the beginning of a
-        known secret at its end is one too."""
+        """Return the secret spans in order, without overlaps. If a text was cut off, the beginning of a known secret
+        at its end counts too.
+        """
         found: list[Span] = []
         for needle, kind, _ in self._needles:
             if needle in text:
@@ -117,12 +121,12 @@ class Redactor:
 
 
 def make_redactor(known: Iterable[str] = ()) -> Redactor:
-    """A redactor that also knows these secret values, of 8 characters or more; shorter ones are ignored."""
+    """Return a redactor that also knows these values of 8 characters or more. Shorter ones are ignored."""
     return Redactor({f"secret {number}": value for number, value in enumerate(known, start=1)})
 
 
 def mask(text: str, spans: list[Span]) -> str:
-    """The text with each of the spans, in order, replaced by its mark."""
+    """Return the text with each of the spans, in order, replaced by its mark."""
     if not spans:
         return text
     pieces, at = [], 0
@@ -147,19 +151,19 @@ def _sorted(needles: Iterable[_Needle]) -> tuple[_Needle, ...]:
 
 
 def _is_telling(value: str) -> bool:
-    """Whether the value, seen elsewhere, is surely the same: `admin` may just be the word."""
+    """Return whether the value is certainly the same secret elsewhere: `admin` may just be the word."""
     return len(value) >= KNOWN_SECRET_MIN_CHARS or (
         len(value) >= _TELLING_MIN_CHARS and not value.isalpha() and not value.isdigit()
     )
 
 
 def _written(value: str) -> Iterator[str]:
-    """The value plain and JSON-escaped."""
+    """Return the value plain and JSON-escaped."""
     yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The value plain, JSON-escaped, URL-encoded, in hex, and inside base64 at each of three alignments."""
+    """Return the value plain, JSON-escaped, URL-encoded, in hex, and in base64 at each of three alignments."""
     raw = value.encode("utf-8", "surrogatepass")
     forms = [*_written(value), raw.hex(), quote(raw), quote(raw, safe="")]
     for shift in range(3):

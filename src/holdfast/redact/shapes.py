@@ -1,8 +1,7 @@
-"""Shapes that only a credential has: one vendor's tokens each, and blocks of private keys.
+"""Finds shapes that only a credential has: the tokens of each vendor, and blocks of private keys.
 
-A token is known by its vendor's whole form, or by a beginning that nothing else has: then its length does not
-matter, and what is plainly made up is left alone. Where a value stands, and what it is called there, is looked at
-in `assigned` and `credentials`.
+A token is recognised by its vendor's whole form, or by a beginning that nothing else has. Then its length does not
+matter, and invented samples stay. `assigned` and `credentials` look at the place and the name of a value.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from holdfast.redact.spans import Span
 
 
 class _Shape(NamedTuple):
-    """How one vendor's credentials look; what is secret is the whole match, or its group `s`."""
+    """The shape of one vendor's credentials. The secret is the whole match, or its group `s`."""
 
     kind: str
     beginnings: tuple[str, ...]
-    """The pattern is tried only where one of these stands at the start of a word."""
+    """The pattern is tried only if a word starts with one of these."""
     pattern: str
-    """Compiled where a beginning is met: seventy patterns that no text needs take their time."""
+    """Compiled when a beginning is found: seventy patterns that no text needs would take time."""
     sign: str
-    """What the gate looks for instead of the pattern, where that begins with what every text has."""
+    """What the gate looks for instead of the pattern, if the pattern begins with what every text has."""
     is_whole: bool
-    """The pattern asks for the whole form; else what follows the beginning must look drawn by lot."""
+    """The pattern asks for the whole form. Otherwise, what follows the beginning must look random."""
 
 
 def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
@@ -35,11 +34,11 @@ def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
 
 
 BODY_MIN_CHARS = 20
-"""Of what follows a beginning. Vendors' keys are longer, today."""
+"""Of what follows a beginning. Today's keys are longer."""
 
 
 def _begun(kind: str, beginnings: str, characters: str = r"[A-Za-z0-9]", most: str = "") -> _Shape:
-    """Keys of any length, by their beginnings; of at most so many characters where longer words are common."""
+    """Return keys of any length by their beginnings, up to a length if longer words are common."""
     names = tuple(beginnings.split())
     end = f"(?!{characters})" if most else ""
     pattern = f"(?:{'|'.join(map(re.escape, names))})(?P<body>{characters}{{{BODY_MIN_CHARS},{most}}}){end}"
@@ -183,13 +182,13 @@ _BEGUN = (
 
 
 class _InnerShape(NamedTuple):
-    """A shape that is known by what stands in its middle."""
+    """A shape that is recognised by its middle."""
 
     kind: str
     middle: str
     pattern: str
     sign: str
-    """What the gate looks for instead of the pattern: a part of it that hardly any other text has."""
+    """What the gate looks for instead of the pattern: a part that hardly any other text has."""
 
 
 def _inner(kind: str, middle: str, before: str, rest: str, sign: str = "") -> _InnerShape:
@@ -219,7 +218,7 @@ _PEM_BODY = re.compile(
     r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]{16,})*"
     r"(?:(?:\s|\\[nr]){0,8}[A-Za-z0-9+/=]*(?:(?:\s|\\[nr]){0,8}-{1,5}[A-Z0-9 ]{0,64}-{0,4})?\Z)?"
 )
-"""Up to where a text was cut off, be that in the last line."""
+"""Up to where a text was cut off, even in its last line."""
 _PEM_BODY_MIN_CHARS = 24
 
 
@@ -232,13 +231,13 @@ def gate_patterns() -> Iterator[str]:
 
 
 def find_shapes(text: str) -> Iterator[Span]:
-    """The credentials in the text that are known by their shape."""
+    """Yield the credentials in the text that have a known shape."""
     yield from _find_tokens(text)
     yield from _find_private_keys(text)
 
 
 def _find_tokens(text: str) -> Iterator[Span]:
-    # Every shape is one long word: the many look-ups are spent on those, which ordinary text has few of.
+    # Every shape is one long word: most look-ups are for those, and ordinary text has few of them.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
@@ -266,12 +265,12 @@ def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:
 
 
 def _is_real(match: re.Match[str]) -> bool:
-    """Whether what follows a beginning is a key, and not cut short in words: `sk-ant-api03-...`."""
+    """Return whether what follows a beginning is a key, and not words: `sk-ant-api03-...`."""
     return is_drawn(match["body"]) and not match.string.startswith("..", match.end())
 
 
 def _find_private_keys(text: str) -> Iterator[Span]:
-    """The blocks of private keys, each up to its end, or to the end of the text when it was cut off."""
+    """Yield the blocks of private keys, each up to its end, or to the end of the text if it was cut off."""
     if "PRIVATE KEY" not in text:
         return
     begin, end = _PEM_BEGIN.search(text), _PEM_END.search(text)

@@ -1,4 +1,4 @@
-"""Stretches of a text: what every finder of secrets gives. What makes a stretch secret is not said here."""
+"""Spans of a text, which every finder of secrets returns. The finders decide what is secret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A stretch of text that is secret."""
+    """A secret span of text."""
 
     start: int
     end: int
@@ -15,7 +15,7 @@ class Span(NamedTuple):
 
 
 def places(text: str, needle: str) -> Iterator[int]:
-    """Every index at which the needle begins."""
+    """Yield every index where the needle begins."""
     at = text.find(needle)
     while at >= 0:
         yield at

@@ -1,6 +1,6 @@
-"""Masks text that arrives in pieces: what may become a secret is held back until it is told.
+"""Masks text that arrives in pieces. It holds back what may become a secret until that is known.
 
-What is secret is not decided here.
+Other modules decide what is secret.
 """
 
 from __future__ import annotations
@@ -10,45 +10,45 @@ from holdfast.redact.redactor import Redactor, mask
 from holdfast.redact.spans import Span
 
 STREAM_HOLD_MAX_CHARS = 65_536
-"""The most that a stream holds back for what may become a secret."""
+"""The most that a stream holds back for a possible secret."""
 
 _CONTEXT_CHARS = 200
 _SKIP_MAX_CHARS = 16_384
-"""So much may be passed over before it is looked at: by then the look costs little for each character."""
+"""How much may arrive between two searches. The cost of a search is then small for each character."""
 
 
 class StreamRedactor:
-    """Redacts text that arrives in pieces, holding back what may be the beginning of a secret.
+    """Redacts text that arrives in pieces, and holds back the possible beginning of a secret.
 
-    What all `feed`s and the final `flush` give holds no known secret, wherever the pieces were cut.
+    The results of all `feed`s and the final `flush` contain no known secret, wherever the pieces were cut.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._hold = max(redactor.longest_known - 1, 0)
         self._context = ""
-        """What stood before, as far as it tells what the pending text is."""
+        """The text before, as far as it says what the pending text is."""
         self._pending = ""
         self._look_from = 0
-        """How long the pending text must be for another look at it."""
+        """How long the pending text must be for another search."""
         self._skipped: list[str] = []
         self._skipped_chars = 0
 
     def feed(self, piece: str) -> str:
-        """What can be shown now: whole words; the empty string when all of it is held back."""
+        """Return what can be shown now: whole words; empty if everything is held back."""
         if self._skipped:
             self._catch_up()
         return self._feed(piece)
 
     def skip(self, piece: str) -> None:
-        """A piece that is shown to nobody. It still tells what the pieces after it are."""
+        """Take a piece that is shown to nobody. It still says what the next pieces are."""
         self._skipped.append(piece)
         self._skipped_chars += len(piece)
         if self._skipped_chars > _SKIP_MAX_CHARS:
             self._catch_up()
 
     def flush(self) -> str:
-        """The rest; whether the text ends here or was cut off, nobody says."""
+        """Return the rest. The text may have ended or been cut off here."""
         if self._skipped:
             self._catch_up()
         return self._show(len(self._pending), is_growing=False, is_cut=True)
@@ -66,7 +66,7 @@ class StreamRedactor:
             return self._show(free, is_growing=False)
         blank = max(self._pending.rfind(" ", 0, free), self._pending.rfind("\n", 0, free))
         shown = self._show(blank + 1, is_growing=True)
-        # A long secret would else be looked through again with each of its pieces.
+        # Otherwise each piece of a long secret would search all of it again.
         self._look_from = len(self._pending) * 9 // 8 if blank >= 0 and not shown else 0
         return shown
 
@@ -87,8 +87,9 @@ class StreamRedactor:
         return text
 
     def _told(self, raw: str, end: int, spans: list[Span]) -> str:
-        """What of all up to `end` tells what comes after: its last characters, or how the secret began that may
-        not be over yet."""
+        """Return what the text up to `end` says about the next text: its last characters, or the beginning of a
+        secret that may not be complete.
+        """
         start = end - max(_CONTEXT_CHARS, self._hold)
         if spans and spans[-1].end == end == len(raw):
             middle = spans[-1].start

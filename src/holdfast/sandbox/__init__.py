@@ -1,1 +1,1 @@
-"""Effects on the machine: processes that end with their call and with their driver."""
+"""Processes: they end with their call and with their driver."""

@@ -1,19 +1,24 @@
-"""Starts and ends process trees: the keeper and its guards, run as a program, and what ends a tree from outside.
+"""Starts and ends process trees: the keeper and its guards, which run as a program, and a way to end a tree from
+outside.
 
     python -I -S keeper.py DRIVER_PID     its standard input is a socket from the driver
 
-The driver hands every call to its keeper: one byte with the open files of the call. The keeper forks a guard,
-which starts the program, and to which every descendant comes back that loses its parent, also one that forked
-twice, left its session and cleared its environment: a guard adopts orphans (`PR_SET_CHILD_SUBREAPER`). So a
-guard without children is one whose tree is gone. It ends the tree when the first process has exited, when the
-driver closes the call's socket, and when the driver is gone, however it ended. Should a command kill its
-guard, the tree comes to the keeper, which adopts orphans too and ends them.
+The driver passes every call to its keeper: one byte with the open files of the call. The keeper forks a guard, which
+starts the program. A guard adopts orphans (`PR_SET_CHILD_SUBREAPER`): every descendant that loses its parent comes
+back
+to it, even one that forked twice, left its session and cleared its environment. So if a guard has no children, its
+tree
+is gone. It ends the tree when the first process has exited, when the driver closes the call's socket, and when the
+driver is gone for any reason. If a command kills its guard, the tree comes to the keeper, which adopts orphans too
+and
+ends them.
 
-Who takes a session over knows only the keys of its calls: `end_trees` ends from outside what carries a key in
-its environment, and all below a guard, which carries the key in its name. Where the kernel lets nobody adopt
-orphans (macOS), and has no /proc, only process groups are known.
+The next driver of a session knows only the keys of its calls. `end_trees` ends from outside what has a key in its
+environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption
+(macOS) and has no /proc, only process groups are known.
 
-Standard library only, and little of it, so that it starts in milliseconds. Waiting for a call belongs to `process`.
+It uses little of the standard library and nothing else, so that it starts in milliseconds. `process` waits for
+calls.
 """
 
 # Pathlib would double the time that the keeper takes to start.
@@ -34,29 +39,29 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 VARIABLE = "HOLDFAST_CALL"
-"""The environment variable that names the call a process works for."""
+"""The environment variable that names the call of a process."""
 
 GRACE_S = 0.3
-"""Between asking (TERM) and ending (KILL)."""
+"""Between TERM and KILL."""
 MAX_FDS = 64
-"""So many open files one call may be handed."""
+"""The most open files of one call."""
 _END_S = 0.6
 _POLL_S = 0.01
 _LOOKS = 4
-"""As often nobody must be found, while there is a process that could not be told."""
+"""How often no process must be found, while one could not be identified."""
 _KERNEL_THREAD = 0x00200000
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""As `Clock.uptime_ms` counts."""
+"""The same clock as `Clock.uptime_ms`."""
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end neither a keeper nor a guard: they go when their work is done."""
+"""Signals that end neither a keeper nor a guard: they exit when their work is done."""
 
 
 # --- from outside -------------------------------------------------------------------------------
 
 
 def end_trees(keys: Collection[str]) -> None:
-    """End every process of these calls; returns when they are gone, or after at most a second."""
+    """End every process of these calls. Return when they are gone, or after at most a second."""
     if not _lives(keys):
         return
     _signal(members(keys), signal.SIGTERM)
@@ -65,32 +70,32 @@ def end_trees(keys: Collection[str]) -> None:
         time.sleep(_POLL_S)
     kill_until = time.monotonic() + _END_S
     while _lives(keys) and time.monotonic() < kill_until:
-        # Again and again, since a process may fork between the look and the signal. A guard comes last: as
-        # long as it is there, no orphan gets away.
+        # Repeat, because a process may fork between the look and the signal. Guards come last: while a guard
+        # lives, no orphan escapes.
         seen = _look(keys)
         _signal(seen.members or seen.guards, signal.SIGKILL)
         time.sleep(_POLL_S)
 
 
 def members(keys: Collection[str]) -> set[int]:
-    """The pids of all living processes that belong to the calls, their guards aside; never this process."""
+    """Return the pids of all living processes of the calls, without their guards and this process."""
     return _look(keys).members
 
 
 def guard_name(key: str) -> str:
-    """The name that the guard of a call bears, as `ps -o comm` shows it."""
-    import hashlib  # only here: it would slow every keeper's start
+    """Return the name of a call's guard, as `ps -o comm` shows it."""
+    import hashlib  # only here: it would slow down every keeper's start
 
     return f"hf-{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:12]}"
 
 
 class _Seen(NamedTuple):
-    """What a look at all processes found."""
+    """The result of a look at all processes."""
 
     members: set[int]
     guards: set[int]
     is_unsure: bool
-    """Some process could not be told: one that is just becoming another program has no environment."""
+    """Some process could not be identified: one that is just starting another program has no environment."""
 
 
 def _look(keys: Collection[str]) -> _Seen:
@@ -116,7 +121,7 @@ def _look(keys: Collection[str]) -> _Seen:
 
 
 def _below(parents: dict[int, int], roots: Collection[int]) -> set[int]:
-    """All descendants of these processes."""
+    """Return all descendants of these processes."""
     found = set(roots)
     while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
         found |= more
@@ -135,7 +140,7 @@ def _lives(keys: Collection[str]) -> bool:
 
 
 class _Stat(NamedTuple):
-    """What the kernel says of a process."""
+    """What the kernel says about a process."""
 
     name: bytes
     parent: int
@@ -143,7 +148,7 @@ class _Stat(NamedTuple):
 
 
 def _processes() -> Iterable[tuple[int, _Stat]]:
-    """All living processes; none where there is no /proc."""
+    """Yield all living processes; none without /proc."""
     with contextlib.suppress(OSError):
         for entry in os.listdir("/proc"):
             if entry.isdigit() and (stat := _stat(int(entry))):
@@ -151,7 +156,7 @@ def _processes() -> Iterable[tuple[int, _Stat]]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """None when the process is gone or only waits to be reaped."""
+    """Return None if the process is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             head, _, tail = file.read().rpartition(b")")
@@ -164,7 +169,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _environment(pid: int) -> set[bytes]:
-    """Its variables as NAME=VALUE; nothing when it is gone or somebody else's."""
+    """Return its variables as NAME=VALUE; nothing if it is gone or belongs to another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return set(file.read().split(b"\0"))
@@ -182,12 +187,12 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def main() -> None:
-    """Fork a guard for every call, until the driver is gone and every guard with it."""
+    """Fork a guard for every call, until the driver and every guard are gone."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     _become(b"hf-keeper")
     door, driver, wakes = socket.socket(fileno=0), _pidfd(int(sys.argv[1])), _wakes()
     guards: dict[int, socket.socket] = {}
-    """The sockets of the calls too, so that a driver hears the end of one when its tree is gone."""
+    """The sockets of the calls too, so that a driver learns when the tree of a call is gone."""
     orphaned: list[socket.socket] = []
     """The calls whose guards were killed."""
     is_open = True
@@ -209,7 +214,7 @@ def main() -> None:
 
 
 def _begin(door: socket.socket, driver: Collection[int], guards: dict[int, socket.socket]) -> bool:
-    """Take over the next call; False when the driver is gone."""
+    """Accept the next call. Return False if the driver is gone."""
     fds = _received(door)
     if not fds:
         return False
@@ -236,7 +241,7 @@ def _received(door: socket.socket) -> list[int]:
 
 
 def _kill_strays(guards: Collection[int]) -> set[int]:
-    """Kill what a killed guard left to this process; returns who was there."""
+    """Kill what a killed guard left to this process, and return its pids."""
     parents = {pid: stat.parent for pid, stat in _processes()}
     strays = {pid for pid, parent in parents.items() if parent == os.getpid()} - set(guards)
     strays |= _below(parents, strays)
@@ -248,11 +253,11 @@ def _kill_strays(guards: Collection[int]) -> set[int]:
 
 
 class _TooLate(Exception):
-    """The time in which the program may be started is over."""
+    """It is too late to start the program."""
 
 
 def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> NoReturn:
-    """Run one call to its end; the keeper ends what an exception leaves."""
+    """Run one call to its end. The keeper ends what is left after an exception."""
     code = 1
     try:
         wakes = _wakes()
@@ -272,7 +277,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
 
 
 def _request(control: socket.socket) -> Any:
-    """What is to be run; None when the driver is gone before it told."""
+    """Return what to run; None if the driver is gone already."""
     told = b""
     while not told.endswith(b"\n"):
         chunk = control.recv(1 << 16)
@@ -283,17 +288,17 @@ def _request(control: socket.socket) -> Any:
 
 
 def _started(request: dict[str, Any], fds: list[int]) -> int:
-    """Start the program as the leader of a session, with default signals and only the files it was given.
+    """Start the program as the leader of a session, with default signals and only its own files.
 
     Raises:
-        _TooLate: the driver that asked for it may have lost its session by now.
+        _TooLate: the driver may have lost its session by now.
     """
     import fcntl
 
     targets = [1, *([0] if request["has_stdin"] else []), *request["pass_fds"]]
     actions: list[Any] = []
     for fd, target in zip(fds, targets, strict=True):
-        # Moved out of the way: its number here may be the one that another file has there.
+        # Move it away: another file may need its number.
         source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(2, *targets) + 1)
         os.close(fd)
         actions.append((os.POSIX_SPAWN_DUP2, source, target))
@@ -315,7 +320,7 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
 
 
 def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> None:
-    """Wait until the program exits or one of `ends` speaks, then end the tree; returns when it is gone."""
+    """Wait until the program exits or one of `ends` becomes readable, then end the tree. Return when it is gone."""
     has_exited = False
 
     def is_left() -> bool:
@@ -336,14 +341,14 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> No
         _ready([wakes], left_s)
     pause_s = _POLL_S
     while is_left():
-        # Again and again, since a process may fork between the look and the signal.
+        # Repeat, because a process may fork between the look and the signal.
         _signal_tree(root, signal.SIGKILL)
         _ready([wakes], pause_s)
         pause_s = min(2 * pause_s, 1.0)
 
 
 def _signal_tree(root: int, number: signal.Signals) -> None:
-    """Signal all below this process; where there is no /proc, the group of the first."""
+    """Signal everything below this process; without /proc, the group of the first process."""
     parents = {pid: stat.parent for pid, stat in _processes()}
     if parents:
         _signal(_below(parents, {os.getpid()}), number)
@@ -361,7 +366,7 @@ def _tell(control: socket.socket, word: str, number: int) -> None:
 
 
 def _become(name: bytes) -> None:
-    """Bear this name, and adopt the orphans among all descendants."""
+    """Take this name, and adopt the orphans among all descendants."""
     import ctypes
 
     with contextlib.suppress(AttributeError):  # not Linux
@@ -371,7 +376,7 @@ def _become(name: bytes) -> None:
 
 
 def _ready(fds: Iterable[int], timeout_s: float | None = None) -> set[int]:
-    """Those of the descriptors that speak, waited for so long."""
+    """Wait so long, and return the readable descriptors."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
@@ -379,15 +384,16 @@ def _ready(fds: Iterable[int], timeout_s: float | None = None) -> set[int]:
 
 
 def _pidfd(pid: int) -> list[int]:
-    """A descriptor that speaks when the process ends, should another hold its end of the socket; where there are
-    such descriptors."""
+    """Return a descriptor that becomes readable when the process ends, in case another process keeps its end of the
+    socket; None if the system has none.
+    """
     with contextlib.suppress(OSError, AttributeError):
         return [os.pidfd_open(pid)]
     return []
 
 
 def _wakes() -> int:
-    """A descriptor that speaks when a child ends."""
+    """Return a descriptor that becomes readable when a child ends."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -397,7 +403,7 @@ def _wakes() -> int:
 
 
 def _ended(wakes: int) -> tuple[dict[int, int], bool]:
-    """The exit codes of the children that ended since the last look, and whether any child is left."""
+    """Return the exit codes of the children that ended since the last look, and whether any child is left."""
     with contextlib.suppress(BlockingIOError):
         os.read(wakes, 1 << 16)
     codes: dict[int, int] = {}

@@ -1,9 +1,10 @@
-"""Runs a command as a process tree that ends with its call, whatever the call comes to.
+"""Runs a command as a process tree that ends with its call, whatever happens.
 
-The tree is a session of its own with a clean environment. It is ended at its timeout, at its idle timeout,
-when it floods, when the call is cancelled, when its first process has exited, and when this process dies: by
-its guard, which `keeper` tells about. What a command may reach is the user's own rights: `[sandbox] mode =
-"unsafe"`. How a result reads for a model belongs to `tools`.
+The tree is its own session with a clean environment. Its guard (see `keeper`) ends it at its timeout, at its idle
+timeout, when it prints too much, when the call is cancelled, when its first process has exited, and when this
+process
+dies. A command can do what the user can do: `[sandbox] mode = "unsafe"`. `tools` turns a result into text for the
+model.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from holdfast.protocol.ports import Check
 from holdfast.sandbox import keeper
 
 KEPT_BYTES = 2 << 20
-"""Of an output, this much of its beginning and of its end stays in memory; the middle is counted."""
+"""How much of the beginning and of the end of an output stays in memory. The middle is only counted."""
 FLOOD_BYTES = 64 << 20
-"""After so much output the tree is ended: nobody will read it, and it costs everyone the processor."""
+"""After this much output the tree is ended: nobody will read it, and it uses the processor."""
 
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
-"""Longer than a guard needs to end its tree; after it something is wrong with the guard."""
+"""Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What is to be run."""
+    """What to run."""
 
     argv: tuple[str, ...]
     cwd: str
     key: str
-    """The call's key; every process of the tree carries it."""
+    """The call's key. Every process of the tree has it."""
     env: Mapping[str, str]
     timeout_s: float
     idle_s: float
@@ -56,36 +57,36 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The outcome."""
 
     how: Literal["exited", "timeout", "idle", "flood"]
     exit_code: int
-    """Of the first process; negative: the number of the signal that ended it."""
+    """Of the first process. A negative number is the signal that ended it."""
     output: str
-    """stdout and stderr as they came; with a line that tells so when the middle was dropped."""
+    """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
-    """The length of all output, dropped bytes included."""
+    """The length of the whole output, with dropped bytes."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a command may see: none that could be a provider's key."""
+    """The variables that a command may see: none that could contain a provider's key."""
     return {name: value for name, value in environ.items() if name in _CLEAN_NAMES or name.startswith("LC_")}
 
 
 class Processes:
-    """The process trees of one runtime, and the keeper that outlives it by a moment."""
+    """The process trees of one runtime, and their keeper, which lives slightly longer."""
 
     def __init__(self) -> None:
         self._keeper: _Keeper | None = None
         self._open: set[socket.socket] = set()
 
     async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
-        """Run the command to its end; nothing of its tree is left when this returns or raises.
+        """Run the command to its end. Nothing of its tree is left when this returns or raises.
 
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
-            Fenced: the launch's check did, and nothing was started.
-            asyncio.CancelledError: the call was cancelled; the tree is gone within a second.
+            Fenced: the launch's check failed, and nothing was started.
+            asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
         output = _Output(on_output)
         reading, writing = os.pipe()
@@ -137,13 +138,13 @@ class Processes:
 
 
 class _Keeper(NamedTuple):
-    """A keeper, and the socket by which it is handed calls."""
+    """A keeper, and the socket that passes calls to it."""
 
     process: subprocess.Popen[bytes]
     door: socket.socket
 
     def dismiss(self) -> None:
-        """Let it end, which it does when its socket does and its guards have ended, and reap it."""
+        """Close its socket, so that it ends after its guards, and reap it."""
         self.door.close()
         try:
             self.process.wait(_PATIENCE_S)
@@ -153,10 +154,10 @@ class _Keeper(NamedTuple):
 
 
 def _start_keeper() -> _Keeper:
-    """A keeper in a session of its own."""
+    """Start a keeper in its own session."""
     door, given = socket.socketpair()
     door.setblocking(False)
-    # Blocked from its birth: between its start and its first line it could not do so itself.
+    # Blocked from its birth: it could not block them itself before its first line.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         process = subprocess.Popen(
@@ -178,7 +179,7 @@ def _start_keeper() -> _Keeper:
 
 
 class _Tree:
-    """A call at work, as its guard tells of it."""
+    """A running call, as its guard reports it."""
 
     def __init__(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._key = key
@@ -193,7 +194,7 @@ class _Tree:
         """Tell the guard at the other end of the socket what to run.
 
         Raises:
-            Fenced: the launch's check did, and the guard was told nothing.
+            Fenced: the launch's check failed, and the guard was not told.
         """
         until_ms = launch.check()
         reader, writer = await asyncio.open_unix_connection(sock=control)
@@ -211,15 +212,15 @@ class _Tree:
 
     @property
     def exit_code(self) -> int:
-        """Of the first process; as if killed, where its guard was killed before it could tell."""
+        """Of the first process. If its guard was killed before it could report, it counts as killed."""
         return self._number
 
     async def exited(self) -> None:
-        """Wait until the first process has exited, or nobody is left who would tell.
+        """Wait until the first process has exited, or nobody is left to report it.
 
         Raises:
             OSError: it could not be started.
-            Fenced: it came too late to be started.
+            Fenced: it was too late to start it.
         """
         await self._has_spoken.wait()
         if self._word == "late":
@@ -228,7 +229,7 @@ class _Tree:
             raise OSError(self._number, os.strerror(self._number))
 
     async def end(self) -> None:
-        """End what is left of the tree; returns when it is gone."""
+        """End what is left of the tree. Return when it is gone."""
         with contextlib.suppress(OSError):
             self._writer.write_eof()
         await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
@@ -239,7 +240,7 @@ class _Tree:
         self._writer.transport.abort()
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Until the tree is gone, which closes the socket."""
+        """Wait until the tree is gone, which closes the socket."""
         try:
             async for line in reader:
                 self._word, self._number = json.loads(line)
@@ -253,7 +254,7 @@ class _Tree:
 async def _until_end(
     tree: _Tree, launch: Launch, reading: int, output: _Output
 ) -> Literal["exited", "timeout", "idle", "flood"]:
-    """Wait for the first process, reading along; says which limit was met first, if any."""
+    """Wait for the first process and read its output. Return which limit was reached first, if any."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + launch.timeout_s
     limit = asyncio.timeout_at(min(deadline, loop.time() + launch.idle_s))
@@ -279,7 +280,7 @@ async def _until_end(
 
 
 async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
-    """Do the work to its end; a cancellation that comes meanwhile is raised after it."""
+    """Finish the work. Raise a cancellation that comes meanwhile after it."""
     task = asyncio.create_task(work)
     try:
         await asyncio.shield(task)
@@ -289,7 +290,7 @@ async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
 
 
 class _Output:
-    """The bytes of an output: the first and the last of them, and how many there were."""
+    """The first and the last bytes of an output, and how many there were."""
 
     def __init__(self, on_output: Callable[[str], None]) -> None:
         self.size_bytes = 0
@@ -300,7 +301,7 @@ class _Output:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, fd: int) -> bool:
-        """Take what is there; False when the output has ended."""
+        """Read what is there. Return False if the output has ended."""
         try:
             chunk = os.read(fd, _CHUNK_BYTES)
         except BlockingIOError:
@@ -310,7 +311,7 @@ class _Output:
         return bool(chunk)
 
     def drain(self, fd: int) -> None:
-        """Take what the pipe still holds, without waiting for a process that nobody could end."""
+        """Read what the pipe still has, without waiting for a process that could not be ended."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(fd, _CHUNK_BYTES):
                 self._add(chunk)

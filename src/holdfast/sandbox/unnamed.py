@@ -1,4 +1,4 @@
-"""Files without a name, for what one process hands to another: arguments and answers leave no trace on a disk."""
+"""Files without a name, which pass arguments and answers between processes and leave no trace on a disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO
 
 
 def unnamed_file() -> IO[bytes]:
-    """A file for this process and those that it starts: in memory, where the system has such files."""
+    """Return a file for this process and its children: in memory, if the system has such files."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("holdfast"), "w+b")
     return tempfile.TemporaryFile()

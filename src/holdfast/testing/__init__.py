@@ -1,4 +1,4 @@
-"""The workshop, shipped for users: scripted models, a clock that jumps, faults on demand, conformance suites.
+"""Test support for users: scripted models, a clock that jumps, faults on demand, conformance suites.
 
-Nothing here is imported by the library itself, and nothing here imports a test framework.
+The library does not import it, and it imports no test framework.
 """

@@ -1,7 +1,7 @@
-"""Time that jumps: an event loop that, instead of waiting for its next timer, goes there at once.
+"""A clock that jumps: instead of waiting for its next timer, the event loop moves time to it.
 
-An hour's sleep takes milliseconds, and timers keep their order. Work in threads is waited for in real time,
-and so is whatever a test names with `hold_while`: nothing times out because the clock outran a disk.
+An hour's sleep takes milliseconds, and timers keep their order. Work in threads takes real time, and so does
+everything that a test names with `hold_while`: nothing times out because the clock was faster than a disk.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _AHEAD_S = 1_000_000.0
-"""So far is a clock that jumps ahead of the real one: a real process that is told its time is never too late."""
+"""How far the clock is ahead of the real one, so that a real process with a deadline is never too late."""
 
 _REAL_STEP_S = 0.02
-"""While time is held, a look every so often whether it still is."""
+"""How often a held clock checks whether it may move."""
 
 
 def never_over() -> int:
@@ -30,7 +30,7 @@ def never_over() -> int:
 
 
 class JumpingClock:
-    """A `protocol.ports.Clock` that moves only when it is told to, by a test or by a `JumpingLoop`."""
+    """A `protocol.ports.Clock` that moves only when a test or a `JumpingLoop` moves it."""
 
     def __init__(self, start_ms: int = 1_750_000_000_000) -> None:
         self._start_ms = start_ms
@@ -49,23 +49,23 @@ class JumpingClock:
         return round(self.elapsed_s * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this much time pass."""
         self.elapsed_s += seconds
 
     def sleep(self, seconds: float) -> None:
-        """The machine is suspended for so long: no timer runs meanwhile."""
+        """Suspend the machine for this long: no timer runs meanwhile."""
         self._slept_s += seconds
 
     def step(self, seconds: float) -> None:
-        """Somebody sets the clock: no time passes."""
+        """Set the clock: no time passes."""
         self._start_ms += round(seconds * 1000)
 
     def hold_while(self, is_busy: Callable[[], bool]) -> None:
-        """Let no time pass while `is_busy()`: for sockets, processes and threads of the test's own."""
+        """Let no time pass while `is_busy()`: for the test's own sockets, processes and threads."""
         self._holds.append(is_busy)
 
     def is_held(self) -> bool:
-        """Whether something real is being waited for."""
+        """Return whether something real is in progress."""
         return any(is_busy() for is_busy in self._holds)
 
 
@@ -111,10 +111,9 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 def run_jumping(main: Callable[[JumpingClock], Coroutine[Any, Any, T]]) -> T:
-    """Run `main(clock)` to its end on a loop whose time jumps; returns what it returns.
+    """Run `main(clock)` to its end on a loop whose time jumps, and return its result.
 
-    A store whose writer has a thread of its own needs `clock.hold_while(lambda: store.in_flight > 0)`
-    (`faults.FaultyStore` counts).
+    A store with a writer thread needs `clock.hold_while(lambda: store.in_flight > 0)` (`faults.FaultyStore` counts).
     """
     clock = JumpingClock()
     with asyncio.Runner(loop_factory=lambda: JumpingLoop(clock)) as runner:

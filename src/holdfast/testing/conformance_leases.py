@@ -1,4 +1,4 @@
-"""What every `protocol.ports.Store` must do with leases, news and inboxes: a part of `conformance_store`."""
+"""What every `protocol.ports.Store` must do with leases, news and inboxes. A part of `conformance_store`."""
 
 from __future__ import annotations
 

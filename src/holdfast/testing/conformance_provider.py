@@ -1,6 +1,6 @@
 """What every `Provider` must do, as checks for any test framework: run each of `CHECKS`.
 
-A check says what it wants the other side to answer; `Prepare` sets a provider up so that it does.
+A check says what the server must answer; `Prepare` sets up a provider whose server does.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ QUESTION = Message("user", (Text("What is the capital of France? “é”"),))
 
 
 class Subject(Protocol):
-    """A provider whose other side answers as a check wants."""
+    """A provider whose server answers as a check wants."""
 
     provider: Provider
     facts: ModelFacts
 
     async def until_asked(self) -> None:
-        """Return once the other side has a request, or would have one."""
+        """Return when the server has a request, or would have one."""
         ...
 
     async def until_left(self) -> None:
-        """Return once the other side saw that the connection of an unfinished reply was closed."""
+        """Return when the server saw that the connection of an unfinished reply was closed."""
         ...
 
 
@@ -65,7 +65,7 @@ def written_request(
     is_streaming: bool = True,
     is_last_pass: bool = False,
 ) -> bytes:
-    """The whole body, put together as the runtime does it."""
+    """Return the whole body, assembled as the runtime does it."""
     fragments = [fragment for message in messages for fragment in wire.message(message)]
     tail = wire.tail(facts, 1_000, is_streaming=is_streaming, is_last_pass=is_last_pass)
     return wire.base(facts, system, tools) + b",".join(fragments) + tail
@@ -80,7 +80,7 @@ async def attempt(
     on_delta: Callable[[Delta], None] = lambda delta: None,
     on_cut: Callable[[ModelCut], None] = lambda cut: None,
 ) -> ModelReply | ModelFailure:
-    """One call with a short conversation."""
+    """Make one call with a short conversation."""
     body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=is_streaming)
     return await subject.provider.call(
         ModelAttempt(
@@ -97,7 +97,7 @@ async def attempt(
 
 
 async def says_the_text_and_shows_it_while_it_streams(prepare: Prepare) -> None:
-    """The deltas of a stream add up to the text; a response that comes whole shows none."""
+    """The deltas of a stream add up to the text. A whole response has none."""
     text, usage = "Paris, “naturellement” 🎈", Usage(input_tokens=12, output_tokens=7)
     for is_streaming in (True, False):
         shown: list[Delta] = []
@@ -110,7 +110,7 @@ async def says_the_text_and_shows_it_while_it_streams(prepare: Prepare) -> None:
 
 
 async def asks_for_parallel_calls_in_order(prepare: Prepare) -> None:
-    """Names, arguments and order are kept, also of arguments that are no JSON."""
+    """Names, arguments and order stay the same, even if arguments are not JSON."""
     calls = (
         ReplyCall("read_file", {"path": "a/ü.txt"}),
         ReplyCall("read_file", {"path": "b", "limit": 3}),
@@ -128,7 +128,7 @@ async def asks_for_parallel_calls_in_order(prepare: Prepare) -> None:
 
 
 async def says_that_the_usage_is_not_reported(prepare: Prepare) -> None:
-    """Without a report both parts of the usage are the runtime's to estimate."""
+    """Without a report, the runtime must estimate both parts of the usage."""
     async with prepare([Reply(text="Paris", usage=None)]) as subject:
         reply = await attempt(subject)
     assert isinstance(reply, ModelReply), reply
@@ -136,7 +136,7 @@ async def says_that_the_usage_is_not_reported(prepare: Prepare) -> None:
 
 
 async def turns_a_status_into_a_class_of_failure(prepare: Prepare) -> None:
-    """Key, limits, faults that pass and faults that stay are told apart; Retry-After is kept."""
+    """Key, limits, transient and permanent faults are distinguished. Retry-After is kept."""
     classes: dict[int, FailureCode] = {
         401: "provider_refused",
         402: "provider_refused",
@@ -157,7 +157,7 @@ async def turns_a_status_into_a_class_of_failure(prepare: Prepare) -> None:
 
 
 async def counts_silence_as_a_passing_failure(prepare: Prepare) -> None:
-    """After `idle_s` without a byte the attempt is over."""
+    """After `idle_s` without a byte the attempt ends."""
     async with prepare([Reply(text="late", delay_s=LONG_S)]) as subject:
         result = await attempt(subject, idle_s=0.05)
     assert isinstance(result, ModelFailure), result
@@ -165,7 +165,7 @@ async def counts_silence_as_a_passing_failure(prepare: Prepare) -> None:
 
 
 async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
-    """A cancelled call ends within a second, and its connection with it."""
+    """A cancelled call ends within a second, with its connection."""
     async with prepare([Reply(text="late", delay_s=LONG_S), Reply(text="again")]) as subject:
         async with asyncio.TaskGroup() as group:
             call = group.create_task(attempt(subject))
@@ -179,8 +179,9 @@ async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
 
 
 async def writes_any_recorded_conversation_as_json(prepare: Prepare) -> None:
-    """Also one with malformed arguments, invented names, repeated or missing ids, and an empty response; the
-    same message is always the same bytes."""
+    """Every message can be encoded, also one with malformed arguments, invented names, repeated or missing ids, or an
+    empty response. The same message always has the same bytes.
+    """
     calls = (
         ToolCall("same", "read file!", '{"path": "a', "t1.c0"),
         ToolCall("same", "list_dir", "[1]", "t1.c1"),
@@ -206,4 +207,4 @@ CHECKS: tuple[Check, ...] = (
     lets_go_when_it_is_cancelled,
     writes_any_recorded_conversation_as_json,
 )
-"""All of them."""
+"""All checks."""

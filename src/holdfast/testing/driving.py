@@ -1,4 +1,4 @@
-"""Sessions that are written by hand in tests of stores: somebody who holds a lease and commits what it is told."""
+"""Writes sessions by hand in tests of stores: a holder of a lease that commits what it is told."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ TERM_MS = 10_000
 
 
 def an_id(number: int) -> str:
-    """A session id; the larger the number, the later it sorts."""
+    """Return a session id. A larger number sorts later."""
     return session_id(NOW_MS + number, number.to_bytes(10, "big"))
 
 
 def a_holder(nonce: str) -> Holder:
-    """Somebody who may hold a lease."""
+    """Return a process that may hold a lease."""
     return Holder("host", "boot", "pidns", 1, "0", nonce)
 
 
 def said(text: str) -> Responded:
-    """A response of a model."""
+    """Return a response of a model."""
     return Responded("t1", (Text(text),), Usage(), 0, "stop")
 
 
 class Driving:
-    """One driver's hold on one session: what it needs for its next commit."""
+    """A driver's hold on one session: everything that its next commit needs."""
 
     def __init__(self, store: Store, lease: Lease, seq: int, link: bytes, state: State | None = None) -> None:
         self.store = store
@@ -66,7 +66,7 @@ class Driving:
         return self.lease.session
 
     def make(self, *events: Event, **changes: Any) -> Commit:
-        """A commit of these events as the next records, with changed fields of `Commit`."""
+        """Return a commit of these events as the next records, with changed fields of `Commit`."""
         records = [
             Record(self.session, seq, NOW_MS + seq, self.lease.epoch, Trigger("command", "test"), event)
             for seq, event in enumerate(events, self.seq + 1)
@@ -104,7 +104,7 @@ async def drive(store: Store, number: int = 1, key: str = "", nonce: str = "a") 
 
 
 async def branch(parent: Driving, at_seq: int, number: int, *events: Event) -> Driving:
-    """A session that shares the first records of another."""
+    """Make a session that shares the first records of another."""
     child = await drive(parent.store, number)
     shared = await parent.store.read(parent.session, 0, at_seq)
     child.seq, child.link = at_seq, shared[-1].link
@@ -115,7 +115,7 @@ async def branch(parent: Driving, at_seq: int, number: int, *events: Event) -> D
 
 
 async def refused(kind: type[HoldfastError], awaitable: Any) -> HoldfastError:
-    """The error that the awaitable ends with; an assertion fails when it ends otherwise."""
+    """Return the error that the awaitable ends with. Fail if it ends otherwise."""
     try:
         await awaitable
     except kind as error:
@@ -124,27 +124,27 @@ async def refused(kind: type[HoldfastError], awaitable: Any) -> HoldfastError:
 
 
 async def lease_of(store: Store, session: str) -> Lease | None:
-    """The lease as it stands."""
+    """Return the current lease."""
     standing = await store.standing(session)
     return standing.lease if standing is not None else None
 
 
 def texts(records: list[StoredRecord]) -> list[str]:
-    """The words of the messages among the records."""
+    """Return the words of the messages among the records."""
     events = [decode(record).event for record in records]
     return [event.text for event in events if isinstance(event, MessageReceived)]
 
 
 def an_entry(session: str, command_id: str, body: bytes = b"{}") -> InboxEntry:
-    """A command as it lies in an inbox."""
+    """Return a command as it is stored in an inbox."""
     return InboxEntry(command_id, session, NOW_MS, body)
 
 
 def asked(driving: Driving, number: int = 1) -> ApprovalRequested:
-    """A request for an approval."""
+    """Return a request for an approval."""
     return ApprovalRequested(f"{driving.session}-{number}", f"t1.c{number}", "shell", "{}", "0" * 64, 0)
 
 
 def names(rows: list[ApprovalRow]) -> list[str]:
-    """The ids of approvals."""
+    """Return the ids of approvals."""
     return [row.id for row in rows]

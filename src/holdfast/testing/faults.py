@@ -1,6 +1,6 @@
 """Faults on demand around any store: a crash at the N-th commit, a slow disk, a full disk.
 
-The store inside is never harmed, so the next runtime of a test starts on exactly what a real crash leaves.
+The store inside is never damaged, so the next runtime of a test starts with exactly what a real crash leaves.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ T = TypeVar("T")
 
 
 class Crash(BaseException):
-    """The process was killed here. No handler of errors may survive it, so it is no Exception."""
+    """The process was killed here. No error handler may catch it, so it is not an Exception."""
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What goes wrong, and when. Commits are counted from 1; 0 is never."""
+    """What goes wrong, and when. Commits count from 1; 0 means never."""
 
     crash_before_commit: int = 0
     crash_after_commit: int = 0
-    """The commit is on disk, but nobody hears of it."""
+    """The commit is on disk, but nobody is told."""
     full_from_commit: int = 0
-    """From this commit on nothing can be written."""
+    """From this commit on, nothing can be written."""
     delay_s: float = 0.0
-    """Every operation takes so much longer."""
+    """Every operation takes this much longer."""
 
 
 class FaultyStore:
-    """A `protocol.ports.Store` that passes everything on to another, but for the faults.
+    """A `protocol.ports.Store` that passes everything on to another one, except the faults.
 
-    After a crash every call raises `Crash`, also those that were under way.
+    After a crash every call raises `Crash`, and so do those in progress.
     """
 
     def __init__(self, inner: Store, faults: Faults | None = None) -> None:
         self._inner = inner
         self._faults = faults or Faults()
         self.commits = 0
-        """How many commits were asked for."""
+        """The number of commits that were requested."""
         self.in_flight = 0
-        """Operations that the inner store has not answered yet: a jumping clock stands still meanwhile."""
+        """Operations without an answer of the inner store. A jumping clock waits for them."""
         self.is_crashed = False
         self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
 
@@ -77,7 +77,7 @@ class FaultyStore:
         return is_released
 
     def crash(self) -> None:
-        """Die now: raises `Crash`, here and from every later call."""
+        """Die now: raise `Crash`, here and in every later call."""
         self.is_crashed = True
         raise Crash
 
@@ -154,13 +154,13 @@ class FaultyStore:
             raise Crash
 
     def check_space(self) -> None:
-        """Raises `StorageFull` when the disk has become full."""
+        """Raise `StorageFull` if the disk is full."""
         self._check_alive()
         if 0 < self._faults.full_from_commit <= self.commits:
             raise StorageFull
 
     async def pass_on(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The inner store's answer, slowed down and counted; `Crash` when this store died meanwhile."""
+        """Return the inner store's answer, delayed and counted; raise `Crash` if this store died meanwhile."""
         self._check_alive()
         if self._faults.delay_s:
             await asyncio.sleep(self._faults.delay_s)  # not in flight: a jumping clock may jump over it

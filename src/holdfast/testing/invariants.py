@@ -1,7 +1,7 @@
-"""What must hold of every journal, whatever happened to the processes that wrote it, as checks that raise.
+"""What must hold for every journal, whatever happened to its writers, as checks that raise.
 
-And what two journals of the same story have in common: `conversation` leaves out attaching, attempts, epochs and
-times. How a journal comes about does not belong here.
+`conversation` returns what two journals of the same story have in common, without attaches, attempts, epochs and
+times.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
 
 
 async def check_session(store: Store, session: str, records: Sequence[e.Record]) -> None:
-    """All that must hold of a session at rest and of its rows in the store."""
+    """Check everything that must hold for a session at rest and its rows in the store."""
     check_journal(records)
     row = await store.session(session)
     expected = summary(fold(list(records)))
-    assert row == expected, f"the row is not what the journal says: {row} {expected}"
+    assert row == expected, f"the row does not match the journal: {row} {expected}"
     assert not await store.inbox(session), "a command was accepted and never settled"
     standing = await store.standing(session)
     lease = standing.lease if standing is not None else None
@@ -46,7 +46,7 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
 
 
 async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]) -> None:
-    """Whoever goes on from the last snapshot has what whoever folds everything has."""
+    """Check that the last snapshot leads to the same state as folding everything."""
     opened = Journal(session)
     await opened.open(store)
     folded = Journal(session)
@@ -63,7 +63,7 @@ async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]
 
 
 def check_journal(records: Sequence[e.Record]) -> None:
-    """Intents, outcomes, runs and money."""
+    """Check intents, outcomes, runs and money."""
     check_intents(records)
     check_outcomes(records)
     check_runs(records)
@@ -72,16 +72,17 @@ def check_journal(records: Sequence[e.Record]) -> None:
 
 
 def check_intents(records: Iterable[e.Record]) -> None:
-    """Nothing was started but by the driver that had attached last; no attempt of a call without the end of
-    the one before, and a second attempt only of what may be repeated."""
+    """Check that only the last attached driver starts anything, that a call has one open attempt at a time, and that
+    only what may be repeated has a second attempt.
+    """
     epoch, open_key = 0, ""
     tried: dict[str, e.ToolCallStarted] = {}
     for record in records:
         match record.event:
-            case e.SessionForked():  # a branch counts its epochs anew
+            case e.SessionForked():  # a branch counts its epochs from the start
                 epoch, tried = 0, {call_id: replace(intent, epoch=0) for call_id, intent in tried.items()}
             case e.Attached(epoch=taken):
-                assert taken > epoch, f"record {record.seq}: epochs go up"
+                assert taken > epoch, f"record {record.seq}: epochs must rise"
                 epoch = taken
             case e.ModelCallStarted(key=key, epoch=by):
                 assert by == record.epoch == epoch, f"record {record.seq}: an intent of another epoch"
@@ -95,7 +96,7 @@ def check_intents(records: Iterable[e.Record]) -> None:
                 before = tried.get(call_id)
                 assert attempt == (before.attempt + 1 if before else 1), f"record {record.seq}: {attempt}"
                 if before is not None:
-                    assert before.on_interrupt != "unknown", f"record {record.seq}: repeated unseen"
+                    assert before.on_interrupt != "unknown", f"record {record.seq}: repeated without a look"
                     assert before.epoch < by, f"record {record.seq}: repeated by the same driver"
                 tried[call_id] = started
             case _:
@@ -103,26 +104,26 @@ def check_intents(records: Iterable[e.Record]) -> None:
 
 
 def check_outcomes(records: Sequence[e.Record]) -> None:
-    """Every call that a model made came to exactly one thing before the next request went out."""
+    """Check that every call of a model has exactly one result before the next request."""
     ended = Counter(r.event.call_id for r in records if isinstance(r.event, _OUTCOMES))
     asked = [c.call_id for r in records if isinstance(r.event, e.Responded) for c in calls_of(r.event.parts)]
-    assert len(set(asked)) == len(asked), "two calls have one id"
+    assert len(set(asked)) == len(asked), "two calls have the same id"
     still_open = {call.call_id for call in fold(list(records)).turn.calls if not isinstance(call.stage, Done)}
     assert {c: ended[c] for c in asked} == {c: int(c not in still_open) for c in asked}
     assert set(ended) <= set(asked)
 
 
 def check_runs(records: Sequence[e.Record]) -> None:
-    """Runs do not overlap, are numbered, and each ends in exactly one terminal record."""
+    """Check that runs do not overlap, are numbered, and each end in exactly one terminal record."""
     story = [r.event for r in records if isinstance(r.event, e.RunStarted | e.RunStopped)]
     for number, event in enumerate(story):
         kind = e.RunStarted if number % 2 == 0 else e.RunStopped
-        assert isinstance(event, kind), f"{event} stands where a {kind.__name__} must stand"
+        assert isinstance(event, kind), f"{event} is where a {kind.__name__} must be"
         assert event.run == number // 2 + 1
 
 
 def check_obedience(records: Iterable[e.Record]) -> None:
-    """Nothing is started while the run is paused, is about to end, or is not there."""
+    """Check that nothing starts while the run is paused, is about to end, or is missing."""
     is_open, is_paused = False, False
     for record in records:
         match record.event:
@@ -136,13 +137,13 @@ def check_obedience(records: Iterable[e.Record]) -> None:
                 is_paused = False
             case e.ModelCallStarted() | e.ToolCallStarted():
                 assert is_open, f"record {record.seq}: started without an open run"
-                assert not is_paused, f"record {record.seq}: started in a pause"
+                assert not is_paused, f"record {record.seq}: started during a pause"
             case _:
                 pass
 
 
 def check_money(records: Iterable[e.Record]) -> None:
-    """At no time were more money or tokens spent, held and reserved than the run's limits allow."""
+    """Check that the money and tokens spent, held and reserved never exceed the run's limits."""
     state = State()
     for record in records:
         state = evolve(state, record)
@@ -157,12 +158,12 @@ def check_money(records: Iterable[e.Record]) -> None:
 
 
 def ended(records: Iterable[e.Record]) -> list[tuple[str, str]]:
-    """(status, reason) of every run, in order."""
+    """Return (status, reason) of every run, in order."""
     return [(r.event.status, r.event.reason) for r in records if isinstance(r.event, e.RunStopped)]
 
 
 def in_flight(records: Iterable[e.Record]) -> dict[str, e.ToolCallStarted]:
-    """The tool calls whose intent has no outcome in these records."""
+    """Return the tool calls whose intent has no outcome in these records."""
     found: dict[str, e.ToolCallStarted] = {}
     for record in records:
         if isinstance(record.event, e.ToolCallStarted):
@@ -173,12 +174,12 @@ def in_flight(records: Iterable[e.Record]) -> dict[str, e.ToolCallStarted]:
 
 
 def abandoned(records: Iterable[e.Record]) -> set[str]:
-    """The calls whose outcome nobody knows."""
+    """Return the calls with an unknown outcome."""
     return {r.event.call_id for r in records if isinstance(r.event, e.ToolCallAbandoned)}
 
 
 def found_done(records: Iterable[e.Record]) -> set[str]:
-    """The calls that a look at the world showed to have happened."""
+    """Return the calls that a probe showed to have happened."""
     return {
         r.event.call_id
         for r in records
@@ -187,8 +188,9 @@ def found_done(records: Iterable[e.Record]) -> set[str]:
 
 
 def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list[Any]:
-    """What was said, asked, decided and ended, in order; the results of the calls in `but` are left open, and what
-    the model was told of a driver that may still live is left out."""
+    """Return what was said, asked, decided and ended, in order, without the results of the calls in `but`, and
+    without what the model was told about a driver that may still live.
+    """
     transcript, told = Transcript(), []
     for record in records:
         if is_of_rival(record.event):
@@ -211,7 +213,7 @@ def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list
 
 
 def is_of_rival(event: e.Event) -> bool:
-    """Whether it warns of the driver before, which may still live."""
+    """Return whether it warns of the previous driver, which may still live."""
     return isinstance(event, e.NoteAdded) and event.about == "takeover"
 
 
@@ -220,5 +222,5 @@ def _plain(message: Message, but: Collection[str]) -> tuple[Any, ...]:
         (part.call_id, ANY) if isinstance(part, ToolResult) and part.call_id in but else part
         for part in message.parts
     ]
-    # The trust of a mixture may depend on the part that is left open.
+    # The trust of a mixture may depend on the part that is left out.
     return (message.role, ANY if tuple(parts) != message.parts else message.trust, *parts)

@@ -1,6 +1,6 @@
-"""What a pretended model server answers: a reply as data, and its exact bytes on both wire formats.
+"""Replies of a test model server as data, with their exact bytes in both wire formats.
 
-Pure: sending, delays and broken connections stand in `model_server`.
+Pure: `model_server` does sending, delays and broken connections.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import msgspec
 from holdfast.protocol.messages import Usage
 
 Fault = Literal["", "stall", "cut", "reset", "ping", "bad_json", "wrong_shape", "html", "empty"]
-"""`stall`: silence after half of the body; `cut`: the connection is closed there; `reset`: it is torn there;
-`ping`: from there on comes only what keeps a connection alive; `bad_json`: half a body that claims to be whole;
-`wrong_shape`, `html`, `empty`: something else with a 200."""
+"""`stall`: silence after half of the body; `cut`: the connection is closed there; `reset`: it is reset there; `ping`:
+from there on only keep-alives are sent; `bad_json`: half a body that claims to be whole; `wrong_shape`, `html`,
+`empty`: something else with a 200.
+"""
 
 Format = Literal["openai", "anthropic"]
 
@@ -26,18 +27,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ReplyCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call; arguments given as text are sent as they are, also malformed ones."""
+    """A tool call. Arguments given as text are sent unchanged, even if they are malformed."""
 
     name: str
     arguments: dict[str, Any] | str = {}
     id: str = "call"
-    """The calls of one reply are numbered behind it."""
+    """The calls of one reply are numbered after it."""
     extra_content: dict[str, Any] = {}
-    """What stands beside the call on the wire of Chat Completions."""
+    """What is beside the call in Chat Completions."""
 
     @property
     def text(self) -> str:
-        """The arguments as they are sent."""
+        """Return the arguments as they are sent."""
         return self.arguments if isinstance(self.arguments, str) else _encode(self.arguments).decode()
 
 
@@ -50,20 +51,20 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage: Usage | None = Usage(input_tokens=10, output_tokens=5)
     """None: the server reports none."""
     report: dict[str, Any] | None = None
-    """What the server reports instead, with the names of its wire, true or not."""
+    """What the server reports instead, with the names of its wire format, true or not."""
     finish: Literal["", "stop", "tool_calls", "length", "none"] = ""
-    """Empty: as it should be; `none`: it is left out."""
+    """Empty: the usual one. `none`: it is left out."""
     pieces: Annotated[int, msgspec.Meta(ge=1)] = 1
-    """How many deltas a streamed text takes."""
+    """The number of deltas of a streamed text."""
     status: int = 200
     message: str = "scripted failure"
-    """With another status than 200: what the error says."""
+    """For another status than 200: the text of the error."""
     headers: dict[str, str] = {}
     fault: Fault = ""
     delay_s: float = 0.0
     """Before the first byte."""
     chunk_bytes: int = 0
-    """How many bytes of the body are sent at a time; 0: all at once."""
+    """The number of bytes sent at a time; 0 sends all at once."""
     pause_s: float = 0.0
     """Between those."""
     repeat: bool = False
@@ -81,7 +82,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Rendered:
-    """The reply on a wire; `number` makes the ids of its calls unique."""
+    """Return the reply in a wire format. `number` makes the ids of its calls unique."""
     if reply.status != 200:
         return Rendered(reply.status, "application/json", _encode(_error(reply, wire)))
     match reply.fault:

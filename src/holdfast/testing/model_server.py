@@ -1,7 +1,7 @@
-"""A real model server on loopback that answers from a list of replies, on both wire formats, also badly.
+"""A real model server on loopback that answers from a list of replies, in both wire formats, with faults on demand.
 
 In a test: `async with ModelServer([Reply(text="hi")]) as server: ... server.url, server.requests`.
-In a process of its own: `python -m holdfast.testing.model_server --port 8000 --script replies.jsonl`.
+As its own process: `python -m holdfast.testing.model_server --port 8000 --script replies.jsonl`.
 Paths that end in `/chat/completions` speak Chat Completions, those in `/messages` speak Messages.
 """
 
@@ -27,12 +27,13 @@ from holdfast.testing.model_replies import Format, Rendered, Reply, render
 MAX_KEPT_REQUESTS = 10_000
 
 Choice = Literal["order", "turn"]
-"""How a reply is chosen: `order`, the next one for each request; `turn`, by how many messages of the
-assistant the request holds, so that many sessions share one script and a repeated request the same answer."""
+"""How a reply is chosen. `order`: the next one for each request. `turn`: by the number of the assistant's messages in
+the request, so that many sessions share one script and a repeated request gets the same answer.
+"""
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A request as it came."""
+    """A request as received."""
 
     path: str
     headers: dict[str, str]
@@ -41,7 +42,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class ModelServer:
-    """The server; `async with` starts it on a free port, or on the given one, and stops it."""
+    """The server. `async with` starts it on a free port, or on the given one, and stops it."""
 
     def __init__(
         self,
@@ -53,9 +54,9 @@ class ModelServer:
     ) -> None:
         self.requests: deque[Received] = deque(maxlen=kept_requests)
         self.connections = 0
-        """How many connections were ever opened."""
+        """The number of connections that were opened."""
         self.abandoned = 0
-        """How many replies the other side hung up on before their end."""
+        """The number of replies that the client did not read to the end."""
         self._replies = list(replies)
         self._choose: Choice = choose
         self._port = port
@@ -63,17 +64,17 @@ class ModelServer:
         self._changed = asyncio.Event()
         self._connections: set[_Connection] = set()
         self._listener: asyncio.Server | None = None
-        # Rendered once: in a benchmark the server must cost next to nothing.
+        # Rendered once: in a benchmark the server must cost almost nothing.
         self._render = functools.cache(self._rendered)
 
     @property
     def url(self) -> str:
-        """The address without a path."""
+        """Return the address without a path."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def openai_url(self) -> str:
-        """The base address of Chat Completions."""
+        """Return the base address of Chat Completions."""
         return f"{self.url}/v1"
 
     async def __aenter__(self) -> Self:
@@ -95,14 +96,14 @@ class ModelServer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether anybody holds a connection open."""
+        """Return whether a connection is open."""
         return bool(self._connections)
 
     async def until(self, is_so: Callable[[Self], bool], timeout_s: float = 5.0) -> None:
-        """Wait until a predicate of the server holds, looked at after each request and each hang-up.
+        """Wait until a predicate of the server holds. It is checked after each request and each hang-up.
 
         Raises:
-            TimeoutError: it did not come to hold.
+            TimeoutError: it does not hold in time.
         """
         async with asyncio.timeout(timeout_s):
             while not is_so(self):
@@ -140,7 +141,7 @@ class ModelServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: requests in, each answered before the next is read."""
+    """One connection. It answers each request before it reads the next."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -163,7 +164,7 @@ class _Connection(asyncio.Protocol):
         self._server.left(self, is_mid_reply=is_mid_reply)
 
     def abort(self) -> None:
-        """End the connection and what is being sent on it."""
+        """Close the connection and drop what is being sent."""
         if self._sending is not None:
             self._sending.cancel()
         if self._transport is not None:
@@ -234,7 +235,7 @@ def _is_stream(rendered: Rendered) -> bool:
 
 
 def _half(rendered: Rendered) -> bytes:
-    """Half of the body; on a stream up to an event's end, so that comments may follow."""
+    """Return half of the body; on a stream up to an event's end, so that comments may follow."""
     half = rendered.body[: len(rendered.body) // 2]
     return half[: half.rfind(b"\n\n") + 2] if _is_stream(rendered) else half
 
@@ -255,18 +256,18 @@ def _ending(rendered: Rendered) -> bytes:
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Close so that the other side gets a reset and not an end."""
+    """Close so that the client gets a reset and not an end."""
     raw = transport.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
 def replies_from_file(path: str | Path) -> list[Reply]:
-    """The replies in a JSON Lines file, one object with `Reply`'s keys a line.
+    """Return the replies in a JSON Lines file, one object with `Reply`'s keys per line.
 
     Raises:
         OSError: it cannot be read.
-        msgspec.ValidationError: a line is no reply.
+        msgspec.ValidationError: a line is not a reply.
     """
     lines = Path(path).read_bytes().splitlines()
     return [msgspec.json.decode(line, type=Reply) for line in lines if line.strip()]
@@ -280,10 +281,10 @@ async def _serve(replies: list[Reply], choose: Choice, port: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until the process is ended; the address is printed as the first line."""
+    """Serve until the process is ended. Print the address as the first line."""
     parser = argparse.ArgumentParser(prog="holdfast.testing.model_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
-    parser.add_argument("--script", required=True, help="JSON Lines, one reply a line")
+    parser.add_argument("--script", required=True, help="JSON Lines, one reply per line")
     parser.add_argument("--choose", choices=("order", "turn"), default="turn")
     given = parser.parse_args(arguments)
     asyncio.run(_serve(replies_from_file(given.script), given.choose, given.port))

@@ -1,7 +1,8 @@
-"""A session played on a jumping clock: what the model says, which tools there are, what people ask and when.
+"""Plays a session on a jumping clock: the model's responses, the tools, and what people do when.
 
-`play` runs the real engine on any store; `play_with_crash` kills it at a commit and starts the next runtime on
-what is left, as often as it takes. What must hold of the journals that come of it is in `invariants`.
+`play` runs the real runtime on any store. `play_with_crash` kills it at a commit and starts the next runtime on
+what is
+left, as often as needed. `invariants` has what must hold for the journals.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ Answer = Literal["approve", "deny"]
 
 @dataclass
 class World:
-    """What tools of a scenario change: it outlives every runtime."""
+    """What the tools of a scenario change. It outlives every runtime."""
 
     workspace: Path
     called: list[tuple[str, str]] = field(default_factory=list)
-    """(tool, key) of every time that a tool was entered."""
+    """(tool, key) for each start of a tool."""
     effects: list[str] = field(default_factory=list)
-    """What was done without a key: repeating it shows."""
+    """Effects without a key: a repeat shows."""
     by_key: dict[str, str] = field(default_factory=dict)
-    """What was done under an idempotency key."""
+    """Effects under an idempotency key."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Step:
 
     body: CommandBody
     on: str = "rest"
-    """`rest`, or the name of an event: once the journal holds `count` of them."""
+    """`rest`, or the name of an event: when the journal has `count` of them."""
     count: int = 1
     delay_s: float = 0.0
 
@@ -71,39 +72,39 @@ def say(text: str, settings: Settings, **when: Any) -> Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One session, told so that it can be played again and again."""
+    """One session, as data, so that it can be played many times."""
 
     name: str
     lines: Sequence[Mapping[str, Any]]
     """Of the scripted model (`providers.script`)."""
     make: Callable[[World], Iterable[Tool]] = lambda _: ()
     steps: Callable[[Settings], Sequence[Step]] = lambda settings: (say("Do it.", settings),)
-    """From the settings of the scenario: what is asked, in order."""
+    """From the settings of the scenario: the commands in order."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from the defaults of `Settings`; autonomy is `full`."""
+    """Changes to the defaults of `Settings`. Autonomy is `full`."""
     limits: Limits = field(default_factory=Limits)
     others: Mapping[str, Provider] = field(default_factory=dict)
-    """Further models by PROVIDER:MODEL."""
+    """More models by PROVIDER:MODEL."""
     is_timed: bool = False
-    """Its conversation depends on when something came: after a crash it may be another one."""
+    """Its conversation depends on timing: after a crash it may differ."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of it."""
+    """The result."""
 
     session: str
     records: tuple[Record, ...]
     state: State
     world: World
     commits: int
-    """How many commits the last runtime asked for."""
+    """The number of commits of the last runtime."""
     left: tuple[tuple[Record, ...], ...] = ()
     """What each crash left in the journal."""
 
 
 def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: World) -> SessionController:
-    """A runtime of its own over the store, with the tools and models of the scenario."""
+    """A runtime on the store, with the tools and models of the scenario."""
     script = script_from_lines(scenario.lines, scenario.name)
     models = {MODEL.name: script, **scenario.others}
 
@@ -121,8 +122,9 @@ async def finish(
     session: str,
     decision: Answer = "approve",
 ) -> State:
-    """Drive a session until nothing is left of it to do: what waits is answered, what is paused continued, what
-    is parked woken when it is due."""
+    """Drive a session until nothing is left to do: answer what waits, continue what is paused, and wake what is
+    parked when it is due.
+    """
     for _ in range(_MAX_RESTS):
         state = await controller.drive(session)
         row = await store.session(session)
@@ -138,11 +140,11 @@ async def finish(
                 await asyncio.sleep(max(row.due_ms - clock.now_ms(), 1) / 1000)
             case _:
                 return state
-    raise AssertionError(f"session {session} has no end")
+    raise AssertionError(f"session {session} does not end")
 
 
 def settings_of(scenario: Scenario, workspace: Path) -> Settings:
-    """The settings that the scenario's steps send."""
+    """Return the settings that the scenario's steps send."""
     plain = settings_with(MODEL, str(workspace), limits=scenario.limits, autonomy="full")
     return changed(plain, **scenario.settings)
 
@@ -155,8 +157,8 @@ async def play(scenario: Scenario, clock: JumpingClock, inner: Store, workspace:
 async def play_with_crash(
     scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, *faults: Faults
 ) -> Played:
-    """Play the scenario with these faults, one for each life. After a crash, or when the disk was full, the next
-    runtime goes on, once the lease of the dead one has lapsed; the last one has no faults.
+    """Play the scenario with these faults, one for each runtime. After a crash or a full disk, the next runtime
+    continues when the lease of the dead one has lapsed. The last one has no faults.
 
     Raises:
         AssertionError: it crashed without a fault.
@@ -173,19 +175,19 @@ async def play_with_crash(
             left.append(await records_of(inner, player.session))
             clock.advance(LEASE_MS / 1000 + 1)
     else:
-        raise AssertionError(f"{scenario.name} has no end")
+        raise AssertionError(f"{scenario.name} does not end")
     records = await records_of(inner, player.session)
     assert player.state is not None
     return Played(player.session, records, player.state, world, store.commits, tuple(left))
 
 
 async def records_of(store: Store, session: str) -> tuple[Record, ...]:
-    """The journal, decoded."""
+    """Return the journal, decoded."""
     return tuple(decode(stored) for stored in await store.read(session)) if session else ()
 
 
 class _Player:
-    """Those who ask: they outlive the runtime, and repeat a command of which they do not know whether it came."""
+    """The senders. They outlive the runtime, and repeat a command if they do not know whether it arrived."""
 
     def __init__(self, scenario: Scenario, settings: Settings) -> None:
         self._steps = tuple(scenario.steps(settings))
@@ -194,7 +196,7 @@ class _Player:
         self.state: State | None = None
 
     async def live(self, controller: SessionController, store: Store, clock: JumpingClock) -> None:
-        """One life of a runtime: send what is due, drive, and wake the session when it is due."""
+        """The life of one runtime: send what is due, drive, and wake the session when it is due."""
         async with controller:
             self.session = await controller.open(SESSION_KEY)
             driving: asyncio.Task[State] | None = None
@@ -231,14 +233,14 @@ class _Player:
                 return
 
     async def _wake(self, controller: SessionController, store: Store, clock: JumpingClock) -> None:
-        """Whoever keeps the timers of parked sessions: jump to each due time and drive on."""
+        """Keeps the timers of parked sessions: jumps to each due time and drives on."""
         while (row := await store.session(self.session)) is not None and row.due_ms:
             await asyncio.sleep(max(row.due_ms - clock.now_ms(), 1) / 1000)
             self.state = await controller.drive(self.session)
 
 
 async def _until(store: Store, session: str, step: Step, driving: asyncio.Task[State] | None) -> None:
-    """Wait until the journal holds what the step waits for; an end of the driving ends the wait too."""
+    """Wait until the journal has what the step waits for, or the drive ends."""
     while driving is not None and not driving.done():
         names = [record.type for record in await store.read(session)]
         if names.count(step.on) >= step.count:
