@@ -268,7 +268,7 @@ async def test_of_several_calls_only_the_one_without_a_name_is_refused(cli: Cli,
         cli.environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
         ended = await _in_thread(cli, "run", "x", "-m", f"{provider}:any")
         assert len(server.requests) == 2
-        assert b"There is no tool called ''" in server.requests[1].body
+        assert b"There is no tool ''" in server.requests[1].body
     assert (ended.code, ended.out) == (0, "Written.\n")
     assert (cli.workspace / "a.txt").read_text() == "x"
 
