@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,42 @@ async def test_a_free_model_may_count_nothing(cli: Cli) -> None:
     assert (ended.code, ended.json["usage"]["input_tokens"], ended.json["cost_usd"]) == (0, 0, "0.00")
     assert all("estimated" not in event for event in outcomes(cli))
     assert "about" not in ended.err
+
+
+async def _count_bytes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server to which every byte is a token, that writes as much as it may, and asks for a large file each time."""
+    with suppress(asyncio.IncompleteReadError):
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            assert length
+            body = await reader.readexactly(int(length[1]))
+            cap = int(json.loads(body)["max_tokens"])
+            arguments = json.dumps({"path": "large.txt", "offset": body.count(b'"role":"tool"')})
+            call = {"id": f"c{len(body)}", "function": {"name": "read_file", "arguments": arguments}}
+            message = {
+                "content": "x" * min(4 * cap, 2_000),
+                "tool_calls": [call] if b'"tools"' in body else [],
+            }
+            answer = {
+                "choices": [{"message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": len(body), "completion_tokens": cap},
+            }
+            content = json.dumps(answer).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+            writer.write(b"content-length: %d\r\n\r\n%b" % (len(content), content))
+    writer.close()
+
+
+@pytest.mark.requirement("H3", "L2-07", "B8")
+@pytest.mark.parametrize("budget", ["0.04", "0.15", "0.60"])
+async def test_a_server_to_which_every_byte_is_a_token_keeps_within_the_budget(cli: Cli, budget: str) -> None:
+    (cli.workspace / "large.txt").write_text("word\n" * 3_000)
+    async with await asyncio.start_server(_count_bytes, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        cli.configure(PRICED.format(url=f"http://127.0.0.1:{port}"))
+        args = ("run", "x", "-m", "openai:priced", "--budget", budget, "--json")
+        ended = await asyncio.to_thread(cli, *args)
+    assert (ended.code, ended.json["reason"]) == (3, "cost")
+    assert "exceeded" not in ended.err
+    assert 0 < float(ended.json["cost_usd"]) <= float(budget)
+    assert ended.json["text"], "it ended in an answer"

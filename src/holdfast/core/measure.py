@@ -20,8 +20,8 @@ MOST_TOKENS_PER_BYTE = 10
 """A server may add to a short request; who counts more than that errs."""
 WORST_SHARE = 1.15
 """How much more a provider may count, the next time, for what it has counted before."""
-OVERHEAD_TOKENS = 64
-"""What a chat template may add."""
+OVERHEAD_TOKENS = 192
+"""What a chat template and the end of the body (`ports.Wire.tail`) may add."""
 
 
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
