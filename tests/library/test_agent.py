@@ -299,7 +299,7 @@ async def test_a_tool_that_was_passed_in_runs_unasked_and_waits_when_the_configu
         assert (waiting.status, waiting.reason, waiting.tool_calls) == ("waiting", "approval", 0)
         (asked,) = await agent.approvals("cli:careful")
         await agent.approve(asked.id, "go on")
-        with pytest.raises(UsageError, match="decided already: approve, by library:agent"):
+        with pytest.raises(UsageError, match="already decided: approve, by library:agent"):
             await agent.deny(asked.id)
         assert (await agent.resume("cli:careful")).text == "Deployed."
 
@@ -315,7 +315,7 @@ async def test_a_session_goes_on_where_it_was_and_tells_its_result_again(tmp_pat
         assert (second.text, second.session_id) == ("Again.", first.session_id)
         with pytest.raises(NoSuchSession):
             await agent.resume("cli:other")
-        with pytest.raises(UsageError, match="no name for a session"):
+        with pytest.raises(UsageError, match="not a valid name for a session"):
             await agent.run("hi", session="nonsense")
 
 
@@ -433,7 +433,7 @@ async def test_many_agents_share_one_runtime_and_keep_their_own_tools_and_limits
         assert (first.text, second.text) == ("It is 42.", "I may not.")
         await adder.aclose()
         assert (await deployer.result("cli:a")).text == "It is 42."
-        with pytest.raises(UsageError, match="the shared runtime's"):
+        with pytest.raises(UsageError, match="belong to the shared runtime"):
             Agent(runtime=shared, home=tmp_path)
 
 
@@ -457,7 +457,7 @@ async def test_a_closed_agent_says_so_and_does_not_open_again(tmp_path: Path) ->
             ):  # fmt: skip
                 with pytest.raises(UsageError, match="agent is closed") as told:
                     await asked
-                assert "Make another Agent" in told.value.hint
+                assert "Create another Agent" in told.value.hint
     late = Agent(model=model, runtime=shared)
     with pytest.raises(UsageError, match="runtime is closed"):
         await late.run("hi")

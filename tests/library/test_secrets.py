@@ -165,9 +165,9 @@ async def test_a_name_that_holds_a_secret_is_refused(tmp_path: Path, secret: str
     place.mkdir()
     async with open_app(config, Home(home, home / "config.toml")) as app:
         session, send = await opened(app, tmp_path)
-        with pytest.raises(UsageError, match="session's name"):
+        with pytest.raises(UsageError, match="name of the session"):
             await app.controller.open(f"cli:{secret}")
-        with pytest.raises(UsageError, match="session's name"):
+        with pytest.raises(UsageError, match="name of the session"):
             await app.controller.begin(f"cli:{secret}", owner("cli"), send)
         with pytest.raises(UsageError, match="id of the command"):
             await app.controller.submit(session, owner("cli"), send, secret)

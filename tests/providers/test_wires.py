@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.config.keys import OUTPUT_TOKENS_MAX
+from holdfast.core.measure import OVERHEAD_TOKENS
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.ports import Wire
@@ -37,6 +40,7 @@ RESULTS = Message(
         ToolResult("t1.c1", "", "list dir", "no such tool", is_error=True),
     ),
 )
+TEMPLATE_TOKENS = 64  # what a chat template may add
 OPENAI = OpenAIWire("openai", Dialect())
 ANTHROPIC = AnthropicWire("openai", caches_conversation=True)
 
@@ -157,3 +161,12 @@ def test_only_anthropic_itself_is_sent_the_marker_at_the_top() -> None:
         entry = PROVIDERS["anthropic"]
         provider = make_provider(entry, model="m", base_url=base_url, api_key="k", http=HttpPool())
         assert ("cache_control" in json.loads(written_request(provider.wire, FACTS, [ASK]))) is is_marked
+
+
+@pytest.mark.requirement("H3", "L2-07")
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_end_of_a_body_has_room_in_what_is_reserved_for_overhead(name: str, tmp_path: Path) -> None:
+    (script := tmp_path / "m.jsonl").write_text('{"text":"hi"}\n')
+    provider = make_provider(PROVIDERS[name], model=str(script), base_url="", api_key="key", http=HttpPool())
+    tail = provider.wire.tail(FACTS, OUTPUT_TOKENS_MAX, is_streaming=True, is_final=True)
+    assert len(tail) <= OVERHEAD_TOKENS - TEMPLATE_TOKENS

@@ -35,7 +35,7 @@ from holdfast.runtime.parts import Parts
 MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
 GIVEN_UP = (
-    "This call did not run: its arguments contained what looks like a secret, and there was no room to hold them in "
+    "This call did not run: its arguments held what looks like a secret, and there was no room to hold them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
 IN_THREAD_FROM_CHARS = 65_536
