@@ -37,6 +37,15 @@ class PathFact(msgspec.Struct, frozen=True):
     """`home`, `home/PATH` or `settings` for Holdfast's own files; otherwise empty."""
 
 
+_NEEDS: dict[Effect, str] = {
+    "read": "Reading",
+    "write": "Writing files",
+    "exec": "Running commands",
+    "network": "Network access",
+    "ask": "Asking a question",
+}
+
+
 class Facts(msgspec.Struct, frozen=True):
     """Everything that the rules look at."""
 
