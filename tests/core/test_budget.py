@@ -231,14 +231,14 @@ def test_a_call_is_settled_at_the_price_of_its_size() -> None:
 @pytest.mark.requirement("H3", "L2-07")
 def test_the_dearer_price_is_reserved_when_a_call_may_grow_into_it() -> None:
     small, large = (
-        budget.afford(opened(facts=LONG).state, size, size, is_last_pass=True) for size in (9_900, 10_100)
+        budget.afford(opened(facts=LONG).state, size, size, is_last_pass=True) for size in (9_700, 9_900)
     )
     assert isinstance(small, Grant)
     assert isinstance(large, Grant)
     assert small.expected_tokens < 10_000
     assert large.expected_tokens < 10_000, "at a byte for a token it is more"
-    assert small.reserved_microusd == 9_964 + 1_000 * 4
-    assert large.reserved_microusd == 10_164 * 2 + 1_000 * 6
+    assert small.reserved_microusd == 9_700 + OVERHEAD_TOKENS + 1_000 * 4
+    assert large.reserved_microusd == (9_900 + OVERHEAD_TOKENS) * 2 + 1_000 * 6
 
 
 @pytest.mark.requirement("H3", "L2-07")
