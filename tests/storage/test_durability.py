@@ -42,6 +42,19 @@ def test_a_blob_is_synced_before_it_takes_its_name_and_its_folder_after_that(
 
 
 @pytest.mark.requirement("L7", "H1")
+def test_folders_of_blobs_that_another_one_made_are_not_believed_to_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made them may have died right after that."""
+    root = tmp_path / "blobs"
+    path = blob_path(root, SHA256)
+    path.parent.mkdir(parents=True)
+    syncs = record_syncs(monkeypatch)
+    write_blob(root, SHA256, b"content")
+    assert [sync.path for sync in syncs[:3]] == [tmp_path, root, path.parent.parent]
+
+
+@pytest.mark.requirement("L7", "H1")
 def test_a_blob_that_another_one_wrote_is_not_believed_to_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +73,8 @@ def test_the_mark_of_a_home_is_synced_with_its_folder(
     home = tmp_path / "home"
     syncs = record_syncs(monkeypatch)
     open_database(home, 1.0).close()
-    content, name = syncs
+    *folders, content, name = syncs
+    assert [sync.path for sync in folders] == [home, *home.parents]
     assert content.path == home / MARKER
     assert content.size_bytes > 0
     assert (name.path, MARKER in name.names) == (home, True)

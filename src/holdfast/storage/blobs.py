@@ -93,9 +93,8 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)  # also when it was there: whoever made it may have died before this
 
 
 def sync_folder(folder: Path) -> None:

@@ -85,7 +85,9 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
             return _not_opened(where)
         case sqlite3.SQLITE_NOTADB:
             return not_ours(where)
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_CONSTRAINT:
+        case sqlite3.SQLITE_CORRUPT:  # SQLite says the same of a page that the disk cannot read
+            return _corrupt(where, error, " or its disk fails to read it")
+        case sqlite3.SQLITE_CONSTRAINT:
             return _corrupt(where, error)
         case sqlite3.SQLITE_IOERR if _is_full(where):
             return full(where)
@@ -212,5 +214,7 @@ def full(where: Path) -> StorageFull:
     )
 
 
-def _corrupt(where: Path, error: Exception) -> StorageCorrupt:
-    return StorageCorrupt(f"{where} is damaged: {error}", hint="`holdfast fsck` tells what is wrong.")
+def _corrupt(where: Path, error: Exception, or_what: str = "") -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{where} is damaged{or_what}: {error}", hint="`holdfast fsck` tells what is wrong."
+    )

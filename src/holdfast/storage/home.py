@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.errors import StorageCorrupt, StorageFull, StorageNewer, StorageReadOnly
@@ -164,6 +164,9 @@ def _mark(home: Path) -> None:
     path = home / MARKER
     if path.exists():
         return
+    for folder in (home, *home.absolute().parents):  # whoever made them may have died before this
+        with suppress(PermissionError):
+            sync_folder(folder)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
         file.write(_MARK)
         file.flush()
