@@ -25,7 +25,7 @@ def test_a_run_that_nobody_kills_ends_as_the_story_tells(machine: Machine) -> No
 
 
 @pytest.mark.requirement("H1", "L2-05", "A12")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_a_run_killed_at_random_moments_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
     lived = lives(machine, EVERYDAY, KILLS_OF_EVERYDAY, seed)
     assert [life.is_killed for life in lived] == [True] * KILLS_OF_EVERYDAY + [False], (
@@ -46,13 +46,13 @@ def test_a_long_run_killed_ten_times_ends_as_if_nobody_had(machine: Machine, see
 @pytest.mark.requirement("H1")
 def test_killed_between_an_edit_and_its_record_the_edit_is_found_and_not_done_again(machine: Machine) -> None:
     """Every life but the last is killed as soon as it has replaced a file."""
-    at_a_change = Kill(10_000, moment="R1")
-    lived = [live(machine, *begin(machine, EVERYDAY), kill=at_a_change)]
+    at_a_change, story = Kill(10_000, moment="R1"), Story(rounds=2)
+    lived = [live(machine, *begin(machine, story), kill=at_a_change)]
     while lived[-1].is_killed:
         lived.append(live(machine, "resume", SESSION, kill=at_a_change))
-    check(machine, EVERYDAY, lived)
+    check(machine, story, lived)
     results = [body["result"]["text"] for body in of_type(machine.events(SESSION), "ToolCallFinished")]
-    assert results.count(DONE_BEFORE) == len(lived) - 1 == 2 * EVERYDAY.rounds + 1
+    assert results.count(DONE_BEFORE) == len(lived) - 1 == 2 * story.rounds + 1
 
 
 @pytest.mark.requirement("L2-05", "H1")

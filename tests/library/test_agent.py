@@ -504,11 +504,12 @@ async def test_two_tools_of_one_name_on_a_shared_runtime_are_refused(tmp_path: P
 
 
 @pytest.mark.requirement("S1")
-async def test_a_thousand_sessions_run_at_once_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.long)])
+async def test_hundreds_of_sessions_run_at_once_in_memory(tmp_path: Path, count: int) -> None:
     async with Agent(model=script(tmp_path, ADDING), tools=[add]) as agent:
-        results = await asyncio.gather(*(agent.run("17 + 25?") for _ in range(1_000)))
+        results = await asyncio.gather(*(agent.run("17 + 25?") for _ in range(count)))
     assert {result.text for result in results} == {"It is 42."}
-    assert len({result.session_id for result in results}) == 1_000
+    assert len({result.session_id for result in results}) == count
 
 
 _CHILD = """

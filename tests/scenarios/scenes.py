@@ -305,7 +305,7 @@ SCENARIOS = [
         [{**calls(call("look", name="a"), usage=used(1_000, 200)), "repeat": True}],
         tools_of,
         settings={"repeat_note": 40, "repeat_stop": 50},
-        limits=Limits(tokens=20_000),
+        limits=Limits(tokens=10_000),
         is_timed=True,
     ),
     Scenario("empty once", [words(""), DONE]),

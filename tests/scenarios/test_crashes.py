@@ -61,21 +61,39 @@ def check_effects(played: Played) -> None:
     assert len(set(played.world.effects)) == len(played.world.effects)
 
 
-@pytest.mark.requirement("H1", "H5", "L2-05", "C16")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
-    stage: Stage, scenario: Scenario
-) -> None:
+def crash(stage: Stage, scenario: Scenario, every: int = 1) -> None:
+    """Play it with a crash at every commit, or at each so-manieth of them; every scenario begins elsewhere."""
     whole = run(stage, scenario)
     assert ended(whole.records) == ENDS.get(scenario.name, [("done", "answer")])
     assert not abandoned(whole.records) or scenario.is_timed
     check_effects(whole)
-    for number in range(1, whole.commits + 1):
-        for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
-            broken = run(stage, scenario, faults)
-            assert len(broken.left) == 1, faults
-            compare(scenario, whole, broken)
-            check_effects(broken)
+    moments = [
+        faults
+        for number in range(1, whole.commits + 1)
+        for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number))
+    ]
+    for faults in moments[len(scenario.name) % every :: every]:
+        broken = run(stage, scenario, faults)
+        assert len(broken.left) == 1, faults
+        compare(scenario, whole, broken)
+        check_effects(broken)
+
+
+@pytest.mark.requirement("H1", "H5", "L2-05", "C16")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
+    volatile: Stage, scenario: Scenario
+) -> None:
+    crash(volatile, scenario)
+
+
+@pytest.mark.requirement("H1", "H5", "L2-05", "C16")
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_crash_at_a_commit_to_the_disk_changes_nothing_else(
+    durable: Stage, scenario: Scenario, every: int
+) -> None:
+    crash(durable, scenario, every)
 
 
 @pytest.mark.requirement("L7", "C8")
@@ -104,15 +122,16 @@ def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, 
 
 
 @pytest.mark.requirement("H1", "L2-05")
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "scenario",
     [BY_NAME[name] for name in ("approved", "side by side", "probe", "unknown", "retries", "paused")],
     ids=lambda scenario: scenario.name,
 )
-def test_two_crashes_change_no_more_than_one(volatile: Stage, scenario: Scenario) -> None:
+def test_two_crashes_change_no_more_than_one(volatile: Stage, scenario: Scenario, every: int) -> None:
     whole = run(volatile, scenario)
     for first in range(1, whole.commits + 1):
-        for second in (1, 2, 3):
+        for second in (1, 2, 3)[first % every :: every]:
             faults = Faults(crash_after_commit=first), Faults(crash_before_commit=second)
             broken = run(volatile, scenario, *faults)
             compare(scenario, whole, broken)

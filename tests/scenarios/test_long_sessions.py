@@ -25,6 +25,8 @@ from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
 
 RESULT_BYTES = 2_000
+LONG = [(1_000, 1), (5_000, 50)]
+"""How many turns the long suite plays, and of how many the request is looked at."""
 WIDE = ModelFacts("script", "model", context_tokens=1_000_000_000, price="free")
 
 
@@ -80,24 +82,25 @@ async def play_long(
 
 
 @pytest.mark.requirement("H6", "C21")
-def test_a_thousand_turns_take_less_than_three_times_their_payload_on_disk(durable: Stage) -> None:
-    payload, disk = durable.run(lambda c, s, w: play_long(c, s, w, 1_000, 1))
-    assert payload > 1_000 * RESULT_BYTES
-    assert disk < 3 * payload
-
-
-@pytest.mark.long
-@pytest.mark.requirement("H6", "C21")
-def test_five_thousand_turns_take_less_than_three_times_their_payload_on_disk(durable: Stage) -> None:
-    payload, disk = durable.run(lambda c, s, w: play_long(c, s, w, 5_000, 50))
+@pytest.mark.parametrize(
+    ("turns", "every"), [(300, 1), *(pytest.param(*long, marks=pytest.mark.long) for long in LONG)]
+)
+def test_a_long_session_takes_less_than_three_times_its_payload_on_disk(
+    durable: Stage, turns: int, every: int
+) -> None:
+    payload, disk = durable.run(lambda c, s, w: play_long(c, s, w, turns, every))
+    assert payload > turns * RESULT_BYTES
     assert disk < 3 * payload
 
 
 @pytest.mark.requirement("H6", "C21")
-def test_memory_grows_with_what_was_said_and_not_with_its_square(durable: Stage) -> None:
-    """What a turn keeps in memory is the same in a session of 100 turns and in one of 400."""
-    kept = {turns: peak_bytes(durable, turns) for turns in (100, 400)}
-    per_turn = (kept[400] - kept[100]) / 300
+@pytest.mark.parametrize(("short", "long"), [(50, 150), pytest.param(100, 400, marks=pytest.mark.long)])
+def test_memory_grows_with_what_was_said_and_not_with_its_square(
+    durable: Stage, short: int, long: int
+) -> None:
+    """What a turn keeps in memory is the same in a short session and in a long one."""
+    kept = {turns: peak_bytes(durable, turns) for turns in (short, long)}
+    per_turn = (kept[long] - kept[short]) / (long - short)
     assert per_turn < 12 * RESULT_BYTES, kept
 
 
@@ -130,25 +133,17 @@ class Counter:
         self.calls[self._counted] += event in ("call", "c_call")
 
 
-def check_steps(stage: Stage, turns: int) -> None:
-    """The last steps cost what the hundredth did."""
+@pytest.mark.requirement("H6", "C21")
+@pytest.mark.parametrize("turns", [400, *(pytest.param(turns, marks=pytest.mark.long) for turns, _ in LONG)])
+def test_the_last_step_of_a_long_session_takes_no_more_than_the_hundredth(
+    volatile: Stage, turns: int
+) -> None:
     counter = Counter(100, turns - 50)
     scenario = replace(long_scenario(turns), make=counter.tools)
-    stage.run(lambda clock, store, workspace: play(scenario, clock, store, workspace))
+    volatile.run(lambda clock, store, workspace: play(scenario, clock, store, workspace))
     early, late = counter.calls.values()
     assert early > 100 * Counter.TURNS
     assert late < 1.2 * early, counter.calls
-
-
-@pytest.mark.requirement("H6", "C21")
-def test_the_thousandth_step_takes_no_more_than_the_hundredth(volatile: Stage) -> None:
-    check_steps(volatile, 1_000)
-
-
-@pytest.mark.long
-@pytest.mark.requirement("H6", "C21")
-def test_the_five_thousandth_step_takes_no_more_than_the_hundredth(volatile: Stage) -> None:
-    check_steps(volatile, 5_000)
 
 
 def peak_bytes(stage: Stage, turns: int) -> int:
@@ -167,8 +162,9 @@ def peak_bytes(stage: Stage, turns: int) -> int:
 
 
 @pytest.mark.requirement("C21", "H1")
-def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatile: Stage) -> None:
-    turns = 300
+@pytest.mark.parametrize("turns", [150, pytest.param(300, marks=pytest.mark.long)])
+def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatile: Stage, turns: int) -> None:
+    crashes = turns // 43
     scenario = long_scenario(turns)
 
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
@@ -177,10 +173,10 @@ def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatil
             clock,
             store,
             workspace,
-            *(Faults(crash_before_commit=50 + number) for number in range(7)),
+            *(Faults(crash_before_commit=50 + number) for number in range(crashes)),
         )
         check_journal(played.records)
-        assert sum(isinstance(r.event, e.Attached) for r in played.records) == 8
+        assert sum(isinstance(r.event, e.Attached) for r in played.records) == crashes + 1
         assert played.state.run is not None
         assert played.state.run.totals.turns == turns
         results = [r.event.result.text for r in played.records if isinstance(r.event, e.ToolCallFinished)]

@@ -26,6 +26,10 @@ PLAYED = [BY_NAME[name] for name in ("approved", "side by side", "retries", "wor
 MAX_COMMITS = 40
 
 
+SWEEPS = pytest.mark.parametrize("sweep", [2, pytest.param(1, marks=pytest.mark.long)])
+"""Every moment before and after a commit in the long suite, every second one in the everyday one."""
+
+
 def body_of(kind: str, session: str) -> CommandBody:
     """What the visitor asks."""
     match kind:
@@ -104,15 +108,17 @@ async def visit_when_nobody_drives(
 
 
 @pytest.mark.requirement("H5", "B4", "C11")
+@SWEEPS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.name)
 def test_a_visit_while_nobody_drives_states_its_facts_and_starts_nothing(
-    volatile: Stage, scenario: Scenario, kind: str
+    volatile: Stage, scenario: Scenario, kind: str, sweep: int
 ) -> None:
     for number in range(1, MAX_COMMITS):
+        crashes = (Faults(crash_before_commit=number), Faults(crash_after_commit=number))
         came = [
             volatile.run(lambda c, s, w, f=faults: visit_when_nobody_drives(scenario, c, s, w, f, kind))
-            for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number))
+            for faults in crashes[number % sweep :: sweep]
         ]
         if not any(came):
             return
@@ -179,17 +185,18 @@ async def visit_while_driven(
 
 
 @pytest.mark.requirement("H5", "B4", "C11")
+@SWEEPS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.name)
 def test_a_visit_while_another_drives_is_settled_by_the_one_who_drives(
-    volatile: Stage, scenario: Scenario, kind: str
+    volatile: Stage, scenario: Scenario, kind: str, sweep: int
 ) -> None:
     for number in range(1, MAX_COMMITS):
         came = [
             volatile.run(
                 lambda c, s, w, n=number, b=before: visit_while_driven(scenario, c, s, w, n, b, kind)
             )
-            for before in (True, False)
+            for before in (True, False)[number % sweep :: sweep]
         ]
         if not any(came):
             return
