@@ -171,7 +171,7 @@ def test_a_file_that_is_no_database_is_exit_9_and_untouched(
     assert file.read_bytes() == b"a letter to my mother " * 100
 
 
-@pytest.mark.requirement("C15", "A12")
+@pytest.mark.requirement("C15", "A12", "A4")
 def test_a_bug_is_a_sentence_with_a_trace_id_and_a_log(
     holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

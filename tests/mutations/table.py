@@ -203,6 +203,27 @@ _LEASES = (
         "is_contested = False",
         "tests/scenarios/test_fencing.py tests/lease/test_sleepers.py",
     ),
+    Mutation(
+        "a process on another machine is taken for dead",
+        "runtime/holder.py",
+        "if here != (holder.host, holder.boot_id, holder.pid_namespace) or not holder.boot_id:",
+        "if not holder.boot_id:",
+        "tests/lease/test_holders.py",
+    ),
+    Mutation(
+        "a number that another process bears by now is taken for the holder's",
+        "runtime/holder.py",
+        "return _start_time(holder.pid) != holder.started",
+        "return not _start_time(holder.pid)",
+        "tests/lease/test_holders.py",
+    ),
+    Mutation(
+        "a process that nobody has taken note of is taken for alive",
+        "runtime/holder.py",
+        'fields[0] not in ("Z", "X")',
+        'fields[0] != ""',
+        "tests/lease/test_holders.py",
+    ),
 )
 
 _DISK = (
