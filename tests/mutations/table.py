@@ -206,15 +206,15 @@ _LEASES = (
     Mutation(
         "a process on another machine is taken for dead",
         "runtime/holder.py",
-        "if here != (holder.host, holder.boot_id, holder.pid_namespace) or not holder.boot_id:",
-        "if not holder.boot_id:",
+        "return here == (holder.host, holder.boot_id, holder.pid_namespace) and bool(holder.boot_id)",
+        "return bool(here)",
         "tests/lease/test_holders.py",
     ),
     Mutation(
         "a number that another process bears by now is taken for the holder's",
         "runtime/holder.py",
-        "return _start_time(holder.pid) != holder.started",
-        "return not _start_time(holder.pid)",
+        "if _start_time(holder.pid) == holder.started:",
+        "if _start_time(holder.pid):",
         "tests/lease/test_holders.py",
     ),
     Mutation(
