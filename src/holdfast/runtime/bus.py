@@ -1,7 +1,6 @@
-"""What happens, told in this process: records after their commit, deltas while they arrive, and that there is
-something to look at in the store.
+"""Publishes events in this process: records after their commit, deltas while they arrive, and wake-ups.
 
-Lossy by design: a subscriber that is slow or late reads the journal from its cursor. Nothing is stored here.
+Subscribers may miss items: one that is slow or late reads the journal from its cursor. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ T = TypeVar("T")
 
 
 class Subscription:
-    """What one subscriber has yet to take."""
+    """The pending items of one subscriber."""
 
     def __init__(self) -> None:
         self._items: asyncio.Queue[Item | None] = asyncio.Queue(CAPACITY)
         self._is_behind = False
-        """The journal may hold what was not told here."""
+        """The journal may have items that were not published here."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was told is taken."""
+        """Whether the subscriber took everything."""
         return self._items.empty()
 
     def tell(self, items: Iterable[Item]) -> None:
-        """Leave the items; what there is no room for is left to the journal."""
+        """Add items. If there is no room, the subscriber reads them from the journal."""
         for item in items:
             if self._items.full():
                 self._is_behind = True
@@ -44,13 +43,13 @@ class Subscription:
                 self._items.put_nowait(item)
 
     def look(self) -> None:
-        """Tell that the journal may hold more."""
+        """Say that the journal may have more."""
         self._is_behind = True
         if self._items.empty():
             self._items.put_nowait(None)
 
     async def next(self) -> Item | None:
-        """The next item; None: it is time to look into the journal."""
+        """Return the next item; None means: read the journal."""
         if self._items.empty() and self._is_behind:
             self._is_behind = False
             return None
@@ -68,49 +67,49 @@ class Bus:
         self._waiting: dict[str, list[asyncio.Event]] = defaultdict(list)
 
     def is_heard(self, session: str) -> bool:
-        """Whether anybody listens: without, nothing is made for them."""
+        """Return whether anybody listens. If nobody does, no deltas are made."""
         return session in self._subscriptions
 
     def publish(self, session: str, items: Sequence[Item]) -> None:
-        """Tell the subscribers what happens."""
+        """Publish items to the subscribers."""
         for subscription in self._subscriptions.get(session, ()):
             subscription.tell(items)
 
     def committed(self, session: str, records: Sequence[Record]) -> None:
-        """Tell the subscribers, and wake whoever waits for a commit, also one without records."""
+        """Publish to the subscribers, and wake everything that waits for a commit, even one without records."""
         self.publish(session, records)
         self.wake(session)
 
     def look(self, session: str) -> None:
-        """Somebody else may have written: whoever follows the session, or waits for it, is to look into the store."""
+        """Wake followers and waiters to read the store: another process may have written."""
         for subscription in self._subscriptions.get(session, ()):
             subscription.look()
         self.wake(session)
 
     def wake(self, session: str) -> None:
-        """Wake whoever waits for a change of the session."""
+        """Wake everything that waits for a change of the session."""
         for event in self._waiting.get(session, ()):
             event.set()
 
     def wake_all(self) -> None:
-        """Wake everybody who waits."""
+        """Wake everything that waits."""
         for session in self._waiting:
             self.wake(session)
 
     @property
     def sessions(self) -> set[str]:
-        """Those that somebody follows or waits for."""
+        """The sessions that somebody follows or waits for."""
         return self._subscriptions.keys() | self._waiting.keys()
 
     @contextmanager
     def subscribed(self, session: str) -> Iterator[Subscription]:
-        """A subscription to what happens from now on."""
+        """Subscribe to everything from now on."""
         with listed(self._subscriptions, session, Subscription()) as subscription:
             yield subscription
 
     @contextmanager
     def waiting(self, session: str) -> Iterator[asyncio.Event]:
-        """An event that every change of the session sets; whoever waits clears it before they look."""
+        """Return an event that every change of the session sets. Clear it before you check."""
         with listed(self._waiting, session, asyncio.Event()) as event:
             yield event
 

@@ -1,6 +1,6 @@
-"""The one door: commands come in here, durably, and sessions are driven, followed and visited from here.
+"""The controller: accepts commands durably, and drives, follows and visits sessions.
 
-Senders (command line, library, later gateways and channels) know this class and nothing behind it.
+Senders (the command line, the library, later gateways and channels) use only this class.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from holdfast.runtime.parts import Parts
 from holdfast.runtime.permission import check
 
 INBOX_CAPACITY = 100
-"""Commands that may wait for one session; the next one is refused with a clear answer."""
+"""The most commands that wait for one session. The next one is refused."""
 
 AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"})
 
@@ -55,7 +55,7 @@ class SessionController:
         self._originals = Originals(parts.redact)
         self._drivers: dict[str, Driver] = {}
         self._held: dict[str, asyncio.Future[None]] = {}
-        """The sessions whose lease is taken, or being taken, by a task of this controller, until the future."""
+        """The sessions whose lease a task of this controller has, or is taking, until the future."""
         self._is_closed = False
         self._heartbeat = Heartbeat(parts.store, parts.clock)
         self._lookout = Lookout(parts.store, self._bus, self._drivers)
@@ -84,24 +84,24 @@ class SessionController:
     # --- asking ---------------------------------------------------------------------------------
 
     async def open(self, key: str = "") -> str:
-        """The id of the session with this CHANNEL:CHAT, made when there is none; a new session for no key.
+        """Return the id of the session with this CHANNEL:CHAT, or make one. Without a key, make one.
 
         Raises:
-            UsageError: the name holds a secret.
+            UsageError: the name contains a secret.
         """
-        check_name("The session's name", key, self._parts.redact)
+        check_name("The name of the session", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
         return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
 
     async def begin(self, key: str, principal: Principal, body: CommandBody) -> str:
-        """`open` and `submit` in one: a session that is made here never lies there without its first command.
+        """Do `open` and `submit` in one commit: a new session always has its first command.
 
         Raises:
-            Forbidden: the principal may not ask for that; nothing was accepted.
-            Overloaded: the session exists, and its inbox is full; nothing was accepted.
-            UsageError: the key, or a name in the command, holds a secret.
+            Forbidden: the principal lacks a scope. Nothing was accepted.
+            Overloaded: the session exists, and its inbox is full. Nothing was accepted.
+            UsageError: the key, or a name in the command, contains a secret.
         """
-        check_name("The session's name", key, self._parts.redact)
+        check_name("The name of the session", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
         made = session_id(now_ms, secrets.token_bytes(10))
         entry = await self._allowed(made, principal, body)
@@ -113,21 +113,21 @@ class SessionController:
     async def submit(
         self, session: str, principal: Principal, body: CommandBody, command_id: str = ""
     ) -> str:
-        """Put a command before a session; returns its id. When this returns, the command is durable. One of an id
-        that the session has seen counts as the same.
+        """Send a command to a session and return its id. Then the command is durable. A command with an id that the
+        session has seen counts as the same command.
 
         Raises:
-            Forbidden: the principal may not ask for that; nothing was accepted.
+            Forbidden: the principal lacks a scope. Nothing was accepted.
             NoSuchSession: there is no such session.
-            Overloaded: its inbox is full; nothing was accepted.
-            UsageError: `command_id` is none, or a name in the command holds a secret.
+            Overloaded: its inbox is full. Nothing was accepted.
+            UsageError: `command_id` is not valid, or a name in the command contains a secret.
         """
         entry = await self._allowed(session, principal, body, command_id)
         posted = await self._parts.store.post(entry, INBOX_CAPACITY)
         if posted.outcome == "full":
             raise Overloaded(
-                f"Session {session} has {INBOX_CAPACITY} commands waiting; nothing was accepted.",
-                hint="Send it again when the session has worked through them.",
+                f"Session {session} has {INBOX_CAPACITY} waiting commands. Nothing was accepted.",
+                hint="Send it again when the session has handled them.",
             )
         self._wake(session, posted.lease)
         return entry.command_id
@@ -135,7 +135,7 @@ class SessionController:
     async def _allowed(
         self, session: str, principal: Principal, body: CommandBody, command_id: str = ""
     ) -> InboxEntry:
-        """The command as it may be stored; raises as `submit`."""
+        """Return the command as it may be stored. Raises what `submit` raises."""
         command = Command(command_id or secrets.token_hex(16), session, principal, body)
         command = storable(command, self._parts.redact)
         await check(self._parts.store, command)
@@ -165,10 +165,10 @@ class SessionController:
         return [decode_command(each.body) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
-        """Submit a command and see it settled, by who drives the session, else by a visit of our own; its id.
-        Raises as `submit`.
+        """Submit a command, wait until its driver or our own visit has settled it, and return its id. Raises what
+        `submit` raises.
 
-        A visit states the command's facts and starts nothing: the session goes on when it is driven again.
+        A visit records what the command means and starts nothing. The session continues when it is driven again.
         """
         command_id = await self.submit(session, principal, body)
         with self._lookout.watching(is_hurried=True), self._bus.waiting(session) as change:
@@ -182,7 +182,7 @@ class SessionController:
                     if hold is not None:
                         try:
                             await self._visit(hold, standing.row.key)
-                        except Fenced:  # who took the session settles it
+                        except Fenced:  # another driver took the session and settles it
                             await self._check_taken(hold)
                 if hold is None:
                     await self._changed(change, standing)
@@ -190,11 +190,11 @@ class SessionController:
     # --- driving --------------------------------------------------------------------------------
 
     async def drive(self, session: str) -> State:
-        """Drive the session until it rests, or follow whoever drives it until then.
+        """Drive the session until it rests, or follow its driver until then.
 
         Raises:
             NoSuchSession: there is no such session.
-            StorageError: the store failed; what was acknowledged is safe.
+            StorageError: the store failed. Acknowledged records are safe.
         """
         with self._lookout.watching(), self._bus.waiting(session) as change:
             await self._lookout.ready()
@@ -211,7 +211,7 @@ class SessionController:
                     return state
 
     def _is_at_rest(self, standing: Standing) -> bool:
-        """Whether nobody drives the session and it has nothing to do now."""
+        """Return whether nobody drives the session and it has nothing to do now."""
         row, now_ms = standing.row, self._parts.clock.now_ms()
         if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
             return False
@@ -224,7 +224,7 @@ class SessionController:
             await change.wait()
 
     async def _drive(self, hold: Hold, key: str) -> State | None:
-        """Drive under the lease; None when another driver took the session, or somebody rang at the very end."""
+        """Drive under the lease. Return None if another driver took over, or the bell rang at the very end."""
         session = hold.lease.session
         if self._is_closed:
             raise _closed()
@@ -235,25 +235,26 @@ class SessionController:
             return None if driver.is_rung else state
         except Fenced:
             await self._check_taken(hold)
-            self._bus.look(session)  # what the other one wrote meanwhile was taken for this driver's
+            self._bus.look(session)  # records that the other driver wrote meanwhile were taken for this driver's
             return None
         finally:
             del self._drivers[session]
 
     async def _check_taken(self, hold: Hold) -> None:
-        """A commit was refused: somebody else must have the session, or may have had it, else it would be refused for
-        ever."""
+        """Check after a refused commit that another driver has or had the session. Otherwise every commit would be
+        refused.
+        """
         if hold.is_lapsed:
             return
         lease = (await self._standing(hold.lease.session)).lease
         if lease is not None and lease.epoch == hold.lease.epoch:
             raise StorageCorrupt(
-                f"The row of session {hold.lease.session} does not end where its journal does.",
-                hint="`holdfast fsck` tells what is wrong.",
+                f"The row of session {hold.lease.session} does not match the end of its journal.",
+                hint="`holdfast fsck` lists all damage.",
             )
 
     async def _visit(self, hold: Hold, key: str) -> None:
-        """Settle the commands that wait, under an epoch of our own, without attaching."""
+        """Settle the waiting commands under our own epoch, without attaching."""
         store, now_ms, epoch = self._parts.store, self._parts.clock.now_ms(), hold.lease.epoch
         session = hold.lease.session
         journal = Journal(session, key)
@@ -274,18 +275,18 @@ class SessionController:
             self._bus.committed(session, batch)
 
     async def is_driven_elsewhere(self, session: str) -> bool:
-        """Whether another process drives the session now."""
+        """Return whether another process drives the session now."""
         lease = (await self._standing(session)).lease
         return not (lease is None or self._is_ours(lease) or is_free(lease))
 
     # --- watching -------------------------------------------------------------------------------
 
     def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
-        """Every record after the cursor, in order and without a gap, and what arrives meanwhile; endless."""
+        """Yield every record after the cursor, in order and without a gap, and deltas as they arrive, forever."""
         return follow(self._parts.store, self._bus, self._lookout, session, after_seq)
 
     async def state(self, session: str) -> State:
-        """The session as it stands in the store.
+        """Return the state of the session in the store.
 
         Raises:
             NoSuchSession: there is no such session.
@@ -300,7 +301,7 @@ class SessionController:
 
     @contextlib.asynccontextmanager
     async def _holding(self, standing: Standing) -> AsyncIterator[Hold | None]:
-        """The lease of a session that stands so, for a while; None when it is not free, here or elsewhere."""
+        """Yield the lease of a session, or None if it is not free."""
         session = standing.row.session
         if session in self._held:
             yield None
@@ -328,7 +329,7 @@ class SessionController:
                 self._bus.wake(session)
 
     async def _acquire(self, standing: Standing) -> Hold | None:
-        """A new lease when the session was free, or left behind by an earlier task of this controller."""
+        """Return a new lease if the session was free, or if an earlier task of this controller left it."""
         held, clock = standing.lease, self._parts.clock
         is_left = held is not None and self._is_ours(held)
         if not is_left and not is_free(held):
@@ -349,7 +350,7 @@ class SessionController:
         return standing
 
     def _wake(self, session: str, lease: Lease | None) -> None:
-        """Ring at the door of whoever drives the session."""
+        """Ring the bell of the process that drives the session."""
         driver = self._drivers.get(session)
         if driver is not None:
             driver.ring()

@@ -1,4 +1,4 @@
-"""Who holds a lease, and whether that process still lives. Reads /proc; elsewhere a dead holder is waited out."""
+"""The holder of a lease, and whether its process lives. Reads /proc; elsewhere it waits until the lease lapses."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass
 class Hold:
-    """A lease while a task of this process has it: renewed in place, and over once a commit gave it back."""
+    """A lease while a task of this process has it. It is renewed in place, and ends when a commit gives it back."""
 
     lease: Lease
     until_ms: int
-    """By the clock's uptime, counted from before it was asked for: the store's own end is not earlier."""
+    """By the clock's uptime, counted from before the request. The store's own end is not earlier."""
     clock: Clock
     is_contested: bool = False
     """It was taken from a holder that may still be alive."""
     is_over: bool = False
     on_lost: Callable[[Exception], None] = lambda _: None
-    """Is told by the heartbeat why the lease cannot be kept."""
+    """The heartbeat calls this with the reason why the lease cannot be kept."""
 
     @property
     def is_lapsed(self) -> bool:
-        """Whether another driver may have the session by now."""
+        """Return whether another driver may have the session by now."""
         return self.clock.uptime_ms() >= self.until_ms
 
     def check(self) -> int:
-        """As `ports.Check`."""
+        """See `ports.Check`."""
         if self.is_lapsed:
             raise Fenced("The lease lapsed before this could begin.")
         return self.until_ms
 
 
 def this_process(doorbell: str = "") -> Holder:
-    """The holder that a driver of this process is."""
+    """Return the holder for a driver of this process."""
     return Holder(
         host=socket.gethostname(),
         boot_id=_read(_BOOT_ID).strip(),
@@ -59,7 +59,7 @@ def this_process(doorbell: str = "") -> Holder:
 
 
 def is_dead(holder: Holder) -> bool:
-    """Whether the holder's process is certainly gone: same host, boot and namespace, and no such process."""
+    """Return whether the holder's process is certainly gone: same host, boot and namespace, and no such process."""
     if _start_time(holder.pid) == holder.started:  # the one question that is asked again and again
         return False
     here = (socket.gethostname(), _read(_BOOT_ID).strip(), _pid_namespace())
@@ -67,12 +67,12 @@ def is_dead(holder: Holder) -> bool:
 
 
 def is_free(lease: Lease | None) -> bool:
-    """Whether nobody drives: no lease, a lapsed one, or one of a dead process."""
+    """Return whether nobody drives: no lease, a lapsed one, or one of a dead process."""
     return lease is None or not lease.left_ms or is_dead(lease.holder)
 
 
 def _start_time(pid: int) -> str:
-    """The start time of a process in clock ticks since boot; empty when there is none, or it is a zombie."""
+    """Return the start time of a process in clock ticks since boot; empty if there is none, or it is a zombie."""
     fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 and fields[0] not in ("Z", "X") else ""
 

@@ -1,5 +1,8 @@
-"""One slow look of a process at its home, for all of its sessions: what other processes wrote, what they asked for,
-and whether one that holds a lease is gone. What happens in this process the `bus` tells at once.
+"""Polls the home slowly, once for all sessions of a process.
+
+It finds records and commands of other processes, and holders of leases that are gone. The `bus` reports what
+happens in
+this process.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from holdfast.runtime.holder import is_dead
 
 LOOK_S = 0.25
 ANSWER_S = 0.05
-"""While somebody waits for what another process does with a command."""
+"""While somebody waits for another process to handle a command."""
 LAPSE_S = 2.0
 """How often to look for leases that lapsed or were given back without a word."""
 
@@ -29,10 +32,10 @@ class Watched(Index, Leases, Protocol):
 
 
 class Lookout:
-    """Looks as long as somebody in this process wants to know."""
+    """Polls while somebody in this process needs it."""
 
     def __init__(self, store: Watched, bus: Bus, drivers: Mapping[str, Driver]) -> None:
-        """`drivers`: who drives which session here, at any moment."""
+        """`drivers`: returns which driver of this process has which session now."""
         self._store = store
         self._bus = bus
         self._drivers = drivers
@@ -47,7 +50,7 @@ class Lookout:
 
     @contextmanager
     def watching(self, *, is_hurried: bool = False) -> Iterator[None]:
-        """Look until this ends. `is_hurried`: somebody waits for an answer."""
+        """Poll inside the block. `is_hurried`: somebody waits for an answer."""
         self._watchers += 1
         self._hurried += is_hurried
         if self._looking is None:
@@ -59,7 +62,7 @@ class Lookout:
             self._hurried -= is_hurried
 
     async def ready(self) -> None:
-        """From now on nothing is missed: whoever watches reads the store after this."""
+        """Nothing after this is missed: a follower reads the store next."""
         await self._has_mark.wait()
 
     @contextmanager
@@ -70,7 +73,7 @@ class Lookout:
             yield
 
     async def aclose(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
@@ -89,10 +92,10 @@ class Lookout:
             self._looking = None
 
     async def _news(self, since: Mark | None) -> Mark | None:
-        """Tell what is new; the mark to go on from."""
+        """Report what is new, and return the next mark."""
         try:
             news = await self._store.news(since)
-        except StorageError:  # whoever looks for themselves is told what is wrong
+        except StorageError:  # whoever reads the store gets the error
             self._tell(self._drivers, self._bus.sessions)
             return since
         self._tell(news.asked, (session for session in news.written if session not in self._drivers))
@@ -119,7 +122,7 @@ class Lookout:
         minded = [session for sessions in self._minded.values() for session in sessions]
         try:
             held = await self._store.held()
-        except StorageError:  # whoever looks for themselves is told what is wrong
+        except StorageError:  # whoever reads the store gets the error
             held = ()
         self._wake(session for session in minded if session not in held)
 
