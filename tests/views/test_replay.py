@@ -83,13 +83,15 @@ def test_a_session_in_which_nothing_happened_yet_is_the_same() -> None:
     assert replay("S", "", []).differences == ()
 
 
-@pytest.mark.requirement("H2")
-def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_them(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def changing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, ...]:
+    """The journal of a run whose settings change when its approval is given."""
+    place = tmp_path_factory.mktemp("place")
     scenario = BY_NAME["approved"]
 
     async def answer_and_change(clock: JumpingClock) -> tuple[Record, ...]:
-        store, settings = VolatileStore(), settings_of(scenario, tmp_path)
-        async with controller_of(scenario, store, clock, World(tmp_path)) as controller:
+        store, settings = VolatileStore(), settings_of(scenario, place)
+        async with controller_of(scenario, store, clock, World(place)) as controller:
             session = await controller.begin(SESSION_KEY, owner("tester"), Send("Do it.", settings))
             await controller.drive(session)
             (asked,) = await store.approvals(session)
@@ -100,7 +102,32 @@ def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_th
 
     records = run_jumping(answer_and_change)
     assert any(isinstance(record.event, SettingsChanged) for record in records)
-    assert replay(records[0].session, SESSION_KEY, records).differences == ()
+    return records
+
+
+@pytest.mark.requirement("H2")
+def test_commands_that_were_taken_together_leave_the_next_step_to_the_last_of_them(
+    changing: tuple[Record, ...],
+) -> None:
+    assert replay(changing[0].session, SESSION_KEY, changing).differences == ()
+
+
+@pytest.mark.requirement("H2")
+def test_a_change_of_settings_that_other_settings_make_equal_is_no_difference(
+    changing: tuple[Record, ...],
+) -> None:
+    found = replay(changing[0].session, SESSION_KEY, changing, {"max_output_tokens": 999})
+    assert found.differences == ()
+    assert found.records == len(changing)
+
+
+@pytest.mark.requirement("H2")
+def test_a_difference_behind_an_equal_change_of_settings_has_the_seq_of_its_record(
+    changing: tuple[Record, ...],
+) -> None:
+    records = forged(changing, RunStopped, reason="boredom")
+    (difference,) = replay(records[0].session, SESSION_KEY, records, {"max_output_tokens": 999}).differences
+    assert difference.seq == records[-1].seq
 
 
 @pytest.mark.requirement("H2")

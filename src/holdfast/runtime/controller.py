@@ -235,7 +235,9 @@ class SessionController:
             return None if driver.is_rung else state
         except Fenced:
             await self._check_taken(hold)
-            self._bus.look(session)  # records that the other driver wrote meanwhile were taken for this driver's
+            self._bus.look(
+                session
+            )  # records that the other driver wrote meanwhile were taken for this driver's
             return None
         finally:
             del self._drivers[session]

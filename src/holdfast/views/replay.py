@@ -65,10 +65,6 @@ class _Batch(msgspec.Struct, frozen=True):
         is_same = following is not None and (following.epoch, following.at_ms) == (last.epoch, last.at_ms)
         return following.event if following is not None and is_same else None
 
-    @property
-    def events(self) -> tuple[e.Event, ...]:
-        return tuple(record.event for record in self.records)
-
 
 def replay(
     session: str, key: str, records: Sequence[e.Record], change: Mapping[str, Any] | None = None
@@ -83,7 +79,7 @@ def replay(
             first difference, because everything after it would have been different too. A request that is still
             affordable counts as the same, even with a smaller output cap.
     """
-    state = State(session=session, key=key)
+    state, count = State(session=session, key=key), len(records)
     if change is not None:
         records = list(_changed(records, change))
     differences: list[Difference] = []
@@ -97,13 +93,14 @@ def replay(
             break
         for record in batch.records:
             state = evolve(state, record)
-    return Replay(len(records), decisions, tuple(differences))
+    return Replay(count, decisions, tuple(differences))
 
 
 def _changed(records: Sequence[e.Record], change: Mapping[str, Any]) -> Iterator[e.Record]:
-    """The records as they would be had the settings been others."""
+    """Return the records with the changed settings, without changes of settings that change nothing then."""
     names: dict[str, str] = {}
-    """Of each recorded group: the name of what takes its place."""
+    """The name of each recorded group, with the name of the group that replaces it."""
+    in_force: SettingsRef | None = None
     for record in records:
         event = record.event
         match event:
@@ -117,7 +114,10 @@ def _changed(records: Sequence[e.Record], change: Mapping[str, Any]) -> Iterator
                 event = e.SettingsStored(fresh)
             case e.RunStarted(settings=ref) | e.SettingsChanged(settings=ref):
                 other = {group: names.get(name, name) for group, name in msgspec.structs.asdict(ref).items()}
-                event = msgspec.structs.replace(event, settings=SettingsRef(**other))
+                before, in_force = in_force, SettingsRef(**other)
+                if isinstance(event, e.SettingsChanged) and in_force == before:
+                    continue
+                event = msgspec.structs.replace(event, settings=in_force)
         yield msgspec.structs.replace(record, event=event)
 
 
@@ -148,13 +148,13 @@ def _mark(record: e.Record) -> tuple[int, e.Trigger, int]:
 
 def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | None:
     """Return the first event of the batch that is decided differently, or None."""
-    first, events = batch.records[0], batch.events
-    if isinstance(events[0], e.SessionOpened):  # the driver writes it with its first cause
-        state = evolve(state, first)
-        events = events[1:]
-        first = batch.records[1] if events else first
-    if not events:
+    records = batch.records
+    if isinstance(records[0].event, e.SessionOpened):  # the driver writes it with its first cause
+        state = evolve(state, records[0])
+        records = records[1:]
+    if not records:
         return None
+    first, events = records[0], tuple(record.event for record in records)
     cause = _cause(state, first, events, is_costed_anew=not is_changed)
     if cause is None:
         what = f"{_name(events[0])} would not have been decided here."
@@ -166,7 +166,7 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
         decided = [_as_long(now, then) for now, then in zip_longest(decided, events[: len(decided)])]
     if batch.is_cut:  # the branch has only the beginning of the batch
         decided = decided[: len(events)]
-    return _first_difference(first.seq, events, decided, batch.next_in_commit)
+    return _first_difference(records, decided, batch.next_in_commit)
 
 
 def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_costed_anew: bool) -> Cause | None:
@@ -193,19 +193,20 @@ def _as_long(now: e.Event, then: e.Event | None) -> e.Event:
 
 
 def _first_difference(
-    seq: int, recorded: Sequence[e.Event], decided: Sequence[e.Event], following: e.Event | None
+    recorded: Sequence[e.Record], decided: Sequence[e.Event], following: e.Event | None
 ) -> Difference | None:
-    for at, (then, now) in enumerate(zip(recorded, decided, strict=False)):
-        if then != now:
-            return Difference(seq + at, _told(then, now), then, now)
+    for then, now in zip(recorded, decided, strict=False):
+        if then.event != now:
+            return Difference(then.seq, _told(then.event, now), then.event, now)
     if len(decided) < len(recorded):
         missing = recorded[len(decided)]
-        return Difference(seq + len(decided), f"{_name(missing)} would not have been decided here.", missing)
+        what = f"{_name(missing.event)} would not have been decided here."
+        return Difference(missing.seq, what, missing.event)
     if len(decided) > len(recorded):
-        extra = decided[len(recorded)]
+        extra, seq = decided[len(recorded)], recorded[-1].seq + 1
         if following is not None:
-            return Difference(seq + len(recorded), _told(following, extra), following, extra)
-        return Difference(seq + len(recorded), f"{_name(extra)} would have been decided too.", None, extra)
+            return Difference(seq, _told(following, extra), following, extra)
+        return Difference(seq, f"{_name(extra)} would have been decided too.", None, extra)
     return None
 
 
