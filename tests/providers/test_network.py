@@ -79,6 +79,20 @@ async def test_a_request_that_was_sent_may_be_charged_and_one_that_was_refused_i
 
 @pytest.mark.requirement("H3")
 @WIRES
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["stream", "whole"])
+async def test_half_an_answer_that_claims_to_be_whole_may_be_charged(name: str, is_streaming: bool) -> None:
+    halves = [Reply(text="word " * 100, pieces=pieces, fault="bad_json") for pieces in (1, 20)]
+    async with served(name, halves) as subject:
+        results = [await attempt(subject, is_streaming=is_streaming) for _ in halves]
+    for result in results:
+        assert isinstance(result, ModelFailure)
+        assert "output" in result.estimated
+    assert isinstance(results[1], ModelFailure)
+    assert results[1].received_bytes > 100
+
+
+@pytest.mark.requirement("H3")
+@WIRES
 async def test_half_a_call_counts_as_received(name: str) -> None:
     call = ReplyCall("write_file", '{"path":"a","content":"' + "x" * 500)
     async with served(name, [Reply(tool_calls=(call,), finish="length", usage=None)]) as subject:

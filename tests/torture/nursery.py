@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -44,18 +45,24 @@ class Child:
         self.stdout: IO[str] = os.fdopen(stdout, "r", errors="replace")
         self.pid = int(self._status.readline())
         self.returncode: int | None = None
+        self._waiting = threading.Lock()
 
     def poll(self) -> int | None:
         """The exit code, or None."""
-        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
-            self.wait()
+        if self._waiting.acquire(blocking=False):  # else another thread waits, and knows first
+            try:
+                if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+                    self.returncode = int(self._status.readline())
+            finally:
+                self._waiting.release()
         return self.returncode
 
     def wait(self) -> int:
         """Wait for its end; the exit code."""
-        if self.returncode is None:
-            self.returncode = int(self._status.readline())
-        return self.returncode
+        with self._waiting:
+            if self.returncode is None:
+                self.returncode = int(self._status.readline())
+            return self.returncode
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""

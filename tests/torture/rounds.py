@@ -16,6 +16,7 @@ import signal
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -502,6 +503,9 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
     try:
         gathered = gather(kind, seed, folder)
         faults = [*judge(gathered.evidence), *own_view(gathered)]
+    except Exception:  # noqa: BLE001 - the others are played all the same
+        broken = Fault("code", f"the round itself broke: {traceback.format_exc()}")
+        return Result(kind, seed, 0, (broken,), time.monotonic() - begun_s, str(folder))
     finally:
         clear_up(folder)
     if faults or keeps:

@@ -17,6 +17,7 @@ from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
 from holdfast.providers.errors import BadAnswer, from_status
 from holdfast.providers.http import Answer, HttpPool, NoAnswer
+from holdfast.providers.objects import is_json
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
 from holdfast.providers.usage import NOTHING_REPORTED, Reported
 
@@ -82,7 +83,11 @@ class NativeProvider:
         reader = self._new_reader(model, attempt.on_delta)
         parser = EventParser()
 
+        streamed_bytes = 0
+
         def receive(chunk: bytes) -> Heard:
+            nonlocal streamed_bytes
+            streamed_bytes += len(chunk)
             return max(map(reader.take, parser.feed(chunk)), default=Heard.NOTHING)
 
         try:
@@ -94,7 +99,7 @@ class NativeProvider:
                 check=attempt.check,
                 receive=receive if attempt.is_streaming else None,
             )
-            result: ModelReply | ModelFailure = _read(answer, reader, model)
+            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes)
         except BadAnswer as bad:
             result = _unusable(bad.failure, reader)
         except EventTooLarge:
@@ -117,7 +122,9 @@ class NativeProvider:
         return failure
 
 
-def _read(answer: Answer | NoAnswer, reader: Reader, model: str) -> ModelReply | ModelFailure:
+def _read(
+    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int
+) -> ModelReply | ModelFailure:
     if isinstance(answer, NoAnswer):
         # The connection may break after the last word. Another attempt would pay twice for the same answer.
         if reader.is_whole:
@@ -128,9 +135,14 @@ def _read(answer: Answer | NoAnswer, reader: Reader, model: str) -> ModelReply |
     if answer.status != 200:
         body = answer.body.decode("utf-8", "replace")
         return ModelFailure(from_status(answer.status, answer.headers, body, model))
-    if answer.body:
-        reader.take_body(answer.body)
-    return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
+    try:
+        if answer.body:
+            reader.take_body(answer.body)
+        return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
+    except BadAnswer as bad:
+        if streamed_bytes or _is_half(answer.body):
+            return _charged(bad.failure, reader, len(answer.body))
+        raise
 
 
 def _whole(reader: Reader, request_ref: str) -> ModelReply:
@@ -144,6 +156,11 @@ def _unusable(failure: Failure, reader: Reader) -> ModelFailure:
     """Return the failure of a bad response. If nothing usable came, nothing is charged."""
     has_begun = reader.received_bytes > 0 or reader.reported is not NOTHING_REPORTED
     return _charged(failure, reader) if has_begun else ModelFailure(failure)
+
+
+def _is_half(body: bytes) -> bool:
+    """Whether an object was begun and not ended: a response that got lost on its way. Any other text is not one."""
+    return body.lstrip().startswith(b"{") and not is_json(body.decode("utf-8", "replace"))
 
 
 def _charged(failure: Failure, reader: Reader, size_bytes: int = 0) -> ModelFailure:
