@@ -81,7 +81,7 @@ def test_writing_to_a_read_only_home_is_refused_with_what_to_do(
     answer = holdfast(*arguments, "--home", str(home.folder))
     assert (answer.code, answer.out) == (STORAGE, "")
     told, hint = answer.err.splitlines()
-    assert told.startswith(f"holdfast: {home.folder / DATABASE} cannot be written: the home is read-only")
+    assert told.startswith(f"holdfast: {home.folder / DATABASE} cannot be written: its disk is read-only")
     assert "owner and rights" in hint
     assert "--home" in hint
 

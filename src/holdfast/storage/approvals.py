@@ -28,6 +28,6 @@ def approval_row(name: str, records: Sequence[StoredRecord]) -> ApprovalRow | No
     row = approval(name, told[0], told[-1] if len(told) > 1 else None) if told else None
     if row is None:
         raise StorageCorrupt(
-            f"the approval {name} is not where its row says", hint="`holdfast fsck` tells what is wrong."
+            f"the approval {name} is not where its row says", hint="`holdfast fsck` lists all damage."
         )
     return row

@@ -216,5 +216,5 @@ def full(where: Path) -> StorageFull:
 
 def _corrupt(where: Path, error: Exception, or_what: str = "") -> StorageCorrupt:
     return StorageCorrupt(
-        f"{where} is damaged{or_what}: {error}", hint="`holdfast fsck` tells what is wrong."
+        f"{where} is damaged{or_what}: {error}", hint="`holdfast fsck` lists all damage."
     )
