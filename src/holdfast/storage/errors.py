@@ -215,6 +215,4 @@ def full(where: Path) -> StorageFull:
 
 
 def _corrupt(where: Path, error: Exception, or_what: str = "") -> StorageCorrupt:
-    return StorageCorrupt(
-        f"{where} is damaged{or_what}: {error}", hint="`holdfast fsck` lists all damage."
-    )
+    return StorageCorrupt(f"{where} is damaged{or_what}: {error}", hint="`holdfast fsck` lists all damage.")
