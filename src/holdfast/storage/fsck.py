@@ -23,6 +23,7 @@ from holdfast.storage.chain import Examined, examine
 from holdfast.storage.derived import Derived, compare
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
+from holdfast.storage.log import read_log
 from holdfast.storage.migrations import MIGRATIONS
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
 
@@ -54,15 +55,28 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
         if not path.exists():
             raise StorageError(f"there is no database at {path}")
     with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
+        lost = list(_log_damages(path))
         try:
             version = check_version(connection, path)
+            if not version and lost:
+                return Verified(tuple(lost))
             if not version:
                 raise StorageError(f"{path} holds nothing yet")
-            return _verify(connection, home / BLOBS, version, holds)
+            found = _verify(connection, home / BLOBS, version, holds)
+            return msgspec.structs.replace(found, damages=(*lost, *found.damages))
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise
-            return Verified((Damage("file", f"the database cannot be read: {error}"),))
+            return Verified((*lost, Damage("file", f"the database cannot be read: {error}")))
+
+
+def _log_damages(path: Path) -> Iterator[Damage]:
+    log, again = read_log(path), read_log(path)  # twice: others may write while it is read
+    if log is not None and again is not None and log.salts == again.salts:
+        commits = min(log.lost_commits, again.lost_commits)
+        if commits:
+            what = f"the log beside it is damaged: {commits} commits in it are not read"
+            yield Damage("file", f"{what}, and the next command that writes takes them away for good")
 
 
 class _Look:

@@ -19,6 +19,7 @@ from holdfast.protocol.codec import FIRST_LINK, StoredRecord
 from holdfast.storage.chain import follows
 from holdfast.storage.errors import not_ours, primary_code, storage_errors
 from holdfast.storage.home import DATABASE, check_file, check_version, connect, connect_to_read
+from holdfast.storage.log import mended, read_log
 from holdfast.storage.migrations import APPLICATION_ID, NEWEST, migrate, version
 
 _BUSY_S = 5.0
@@ -30,7 +31,8 @@ _SIZE_AT = 28
 _TABLES = {"sessions", "records", "inbox", "leases"}
 """Those of which nothing can be made anew."""
 _ILLEGIBLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
-_GUESSED = "the list of tables was damaged; that of a new database took its place"
+_NEW_LIST = "the list of tables was damaged; that of a new database took its place"
+_MENDED_LOG = "the log beside it was damaged; all of it that can be read was read"
 _RECORD = "seq, at_ms, awake_ms, epoch, cause, type, v, body, link, digest"
 _TYPES = (int, int, int, int, str, str, int, bytes, bytes, bytes)
 
@@ -39,7 +41,8 @@ Row = tuple[Any, ...]
 
 @contextmanager
 def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
-    """The database of a home, as it lies there; a copy of it for a while in `scratch` where its first page is lost.
+    """The database of a home, as it lies there; where its first page or its log is
+    damaged, a copy of it for a while in `scratch`.
 
     Raises:
         StorageCorrupt: it is the database of another program.
@@ -54,15 +57,23 @@ def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
     with closing(connection):
         with storage_errors(path):
             is_ours = _is_ours(connection, path)
-        if is_ours:
+            log = read_log(path)
+        if is_ours and not (log and log.lost_commits):
             yield Wreck(path, connection)
             return
     with ExitStack() as stack:
         with storage_errors(scratch):
-            folder = stack.enter_context(TemporaryDirectory(dir=scratch))
-            connection = _with_a_first_page(path, Path(folder))
-        stack.enter_context(closing(connection))
-        yield Wreck(path, connection, is_guessed=True)
+            copy = Path(stack.enter_context(TemporaryDirectory(dir=scratch)), DATABASE)
+            shutil.copyfile(path, copy)
+            if log is not None:
+                copy.with_name(f"{copy.name}-wal").write_bytes(mended(log))
+            if not is_ours:
+                _give_first_page(copy)
+            connection = connect(copy, _BUSY_S)
+            stack.enter_context(closing(connection))
+            _look_at(connection)
+        notes = [] if is_ours else [_NEW_LIST]
+        yield Wreck(path, connection, [*notes, _MENDED_LOG] if log and log.lost_commits else notes)
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
@@ -91,23 +102,17 @@ def _look_at(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN")  # one moment for all that follows, while others go on writing
 
 
-def _with_a_first_page(path: Path, folder: Path) -> sqlite3.Connection:
-    """A copy whose list of tables is that of a new database: they lie at the same pages in each."""
-    copy, new = folder / DATABASE, folder / "new.db"
+def _give_first_page(copy: Path) -> None:
+    """Give it the list of tables of a new database: they lie at the same pages in each."""
+    new = copy.with_name("new.db")
     with closing(sqlite3.connect(new, isolation_level=None)) as sound:
         sound.execute("PRAGMA journal_mode = WAL")
         migrate(sound)
         size = sound.execute("PRAGMA page_size").fetchone()[0]
     first = bytearray(new.read_bytes()[:size])
     first[_SIZE_AT : _SIZE_AT + 4] = bytes(4)  # as many pages as there are in the file
-    for ending in ("", "-wal"):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
     with copy.open("r+b") as file:
         file.write(first)
-    connection = connect(copy, _BUSY_S)
-    _look_at(connection)
-    return connection
 
 
 def _decoded(raw: bytes) -> str:
@@ -117,11 +122,11 @@ def _decoded(raw: bytes) -> str:
 class Wreck:
     """A damaged database, and what of it cannot be read."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, *, is_guessed: bool = False) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, notes: Sequence[str] = ()) -> None:
         self.path = path
-        self.is_guessed = is_guessed
+        self.is_guessed = _NEW_LIST in notes
         """Whether it is taken for a database of ours, and nothing yet shows that it is one."""
-        self.notes: list[str] = [_GUESSED] if is_guessed else []
+        self.notes = list(notes)
         """What could not be read so far, as sentences."""
         self._connection = connection
         self._most_rows = path.stat().st_size // _LEAST_ROW_BYTES
