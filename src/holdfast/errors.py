@@ -11,6 +11,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     │   └── RecordErased      2   an erased record is needed
     ├── Overloaded            1   the inbox is full; nothing was accepted
     ├── Fenced                1   another driver has the session; nothing was written
+    │   └── Lapsed            1   another driver may have the session; an effect was not begun
     ├── ProviderUnavailable   7   no such provider, no key, or not reachable
     ├── SandboxUnavailable    8   the configured sandbox cannot run here
     └── StorageError          9   the store cannot be read or written
@@ -91,6 +92,12 @@ class Fenced(HoldfastError):
     """Another driver has the session. Nothing was written."""
 
     code = "fenced"
+
+
+class Lapsed(Fenced):
+    """The lease lapsed before this could begin."""
+
+    code = "lapsed"
 
 
 class ProviderUnavailable(HoldfastError):

@@ -57,3 +57,10 @@ def until(look: Callable[[], str]) -> str:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found
+
+
+def sleep_past_the_lease() -> None:
+    """Wait until a lease that is held now has lapsed, if nobody renews it."""
+    until_s = time.monotonic() + LEASE_MS / 1000
+    while time.monotonic() < until_s:
+        time.sleep(0.1)

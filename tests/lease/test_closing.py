@@ -54,7 +54,7 @@ async def test_a_runtime_that_closes_ends_what_it_drives_and_answers_who_follows
             here = asyncio.create_task(app.controller.drive(session))
             async with opened(machine.home, asyncio.Event(), asyncio.Event()) as other:
                 elsewhere = asyncio.create_task(other.controller.drive(session))
-                while session not in other.controller._lookout._minded:  # noqa: ASYNC110
+                while not any(session in minded for minded in other.controller._lookout._minded.values()):  # noqa: ASYNC110
                     await asyncio.sleep(0)
             with pytest.raises(StorageError, match="closed"):
                 await elsewhere

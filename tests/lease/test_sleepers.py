@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,15 @@ import pytest
 from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, call, of_type
-from tests.lease.sleeping import LEASE_MS, SESSION, SHORT_LEASE, asleep, content, until, wake
+from tests.lease.sleeping import (
+    SESSION,
+    SHORT_LEASE,
+    asleep,
+    content,
+    sleep_past_the_lease,
+    until,
+    wake,
+)
 
 WARNING = r"it may still be alive.* (write_file|shell) \(t1\.c1\)"
 """What a model is told of a driver that sleeps."""
@@ -86,9 +93,7 @@ def test_who_slept_while_nobody_came_renews_its_lease_and_goes_on(machine: Machi
         {"text": "Done."},
     ])  # fmt: skip
     with asleep(machine, "commit:ToolCallStarted", "-m", model) as sleeper:
-        until_s = time.monotonic() + LEASE_MS / 1000
-        while time.monotonic() < until_s:
-            time.sleep(0.1)
+        sleep_past_the_lease()
         assert wake(sleeper) == 0
     assert (machine.workspace / "a.txt").read_text() == "first\n"
     assert (machine.workspace / "effects").read_text() == "done\n"
@@ -110,6 +115,37 @@ def frozen(machine: Machine) -> Iterator[tuple[subprocess.Popen[str], Path]]:
             yield process, Path(f"/proc/{pid}")
         finally:
             process.kill()
+
+
+@pytest.mark.requirement("C11", "H5")
+@pytest.mark.parametrize("at", ["written", "starting"])
+def test_who_slept_right_before_an_effect_while_nobody_came_goes_on_with_its_session(
+    machine: Machine, at: str
+) -> None:
+    """It cannot know that nobody came, so the effect is left; then it takes its own session over."""
+    model = machine.script([
+        {"tool_calls": [call("write_file", path="a.txt", content="first\n")]},
+        {"tool_calls": [call("shell", command="echo done >> effects")]},
+        {"text": "Done.", "repeat": True},
+    ])  # fmt: skip
+    with asleep(machine, at, "-m", model) as sleeper:
+        sleep_past_the_lease()
+        assert wake(sleeper) == 0, machine.said.read_text()
+    assert (machine.workspace / "a.txt").read_text() == "first\n"
+    events = machine.events(SESSION)
+    told = [body["call_id"] for body in of_type(events, "ToolCallAbandoned")]
+    assert (content(machine.workspace / "effects"), told) in (("done\n", []), ("", ["t2.c1"]))
+    assert machine.holdfast("replay", SESSION).code == 0
+
+
+@pytest.mark.requirement("C11", "H5")
+async def test_who_slept_before_a_request_while_nobody_came_sends_it_when_it_wakes(machine: Machine) -> None:
+    async with ModelServer([Reply(text="Done.", repeat=True)]) as server:
+        environ = {"OPENAI_BASE_URL": server.openai_url}
+        with asleep(machine, "connected", "-m", "openai:gpt-test", **environ) as sleeper:
+            await asyncio.to_thread(sleep_past_the_lease)
+            assert await asyncio.to_thread(wake, sleeper) == 0, machine.said.read_text()
+        assert len(server.requests) == 1
 
 
 @pytest.mark.requirement("B4", "L1", "H5")

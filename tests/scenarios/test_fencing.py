@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Send, Stop, owner
+from holdfast.protocol.commands import Pause, Send, Stop, owner
 from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
-from holdfast.protocol.rows import Verified
+from holdfast.protocol.rows import Lease, Recovered, Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.testing.clock import JumpingClock
@@ -22,6 +22,7 @@ from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.invariants import check_session, conversation, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
+from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import BY_NAME, call, calls, words
 from tests.scenarios.stage import Stage
@@ -116,6 +117,61 @@ def test_tools_of_a_fenced_driver_are_cancelled(volatile: Stage) -> None:
         assert ended(await records_of(inner, session)) == [("done", "answer")]
 
     volatile.run(play_both)
+
+
+class Asleep(FaultyStore):
+    """A store whose process sleeps, once it is told to, when it has read a session that it is about to take over."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.awake = asyncio.Event()
+        self.has_read = asyncio.Event()
+
+    async def recover(self, session: str) -> Recovered:
+        found = await super().recover(session)
+        self.has_read.set()
+        await self.awake.wait()
+        return found
+
+    async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
+        await self.awake.wait()
+        return await super().renew(leases, duration_ms)
+
+
+@pytest.mark.requirement("C11", "H5")
+@pytest.mark.parametrize("is_visit", [False, True], ids=["driver", "visitor"])
+def test_who_slept_before_it_ended_orphans_does_not_end_what_runs_for_another(
+    volatile: Stage, monkeypatch: pytest.MonkeyPatch, is_visit: bool
+) -> None:
+    ended_keys: list[str] = []
+
+    async def end_orphans(self: Dispatcher, keys: Sequence[str]) -> None:
+        ended_keys.extend(keys)
+
+    monkeypatch.setattr(Dispatcher, "end_orphans", end_orphans)
+
+    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world, asleep = World(workspace), Asleep(inner)
+        first, second, third = (controller_of(LONG, store, clock, world) for store in (inner, asleep, inner))
+        async with first, second, third:
+            session = await first.open("a:b")
+            await first.submit(session, owner("tester"), Send("Go.", settings_of(LONG, workspace)))
+            driving = asyncio.create_task(first.drive(session))
+            await until_event(inner, session, "ToolCallStarted")
+            driving.cancel()
+            await asyncio.wait((driving,))
+            task = second.decide_now(session, owner("tester"), Pause()) if is_visit else second.drive(session)
+            sleeping: asyncio.Task[object] = asyncio.create_task(task)
+            await asleep.has_read.wait()
+            clock.advance(LEASE_MS / 1000 + 1)
+            going_on = asyncio.create_task(third.drive(session))
+            while len(ended_keys) < 1:  # noqa: ASYNC110 - the clock jumps
+                await asyncio.sleep(0.05)
+            asleep.awake.set()
+            await asyncio.gather(sleeping, going_on)
+        assert len(ended_keys) == 1, "only who has the session ends what its dead driver left"
+
+    volatile.run(play)
 
 
 @pytest.mark.requirement("C11", "H5")

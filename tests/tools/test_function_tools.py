@@ -16,7 +16,7 @@ from typing import Any, Literal, Optional, TypedDict
 import msgspec
 import pytest
 
-from holdfast.errors import Fenced, UsageError
+from holdfast.errors import Lapsed, UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, Tool
 from holdfast.protocol.tools import FileChange, Files, Refused
@@ -239,11 +239,11 @@ async def test_a_function_whose_lease_is_over_is_not_called(bench_of: Callable[.
         called.append("aside")
 
     def over() -> int:
-        raise Fenced("The lease lapsed.")
+        raise Lapsed("The lease lapsed.")
 
     bench = bench_of(soon, aside, isolated_tools.twice)
     for name, arguments in (("soon", "{}"), ("aside", "{}"), ("twice", '{"text":"a"}')):
-        with pytest.raises(Fenced):
+        with pytest.raises(Lapsed):
             await bench.tools.run(name, arguments, bench.context(check=over))
     assert called == []
 

@@ -53,7 +53,7 @@ class Clock(Protocol):
 
 
 Check = Callable[[], int]
-"""Raises `Fenced` when the lease under which an attempt began is over; else tells until when it lasts, as
+"""Raises `Lapsed` when the lease under which an attempt began is over; else tells until when it lasts, as
 `Clock.uptime_ms` counts. To be called right before each effect: a process may be stopped at any moment, and when it
 wakes another driver may have the session."""
 

@@ -16,6 +16,7 @@ from holdfast.core.decide import decision
 from holdfast.core.state import State
 from holdfast.errors import (
     Fenced,
+    Lapsed,
     NoSuchSession,
     Overloaded,
     StorageCorrupt,
@@ -182,8 +183,8 @@ class SessionController:
                     if hold is not None:
                         try:
                             await self._visit(hold, standing.row.key)
-                        except Fenced:  # another driver took the session and settles it
-                            await self._check_taken(hold)
+                        except Fenced as error:  # another driver took the session and settles it
+                            await self._check_taken(hold, error)
                 if hold is None:
                     await self._changed(change, standing)
 
@@ -233,20 +234,18 @@ class SessionController:
         try:
             state = await driver.drive()
             return None if driver.is_rung else state
-        except Fenced:
-            await self._check_taken(hold)
-            self._bus.look(
-                session
-            )  # records that the other driver wrote meanwhile were taken for this driver's
+        except Fenced as error:
+            await self._check_taken(hold, error)
+            self._bus.look(session)  # what the other driver wrote meanwhile was taken for this driver's
             return None
         finally:
             del self._drivers[session]
 
-    async def _check_taken(self, hold: Hold) -> None:
+    async def _check_taken(self, hold: Hold, error: Fenced) -> None:
         """Check after a refused commit that another driver has or had the session. Otherwise every commit would be
         refused.
         """
-        if hold.is_lapsed:
+        if hold.is_lapsed or isinstance(error, Lapsed):  # a lapsed lease may have been renewed since
             return
         lease = (await self._standing(hold.lease.session)).lease
         if lease is not None and lease.epoch == hold.lease.epoch:
@@ -261,7 +260,7 @@ class SessionController:
         session = hold.lease.session
         journal = Journal(session, key)
         waiting = await journal.open(store)
-        await end_orphans(self._parts.tools, journal.state)
+        await end_orphans(self._parts.tools, journal.state, hold)
         for entry in waiting:
             command = decode_command(entry.body)
             batch = [

@@ -124,7 +124,7 @@ class Driver:
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
-        await end_orphans(self._parts.tools, self.state)
+        await end_orphans(self._parts.tools, self.state, self._hold)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.is_contested)
         await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
@@ -323,10 +323,15 @@ class Driver:
         self._originals.keep_open(self.state)
 
 
-async def end_orphans(tools: Tools, state: State) -> None:
-    """End what an earlier driver left running. A new driver records nothing before that."""
+async def end_orphans(tools: Tools, state: State, hold: Hold) -> None:
+    """End what an earlier driver left running. A new driver records nothing before that.
+
+    Raises:
+        Lapsed: what runs may be another driver's.
+    """
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
     if keys:
+        hold.check()
         await tools.end_orphans(keys)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import Fenced
+from holdfast.errors import Lapsed
 from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import Holder, Lease
 
@@ -41,7 +41,7 @@ class Hold:
     def check(self) -> int:
         """See `ports.Check`."""
         if self.is_lapsed:
-            raise Fenced("The lease lapsed before this could begin.")
+            raise Lapsed
         return self.until_ms
 
 

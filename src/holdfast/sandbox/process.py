@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Fenced
+from holdfast.errors import Lapsed
 from holdfast.protocol.ports import Check
 from holdfast.sandbox import keeper
 
@@ -85,7 +85,7 @@ class Processes:
 
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
-            Fenced: the launch's check failed, and nothing was started.
+            Lapsed: the launch's check failed, and nothing was started.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
         output = _Output(on_output)
@@ -194,7 +194,7 @@ class _Tree:
         """Tell the guard at the other end of the socket what to run.
 
         Raises:
-            Fenced: the launch's check failed, and the guard was not told.
+            Lapsed: the launch's check failed, and the guard was not told.
         """
         until_ms = launch.check()
         reader, writer = await asyncio.open_unix_connection(sock=control)
@@ -220,11 +220,11 @@ class _Tree:
 
         Raises:
             OSError: it could not be started.
-            Fenced: it was too late to start it.
+            Lapsed: it was too late to start it.
         """
         await self._has_spoken.wait()
         if self._word == "late":
-            raise Fenced("The lease lapsed before the program could be started.")
+            raise Lapsed("The lease lapsed before the program could be started.")
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, Lapsed
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
@@ -91,7 +91,7 @@ class Dispatcher:
             return refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments. Exceptions become results, except `Fenced`."""
+        """Run an admitted call with its canonical arguments. Exceptions become results, except `Lapsed`."""
         tool, spec = self._registry.tool(name), self._registry.spec(name)
         if tool is None or spec is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data")
@@ -130,7 +130,7 @@ async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext)
     try:
         async with limit:
             return await tool.run(msgspec.json.decode(arguments), inner)
-    except Fenced:
+    except Lapsed:
         raise
     # Every exception of a tool is a result: a bug in one tool must not end a session.
     except Exception as error:
