@@ -25,6 +25,7 @@ from holdfast.protocol.tools import CallResult
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import drive
+from tests.storage.power import built_shim
 
 _DROP_FROM_BOUNDS, _OVERRIDES_RIGHTS = 24, (1, 2)
 """Of prctl(2) and capabilities(7): without these two, rights count for root as for anybody."""
@@ -159,3 +160,63 @@ def test_too_many_open_files_are_said_to_be_that(home: Path) -> None:
         f"{home / DATABASE} cannot be opened: too many files are open",
     )
     assert "ulimit -n" in answer["error"]["hint"]
+
+
+_FAILING = """
+import asyncio, ctypes, errno, json, os, sys
+from pathlib import Path
+from holdfast.errors import StorageError
+from holdfast.protocol.events import MessageReceived
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.conformance_store import drive
+shim = ctypes.CDLL(os.environ.pop("LD_PRELOAD"))
+home = Path(sys.argv[1])
+
+def fail(error, kinds, last=1 << 40):
+    first, last = ctypes.c_long(1), ctypes.c_long(last)
+    shim.disk_arm(str(home).encode(), first, last, error, kinds, b"/dev/null")
+
+async def main():
+    for number, (error, kinds) in enumerate(((errno.EIO, 2), (errno.EIO, 1), (errno.ENOSPC, 1)), 1):
+        store = SqliteStore.open(home)
+        driving = await drive(store, number)
+        await store.sessions()  # the connection is there, and what it read is old
+        await driving.commit(MessageReceived("zero"))
+        fail(error, kinds)
+        try:
+            if kinds == 2:
+                await store.sessions()
+            else:
+                await driving.commit(MessageReceived("one"))
+        except StorageError as refusal:
+            print(json.dumps([refusal.code, refusal.message, refusal.hint]))
+        fail(0, 0, 0)
+        await driving.commit(MessageReceived("two"))
+        await store.release(driving.lease)
+        await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler for the shim")
+def test_a_disk_that_fails_is_said_to_be_that_and_writing_goes_on_when_it_works_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = subprocess.run(
+        [sys.executable, "-c", _FAILING, str(home)],
+        capture_output=True, text=True, check=False,
+        env={"LD_PRELOAD": str(built_shim()), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    reading, writing, full = (json.loads(line) for line in done.stdout.splitlines())
+    database = home / DATABASE
+    assert reading[:2] == [
+        "storage_corrupt",
+        f"{database} is damaged or its disk fails to read it: database disk image is malformed",
+    ]
+    assert writing == [
+        "storage",
+        f"{database} cannot be read or written: disk I/O error",
+        "Check the disk, its quota and the limit on the size of files; `holdfast fsck` tells what is damaged.",
+    ]
+    assert full[0] == "storage_full"
