@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import StorageCorrupt
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rows import Verified
 from holdfast.storage.fsck import verify_home
@@ -103,4 +104,37 @@ async def test_what_lies_behind_a_log_that_began_anew_is_no_damage(tmp_path: Pat
     log = read_log(store.path)
     assert log is not None
     assert log.lost_commits == 0
+    await store.aclose()
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("index", [True, False])
+async def test_a_log_that_is_lost_is_told(home: Path, tmp_path: Path, index: bool) -> None:
+    """With it all of a young home is lost: that is not taken for a new one."""
+    (home / LOG).unlink()
+    if index:
+        (home / f"{DATABASE}-shm").write_bytes(bytes(32 << 10))
+    before = (home / DATABASE).read_bytes()
+    if index:
+        assert "the log beside it is missing" in verify_home(home).damages[0].message
+    else:
+        with pytest.raises(StorageCorrupt, match="holds nothing any more"):
+            verify_home(home)
+    for looking in (SqliteStore.open, SqliteStore.open_to_read):
+        with pytest.raises(StorageCorrupt, match="holds nothing any more, and this home had sessions"):
+            looking(home)
+    with pytest.raises(StorageCorrupt, match="can be read"):
+        salvage(home, tmp_path / "saved.db")
+    assert (home / DATABASE).read_bytes() == before
+
+
+@pytest.mark.requirement("L7")
+async def test_a_log_that_is_lost_later_is_told_where_its_index_is_left(home: Path) -> None:
+    await SqliteStore.open(home).aclose()
+    assert verify_home(home) == Verified()
+    store = SqliteStore.open(home)
+    await store.sessions()
+    (home / LOG).rename(home / "elsewhere")
+    [damage] = verify_home(home).damages
+    assert "the log beside it is missing" in damage.message
     await store.aclose()

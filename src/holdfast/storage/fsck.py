@@ -23,7 +23,7 @@ from holdfast.storage.chain import Examined, examine
 from holdfast.storage.derived import Derived, compare
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
-from holdfast.storage.log import read_log
+from holdfast.storage.log import is_log_lost, read_log
 from holdfast.storage.migrations import MIGRATIONS
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
 
@@ -54,16 +54,18 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
         check_file(home)
         if not path.exists():
             raise StorageError(f"there is no database at {path}")
-    with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
         lost = list(_log_damages(path))
+    with storage_errors(path), closing(connect_to_read(path, _BUSY_S)) as connection:
         try:
             version = check_version(connection, path)
-            if not version and lost:
-                return Verified(tuple(lost))
             if not version:
                 raise StorageError(f"{path} holds nothing yet")
             found = _verify(connection, home / BLOBS, version, holds)
             return msgspec.structs.replace(found, damages=(*lost, *found.damages))
+        except StorageCorrupt:
+            if not lost:
+                raise
+            return Verified(tuple(lost))
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise
@@ -71,6 +73,9 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
 
 
 def _log_damages(path: Path) -> Iterator[Damage]:
+    if is_log_lost(path):
+        what = "the log beside it is missing, and with it what was committed last"
+        yield Damage("file", f"{what}: nobody can tell how much that was")
     log, again = read_log(path), read_log(path)  # twice: others may write while it is read
     if log is not None and again is not None and log.salts == again.salts:
         commits = min(log.lost_commits, again.lost_commits)

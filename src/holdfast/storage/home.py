@@ -145,12 +145,20 @@ def check_file(home: Path) -> None:
         facts = None
     if facts is not None and (not stat.S_ISREG(facts.st_mode) or 0 < facts.st_size < _LEAST_BYTES):
         raise not_ours(path)
-    if (facts is None or not facts.st_size) and any((home / name).exists() for name in (MARKER, BLOBS)):
-        raise StorageCorrupt(
-            f"{path} {'is missing' if facts is None else 'was emptied'}, and this home had sessions;"
-            " nothing was changed",
-            hint="Bring it back from a copy. To begin anew, name another home with --home.",
-        )
+    if (facts is None or not facts.st_size) and _was_made(home):
+        raise _gone(path, "is missing" if facts is None else "was emptied")
+
+
+def _was_made(home: Path) -> bool:
+    """Whether the home had a database with its tables."""
+    return any((home / name).exists() for name in (MARKER, BLOBS))
+
+
+def _gone(path: Path, what: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} {what}, and this home had sessions; nothing was changed",
+        hint="Bring it back from a copy. To begin anew, name another home with --home.",
+    )
 
 
 def _has_room(folder: Path) -> bool:
@@ -204,9 +212,12 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     """The version of the database's schema.
 
     Raises:
-        StorageCorrupt: it is the database of another program.
+        StorageCorrupt: it is the database of another program, or holds nothing where sessions were.
         StorageNewer: its version is newer than this code.
     """
+    was_made = _was_made(
+        path.parent
+    )  # asked first: another process may be making the tables, and then the marker
     connection.execute("BEGIN")  # all as it stands at one moment: another process may be making the tables
     found = migrations.version(connection)
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
@@ -214,6 +225,8 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     connection.execute("COMMIT")
     if application != migrations.APPLICATION_ID and (application or found or not is_empty):
         raise not_ours(path)
+    if is_empty and was_made:  # its tables were in a log that is gone
+        raise _gone(path, "holds nothing any more")
     if application and not found:
         raise StorageCorrupt(f"{path} is damaged: it does not tell the version of its tables")
     if found > migrations.NEWEST:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _HEAD, _FRAME_HEAD = 32, 24
+_INDEX_BYTES = 32 << 10
+"""Of the index of a log that was in use."""
 _MAGIC, _VERSION = 0x377F0682, 3007000
 _ORDERS = {_MAGIC: "<", _MAGIC + 1: ">"}
 _PAGE_SIZES = {1 << power for power in range(9, 17)}
@@ -59,6 +61,12 @@ class Log(NamedTuple):
         """How many commits that were on the disk are not read. Of the last one nobody can tell whether it was."""
         unread = [frame.is_commit for frame in self.frames[self.sound :]]
         return sum(unread[:-1])
+
+
+def is_log_lost(database: Path) -> bool:
+    """Whether the index of a log lies there without its log: who closes a database takes away the index first."""
+    index, log = (database.with_name(f"{database.name}-{ending}") for ending in ("shm", "wal"))
+    return index.exists() and index.stat().st_size >= _INDEX_BYTES and not log.exists()
 
 
 def read_log(database: Path) -> Log | None:

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.core.summary import summary
-from holdfast.errors import StorageError, UsageError
+from holdfast.errors import StorageCorrupt, StorageError, UsageError
 from holdfast.protocol.codec import (
     FIRST_LINK,
     LOST,
@@ -35,7 +35,7 @@ from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
 from holdfast.storage.blobs import read_blob, sync_folder
 from holdfast.storage.chain import proven, stretches
 from holdfast.storage.derived import approvals_of
-from holdfast.storage.errors import not_ours, storage_errors
+from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS
 from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import read
@@ -121,7 +121,7 @@ class _Salvage:
             session = found.get(number) or Session(number)
             last = self._save(session, places.get(number, ()), last)
         if not self._sessions and self._wreck.is_guessed:
-            raise not_ours(self._wreck.path)
+            raise StorageCorrupt(f"nothing in {self._wreck.path} can be read; it was left as it is")
         self._tell_lost_sessions({row[1] for row in commands} | {number for number, _ in names.values()})
         self._save_inbox(commands, names)
         notes = (*self._wreck.notes, *self._notes, *self._lost_blobs())
