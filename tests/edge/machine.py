@@ -1,6 +1,6 @@
 """A machine of its own for a test: a home, a workspace, no keys, and the real command in real processes.
 
-What single tests look for stands with them; how a killed command is watched stands in `tests.kill.lives`.
+What single tests look for stands with them; how a tortured command is watched stands in `tests.torture`.
 """
 
 from __future__ import annotations

@@ -6,53 +6,44 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.core.tool_calls import DONE_BEFORE
-from tests.edge.machine import CUSTOMIZED, LONG_LEASE, Machine, at_s, call, lines_of, of_type
-from tests.kill.lives import SESSION, Kill, Story, begin, check, live, lives
+from tests.edge.machine import CUSTOMIZED, LONG_LEASE, Line, Machine, at_s, call, lines_of, of_type
+from tests.torture.evidence import bodies, journal
+from tests.torture.judge import judge
+from tests.torture.rounds import Blow, World, gather, kill_round, own_view, work
 
-EVERYDAY, LONG = Story(rounds=5), Story(rounds=12)
-KILLS_OF_EVERYDAY, KILLS_OF_LONG = 4, 10
-
-
-@pytest.mark.requirement("H1")
-def test_a_run_that_nobody_kills_ends_as_the_story_tells(machine: Machine) -> None:
-    check(machine, EVERYDAY, [live(machine, *begin(machine, EVERYDAY))])
+SESSION = "test:kill"
+CUSTOM = {"PYTHONPATH": str(CUSTOMIZED)}
+WRITES_AND_EDITS = 194
+"""A seed whose session writes files and edits them."""
 
 
 @pytest.mark.requirement("H1", "L2-05", "A12")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
-def test_a_run_killed_at_random_moments_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
-    lived = lives(machine, EVERYDAY, KILLS_OF_EVERYDAY, seed)
-    assert [life.is_killed for life in lived] == [True] * KILLS_OF_EVERYDAY + [False], (
-        machine.said.read_text()
-    )
-    check(machine, EVERYDAY, lived)
-
-
-@pytest.mark.long
-@pytest.mark.requirement("H1", "L2-05", "A12")
-@pytest.mark.parametrize("seed", range(100, 121))
-def test_a_long_run_killed_ten_times_ends_as_if_nobody_had(machine: Machine, seed: int) -> None:
-    lived = lives(machine, LONG, KILLS_OF_LONG, seed)
-    assert [life.is_killed for life in lived] == [True] * KILLS_OF_LONG + [False], machine.said.read_text()
-    check(machine, LONG, lived)
+def test_whoever_is_killed_at_random_moments_loses_doubles_and_hides_nothing(tmp_path: Path) -> None:
+    """One round of those that `tests/torture` plays by the hundred."""
+    killed = gather(kill_round, 1, tmp_path / "round")
+    assert killed.world.blows
+    assert [*judge(killed.evidence), *own_view(killed)] == []
 
 
 @pytest.mark.requirement("H1")
-def test_killed_between_an_edit_and_its_record_the_edit_is_found_and_not_done_again(machine: Machine) -> None:
+def test_killed_between_an_edit_and_its_record_the_edit_is_found_and_not_done_again(tmp_path: Path) -> None:
     """Every life but the last is killed as soon as it has replaced a file."""
-    at_a_change, story = Kill(10_000, moment="R1"), Story(rounds=2)
-    lived = [live(machine, *begin(machine, story), kill=at_a_change)]
-    while lived[-1].is_killed:
-        lived.append(live(machine, "resume", SESSION, kill=at_a_change))
-    check(machine, story, lived)
-    results = [body["result"]["text"] for body in of_type(machine.events(SESSION), "ToolCallFinished")]
-    assert results.count(DONE_BEFORE) == len(lived) - 1 == 2 * story.rounds + 1
+
+    def at_changes(world: World) -> None:
+        work(world, repeat(Blow(moment="R1")))
+
+    killed = gather(at_changes, WRITES_AND_EDITS, tmp_path / "round")
+    assert [*judge(killed.evidence), *own_view(killed)] == []
+    results = [body["result"]["text"] for body in bodies(journal(killed.evidence.home), "ToolCallFinished")]
+    assert results.count(DONE_BEFORE) >= killed.world.blows > 1
 
 
 @pytest.mark.requirement("L2-05", "H1")
@@ -83,7 +74,8 @@ def test_resume_drives_within_a_second_and_waits_for_no_lease(machine: Machine) 
     """Also while the parent of the killed process has not yet taken note of its end. The lease lasts longer than
     anything here is waited for; what else runs on this machine slows a start like any other command."""
     start_s, took_s = [start_takes_s(machine) for _ in range(3)], []
-    processes = [machine.start(*begin(machine, EVERYDAY), "--stream-json", **LONG_LEASE)]
+    calls = [{"tool_calls": [call("shell", command=f"echo {number}; sleep 0.1")]} for number in range(20)]
+    processes = [machine.start(*begin(machine, SESSION, calls), "--stream-json", **LONG_LEASE)]
     next_record(processes[0], "ToolCallStarted")
     for _ in range(4):
         processes[-1].kill()
@@ -101,27 +93,33 @@ def test_resume_drives_within_a_second_and_waits_for_no_lease(machine: Machine) 
 def test_killed_while_it_starts_the_task_was_accepted_whole_or_not_at_all(machine: Machine) -> None:
     """At moments between its first statement to the database and a few after the commit of its first call."""
     seen = machine.folder / "seen"
-    watched = {"PYTHONPATH": str(CUSTOMIZED), "SEEN": str(seen)}
-    with machine.start(*begin(machine, Story(0)), "--stream-json", **watched) as process:
+    with machine.start(*begin(machine, SESSION), "--stream-json", **CUSTOM, SEEN=str(seen)) as process:
         next_record(process, "ModelCallStarted")
         statements = seen.read_text().count("S")
         process.kill()
     accepted = []
     for number in range(1, 5):
         session = f"test:start-{number}"
-        moment = Kill(1_000, moment=f"S{(statements + 4) * number // 4}")
-        life = live(machine, *begin(machine, Story(0), session), kill=moment)
-        assert life.is_killed
+        moment = {**CUSTOM, "MOMENT": f"S{(statements + 4) * number // 4}", "SIGNAL": "9"}
+        with machine.start(*begin(machine, session), "--stream-json", **moment) as process:
+            told = list(lines_of(process))
+        assert process.returncode == -9
         answer = machine.holdfast("resume", session, "--json")
         accepted.append(answer.code == 0)
         if answer.code == 0:
             assert answer.json["text"] == "All is done."
             assert len(of_type(machine.events(session), "MessageReceived")) == 1
         else:
-            assert (answer.code, life.records) == (2, [])
+            assert (answer.code, told) == (2, [])
             assert "error" in answer.json
     assert accepted == sorted(accepted)
     assert accepted[-1], "that commit was on disk"
+
+
+def begin(machine: Machine, session: str, lines: Sequence[Line] = ()) -> tuple[str, ...]:
+    """The command that begins a session."""
+    model = machine.script([*lines, {"text": "All is done."}])
+    return ("run", "Work.", "-s", session, "-m", model, "--autonomy", "full", "--max-turns", "100")
 
 
 def start_takes_s(machine: Machine) -> float:

@@ -1,6 +1,6 @@
 """Runs rounds of torture and prints the table.
 
-python -m tests.torture                                       all of it: 400 kills' rounds, 150 stops, 100 clock jumps
+python -m tests.torture                                       all of it
 python -m tests.torture --kind kill --seed 17 --rounds 1      one round again; its folder stays, with a verdict
 """
 
@@ -18,8 +18,9 @@ from typing import get_args
 from tests.torture.evidence import Kind
 from tests.torture.rounds import ROUNDS, Result, play
 
-ALL = {"kill": 400, "stop": 150, "clock": 100}
-"""The rounds of each kind that the whole suite has; each has its seed, from 0 on."""
+ALL = {"kill": 400, "stop": 180, "clock": 100}
+"""The rounds of each kind that the whole suite has; each has its seed, from 0 on. In some a command ends before the
+moment to be stopped at comes: there are 150 stops and more."""
 
 _HEADS: dict[str, str] = {
     "lost": "lost",

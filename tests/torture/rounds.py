@@ -68,8 +68,8 @@ class Blow(NamedTuple):
     """Not the command but a process that it started, when it runs a command of its own."""
 
 
-def nothing(_: Record) -> None:
-    """On a record nothing happens."""
+def nothing(_: object) -> None:
+    """Nothing happens."""
 
 
 # --- the world of a round -----------------------------------------------------------------------
@@ -230,7 +230,6 @@ def work(
     world: World,
     blows: Iterator[Blow],
     on_record: OnRecord = nothing,
-    meanwhile: Callable[[Ran], None] = lambda _: None,
     last: Ran | None = None,
 ) -> None:
     """All that a person does until the task is done: begin, decide, resume. `last`: how the command before ended."""
@@ -247,7 +246,6 @@ def work(
         else:
             return  # the judge will tell
         last = follow(world, *words, blow=next(blows, None), says=says, on_record=on_record)
-        meanwhile(last)
 
 
 def decide(world: World, blows: Iterator[Blow]) -> None:
@@ -465,11 +463,13 @@ class Gathered(NamedTuple):
     """Whether the session came to its end."""
 
 
-def gather(kind: str, seed: int, folder: Path) -> Gathered:
+def gather(torment: Callable[[World], None], seed: int, folder: Path) -> Gathered:
     """Play a round in a folder."""
     machine = make_machine(folder)
     furnish(machine.workspace)
-    world = World(machine, scene(seed), random.Random(f"{kind} {seed}"), {})
+    world = World(
+        machine, scene(seed), random.Random(f"{torment.__name__.removesuffix('_round')} {seed}"), {}
+    )
     machine.configure(world.scene.config)
     server = SceneServer(world.scene, world.count_descriptors)
     with serving(server), renames_in(machine.workspace, ".", "made") as renames:
@@ -480,7 +480,7 @@ def gather(kind: str, seed: int, folder: Path) -> Gathered:
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "none",
         }
-        ROUNDS[kind](world)
+        torment(world)
         is_over = end(world)
         evidence = Evidence(
             folder=folder,
@@ -501,7 +501,7 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{seed}-"))
     try:
-        gathered = gather(kind, seed, folder)
+        gathered = gather(ROUNDS[kind], seed, folder)
         faults = [*judge(gathered.evidence), *own_view(gathered)]
     except Exception:  # noqa: BLE001 - the others are played all the same
         broken = Fault("code", f"the round itself broke: {traceback.format_exc()}")
@@ -526,11 +526,8 @@ def clear_up(folder: Path) -> None:
 def end(world: World) -> bool:
     """Say that this was all, so that the model is told of everything; whether it comes to its end."""
     last = follow(world, "resume", SESSION, EPILOGUE, says=EPILOGUE)
-    for _ in range(5):
-        if last.code not in (3, 4, 7):  # words that join a run in its last pass may be answered in the next
-            break
-        last = follow(world, "resume", SESSION)
-    return not last.code
+    work(world, iter(()), last=last)
+    return not world.ran[-1].code
 
 
 def own_view(gathered: Gathered) -> Iterator[Fault]:
@@ -545,13 +542,21 @@ def own_view(gathered: Gathered) -> Iterator[Fault]:
     if shown.code:
         yield Fault("code", f"show --cost ended {shown.code}")
         return
-    told = sum(round(float(row["spent_usd"]) * 1_000_000) for row in shown.rows)
-    spent = sum(
-        body.get("cost_microusd", 0)
-        for body in bodies(journal(world.machine.home), "Responded", "ModelCallFailed", "ModelCallCut")
-    )
-    if told != spent:
-        yield Fault("unreported", f"`show --cost` tells of {told} micro-dollars, the journal of {spent}")
+    rows = journal(world.machine.home)
+    ended = bodies(rows, "Responded", "ModelCallFailed", "ModelCallCut")
+    lost = {body["key"] for body in bodies(rows, "ModelCallAbandoned")}
+    found = {
+        "spent_usd": sum(body.get("cost_microusd", 0) for body in ended),
+        "held_usd": sum(
+            body["request"]["reserved_microusd"]
+            for body in bodies(rows, "ModelCallStarted")
+            if body["key"] in lost
+        ),
+    }
+    for name, microusd in found.items():
+        told = sum(round(float(row[name]) * 1_000_000) for row in shown.rows)
+        if told != microusd:
+            yield Fault("unreported", f"`show --cost` tells {name} {told} millionths, the journal {microusd}")
 
 
 def _write_down(gathered: Gathered, faults: list[Fault]) -> None:

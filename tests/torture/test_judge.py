@@ -26,7 +26,7 @@ from tests.torture.evidence import (
     refs_of,
 )
 from tests.torture.judge import codes, descriptors, judge
-from tests.torture.rounds import clear_up, gather, own_view
+from tests.torture.rounds import calm_round, clear_up, gather, own_view
 
 CALM = 194
 """A seed whose session writes files, edits them and runs commands, asks nothing and meets no failure."""
@@ -36,7 +36,7 @@ CALM = 194
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
     """A session that nobody tortured."""
     folder = tmp_path_factory.mktemp("calm") / "round"
-    gathered = gather("calm", CALM, folder)
+    gathered = gather(calm_round, CALM, folder)
     assert [*judge(gathered.evidence), *own_view(gathered)] == []
     yield gathered.evidence
     clear_up(folder)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.torture.__main__ import ALL, played, table, told
 
-SLICE = 25
+SLICE = 20
 """Rounds of one test: they take less than ten minutes, also on a machine with other work."""
 
 SLICES = [(kind, first) for kind, count in ALL.items() for first in range(0, count, SLICE)]
