@@ -40,7 +40,7 @@ def take_finding(draft: Draft, key: str, found: Admission | Probed | Lost) -> No
         case Probed(happened="yes"):
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE, trust="data")))
         case Probed():
-            draft.add(abandoned(call, "it was interrupted, and a look did not show whether it happened"))
+            draft.add(abandoned(call, "it was interrupted, and a look did not show that it happened"))
         case Lost():
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
