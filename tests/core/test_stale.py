@@ -9,10 +9,11 @@ import pytest
 from holdfast.core.causes import Finding
 from holdfast.core.state import open_run, phase
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Continue, Principal, Resolve, Send, Stop
+from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.outcomes import Unready
+from holdfast.protocol.messages import Reasoning, Usage
+from holdfast.protocol.outcomes import Unaffordable, Unready
 from holdfast.protocol.tools import Allowed, Asked, Decision
 from tests.core.stories import (
     FACTS,
@@ -232,3 +233,94 @@ def test_another_window_in_the_settings_replaces_the_learnt_one() -> None:
     story.failed("context_overflow", tokens=8_192)
     story.go_on(facts=ModelFacts(FACTS.provider, FACTS.model, context_tokens=500_000))
     assert story.state.models.learnt_window_tokens == 0
+
+
+def test_an_approval_deadline_holds_for_words_as_for_decisions() -> None:
+    story = proposing(call("ask_user"))
+    story.asked_for("t1.c1", question="Which?")
+    story.asleep(10**7)
+    events = story.send("Red.")
+    assert [event.decision for event in events if isinstance(event, e.ApprovalResolved)] == ["expired"]
+    assert "MessageReceived" in kinds(events)
+
+
+@pytest.mark.requirement("C12")
+def test_who_may_only_approve_answers_no_question() -> None:
+    approver = Principal("bob", "telegram", ("approve",))
+    story = proposing(call("ask_user"))
+    story.asked_for("t1.c1", question="Which?")
+    approval_id = story.asked().approval_id
+    assert story.command(Resolve(approval_id, "approve", "Blue."), approver) == []
+    assert story.command(Resolve(approval_id, "answer", "Blue."), approver) == []
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(("note", "rights"), [("Rather run this.", ("approve",)), ("", None)])
+def test_the_note_of_a_denial_narrows_the_rights_as_other_words_do(note: str, rights: Any) -> None:
+    story = asking()
+    before = story.state.principal.scopes
+    denial = Resolve(story.asked().approval_id, "deny", note)
+    story.command(denial, Principal("bob", "telegram", ("approve",)))
+    assert story.state.principal.scopes == (rights or before)
+
+
+@pytest.mark.requirement("H3", "H1")
+def test_a_finding_of_one_run_does_not_count_in_the_next() -> None:
+    story = opened(wall_s=60)
+    story.prepared()
+    story.answered(call())
+    story.admitted("t1.c1")
+    story.finished("t1.c1")
+    story.send("And this?")
+    stale = Finding(story.step("m2"), Unaffordable("cost", "With $0.01 left.", 1_000, 1_000))
+    story.due("wall")
+    assert story.run.number == 2
+    assert story.when(stale) == []
+
+
+def test_a_wrong_clock_does_not_end_a_pause() -> None:
+    story = calling()
+    story.asleep(10**9)
+    story.failed("rate_limited", retry_after_s=60)
+    story.command(Pause())
+    story.asleep(-(10**9))
+    story.attach()
+    assert story.run.is_paused
+
+
+@pytest.mark.requirement("C16")
+def test_the_end_of_a_pause_does_not_end_a_wait_unless_somebody_says_to_go_on() -> None:
+    def paused() -> Story:
+        story = calling()
+        story.failed("rate_limited", retry_after_s=3_600)
+        story.command(Pause())
+        return story
+
+    story = paused()
+    story.send("And this?")
+    assert phase(story.state) == "backing_off"
+    story = paused()
+    story.go_on()
+    assert phase(story.state) == "preparing"
+
+
+def test_a_call_that_came_again_after_a_conversation_is_no_repeat() -> None:
+    story = opened(repeat_note=2, repeat_stop=2)
+    for _ in range(3):
+        a_turn(story)
+        story.prepared()
+        story.send("Go on.")
+        story.answered(words())
+    assert story.run.status == ""
+
+
+def test_thoughts_with_half_a_letter_are_counted() -> None:
+    story = calling()
+    assert kinds(story.answered(Reasoning("openai", "m", "half \ud83d"), usage=Usage()))[0] == "Responded"
+
+
+def test_a_change_of_other_limits_does_not_land_a_run_twice() -> None:
+    story = opened(turns=1)
+    a_turn(story)
+    assert kinds(story.go_on(turns=1, idle_s=7.0)) == ["SettingsStored", "SettingsChanged"]
+    assert story.run.landing == "turns"

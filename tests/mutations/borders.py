@@ -102,8 +102,8 @@ PERMISSION = (
     Mutation(
         "an approval can be answered with words",
         "core/approvals.py",
-        'if decision != "answer" or waiting.is_question:',
-        "if decision or waiting.is_question:",
+        'if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):',
+        'if decision == "answer" and "answer" not in principal.scopes:',
         "tests/core/test_approvals.py",
     ),
     Mutation(
@@ -129,7 +129,7 @@ PERMISSION = (
     ),
     Mutation(
         "a run has the rights of whoever spoke last",
-        "core/evolve.py",
+        "core/changes.py",
         "tuple(scope for scope in principal.scopes if scope in other.scopes)",
         "principal.scopes",
         "tests/core/test_who_and_what.py",

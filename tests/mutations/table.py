@@ -330,7 +330,7 @@ _MONEY = (
     ),
     Mutation(
         "an abandoned call holds nothing",
-        "core/evolve.py",
+        "core/evolve_models.py",
         "held_microusd=run.totals.held_microusd + call.reserved_microusd",
         "held_microusd=run.totals.held_microusd",
         "tests/core/test_budget.py tests/core/test_commands.py",

@@ -72,7 +72,7 @@ async def attempt(
             body,
             is_streaming=is_streaming,
             idle_s=idle_s,
-            answered=0,
+            outcomes=0,
             on_delta=lambda delta: None,
             on_cut=lambda cut: None,
             check=never_over,

@@ -35,7 +35,7 @@ RESULT = Message("tool", (ToolResult("t1.c0", "c", "read", 'found "it"\n],'),))
 
 async def ask(
     provider: ScriptProvider,
-    answered: int,
+    outcomes: int,
     *messages: Message,
     shown: list[Delta] | None = None,
     idle_s: float = 1,
@@ -48,7 +48,7 @@ async def ask(
             body,
             is_streaming=True,
             idle_s=idle_s,
-            answered=answered,
+            outcomes=outcomes,
             on_delta=watch.append,
             on_cut=lambda cut: None,
             check=never_over,

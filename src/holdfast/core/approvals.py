@@ -65,20 +65,22 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
 
 
 def open_question(state: State) -> Waiting | None:
-    """The question to a person that is open: words that arrive answer it."""
+    """The open question to a person. The next words of somebody who may answer are its answer."""
     return next((waiting for waiting in _waiting(state) if waiting.is_question), None)
 
 
 def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
-    """The first answer counts; one that comes later means nothing."""
+    """The first decision counts; a later one means nothing."""
     for waiting in _waiting(draft.state):
         if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
             expire(draft, body.approval_id)
         elif waiting.approval_id == body.approval_id:
             decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
-            if decision != "answer" or waiting.is_question:
-                by, scopes = principal.label, principal.scopes if decision == "answer" else ()
-                draft.add(e.ApprovalResolved(body.approval_id, decision, by, body.note, scopes))
+            if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):
+                return
+            # What a person writes steers the model, so its rights are recorded with it.
+            scopes = principal.scopes if decision == "answer" or body.note else ()
+            draft.add(e.ApprovalResolved(body.approval_id, decision, principal.label, body.note, scopes))
 
 
 def expire(draft: Draft, approval: str) -> None:
@@ -87,7 +89,7 @@ def expire(draft: Draft, approval: str) -> None:
         draft.add(e.ApprovalResolved(approval, "expired", "deadline"))
 
 
-def act_on_answers(draft: Draft) -> None:
+def close_decided(draft: Draft) -> None:
     """Close the calls that people denied or answered, or on which nobody decided in time."""
     for call in draft.state.turn.calls:
         match call.stage:

@@ -54,8 +54,8 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 def charge(call: ModelCall, reply: ModelReply) -> Charge:
-    """What a response counts as: as much as was reported, and an estimate for each part that was not. Nobody
-    reads or writes for nothing but a free model."""
+    """What a response counts as: the reported usage, and an estimate for each part that was not reported. A count of
+    zero is believed only of a free model, or for output when nothing was received."""
     usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
         return Charge(usage, (), cost_microusd(call.facts, usage))
@@ -78,7 +78,9 @@ def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
 
 def received_bytes(reply: ModelReply) -> int:
     """How much came, thoughts included."""
-    thoughts = sum(len(part.text.encode()) for part in reply.parts if isinstance(part, Reasoning))
+    thoughts = sum(
+        len(part.text.encode("utf-8", "surrogatepass")) for part in reply.parts if isinstance(part, Reasoning)
+    )
     return max(reply.received_bytes, thoughts + size_of(reply.parts))
 
 
@@ -150,7 +152,8 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
 
 
 def cost_left(run: Run, limits: Limits) -> int:
-    """Micro-dollars that are neither spent nor held."""
+    """Micro-dollars that are neither spent nor held. The reservation of an open call is not subtracted: nothing else
+    is afforded while one is open."""
     return limits.cost_microusd - run.totals.cost_microusd - run.totals.held_microusd
 
 

@@ -1,4 +1,4 @@
-"""What makes the core decide. Everything is a cause: there is no other way in."""
+"""The inputs of the core: `decide` takes nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Attach(msgspec.Struct, frozen=True):
     epoch: int
     holder: str = ""
     is_contested: bool = False
-    """The one before may still be alive: its lease lapsed, and nobody knows whether its process is gone."""
+    """The lease of the previous driver lapsed, but its process may still be running."""
 
 
 class Commanded(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Commanded(msgspec.Struct, frozen=True):
     command: Command
     epoch: int
     is_contested: bool = False
-    """Of a visitor: as of `Attach`."""
+    """For a visitor: the same as in `Attach`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

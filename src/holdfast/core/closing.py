@@ -43,7 +43,8 @@ def will_not_run(
     decisions: tuple[Decision, ...] = (),
     nobody_for: Literal["", "approval", "question"] = "",
 ) -> ToolCallRefused | ToolCallAbandoned:
-    """The call will not run, or not again: an interrupted attempt may have happened, and that is said."""
+    """Refuse the call. If an attempt of it was interrupted, abandon it instead, since that attempt may have taken
+    effect."""
     refused = ToolCallRefused(call.call_id, call.name, failure, decisions, nobody_for)
     if not starts_of(call):
         return refused

@@ -1,6 +1,7 @@
-"""What a cause means: the events that it brings, with all that follows from them, to a fixed point.
+"""Turns a cause into events: first those of the cause itself (`_meaning`), then those that the rules add, until no
+rule adds any.
 
-`_meaning` reads the cause; `rules` say what follows from the state alone. Refusals, failures and stops are events
+Refusals, failures and stops are events
 like any other; nothing here raises for what may happen.
 """
 
@@ -27,7 +28,7 @@ RIVAL_NOTE = (
     "still take effect, or take effect once more: {calls}. Look at the state of the world before you rely on it."
 )
 MAX_INTERRUPTIONS = 3
-"""How often a call may be cut off by the end of its process before it is not run again: it may be the cause."""
+"""A call that was interrupted this many times is not run again: it may be what ends the process."""
 
 
 def decide(state: State, cause: Cause, now_ms: int, awake_ms: int) -> list[e.Event]:
@@ -36,7 +37,7 @@ def decide(state: State, cause: Cause, now_ms: int, awake_ms: int) -> list[e.Eve
 
 
 def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
-    """The same as records that name their cause, with the state that they fold to.
+    """Like `decide`, but returns the records, with their trigger, and the new state.
 
     Args:
         state: Where the session stands.
@@ -52,7 +53,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
 
 
 def trigger(cause: Cause) -> e.Trigger:
-    """How the records that come of the cause name it."""
+    """The name of the cause, for the records that it brings."""
     match cause:
         case Attach():
             return e.Trigger("attach")
@@ -84,7 +85,7 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 
 
 def _attach(draft: Draft, cause: Attach) -> None:
-    """Take over: what an older epoch had in flight is nobody's now."""
+    """Take over the session. Close what an older epoch left open, or put it before the gates again."""
     notes = _rival_notes(draft.state) if cause.is_contested else []
     draft.add(e.Attached(cause.epoch, cause.holder))
     for note in notes:
@@ -100,7 +101,7 @@ def _attach(draft: Draft, cause: Attach) -> None:
 
 
 def _rival_notes(state: State) -> list[e.NoteAdded]:
-    """What the model is told that a driver may still do which may still live."""
+    """Notes that warn the model: the previous driver may still be alive, and may finish these calls."""
     begun = [
         f"{call.name} ({call.call_id})" for call, attempt in started_calls(state) if attempt.effect != "read"
     ]
@@ -133,7 +134,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
 
 
 def _stopped(state: State, by: str) -> str:
-    """What people are told. What no request of the run carried, the next task does not bring either."""
+    """The message for the user. Words that no request of the run carried are not part of the next task either."""
     has_begun = state.run is not None and state.run.totals.model_calls
     return (
         f"Stopped by {by}." if has_begun else f"Stopped by {by} before it began; the next task is without it."
@@ -144,8 +145,11 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
     """Words open a run, join the open one, or answer the question that is open."""
     run, by = open_run(draft.state), principal.label
     question = approvals.open_question(draft.state) if run is not None else None
+    if question is not None and draft.now_ms >= question.deadline_ms:
+        approvals.expire(draft, question.approval_id)
+        question = None
     is_answer = question is not None and "answer" in principal.scopes
-    if not is_answer and "speak" not in principal.scopes:  # somebody else answered the question meanwhile
+    if not is_answer and "speak" not in principal.scopes:  # meant as an answer, but the question is closed
         return
     settings = _allowed(principal, words.settings)
     if run is not None:
@@ -168,7 +172,9 @@ def _continue(draft: Draft, principal: Principal, settings: Settings | None) -> 
     if run is not None:
         if settings is not None:
             change_settings(draft, settings)
-        if run.is_paused or draft.state.models.retry_at_ms:
+        if run.is_paused:
+            draft.add(e.RunResumed(principal.label))
+        if draft.state.models.retry_at_ms:
             draft.add(e.RunResumed(principal.label))
         return
     last, settings = draft.state.run, settings or draft.state.settings
@@ -187,7 +193,7 @@ def _allowed(principal: Principal, settings: Settings | None) -> Settings | None
 
 
 def _prepared(draft: Draft, cause: Finding) -> None:
-    """Act on a finding, unless it is stale: words, settings or a decision came that it does not know."""
+    """Act on a finding. Ignore it if the state has changed so that another step is wanted."""
     if cause.step not in wanted(draft.state):
         return
     match cause.result:

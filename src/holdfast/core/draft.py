@@ -1,4 +1,4 @@
-"""The batch in the making: records as they are decided, and the state as each of them leaves it.
+"""The records decided so far for one cause, and the state after them.
 
 The only mutable object of the core; it lives for one decision.
 """
@@ -24,7 +24,8 @@ class Draft:
 
     @property
     def is_visit(self) -> bool:
-        """Whether the commit will be a visitor's, who may state facts but start nothing."""
+        """Whether a visitor will commit this, who may state facts but start nothing. Compares epochs: in an attach it
+        is true until `Attached` is added."""
         return self.epoch != self.state.epoch
 
     def add(self, event: Event) -> None:

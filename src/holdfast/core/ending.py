@@ -67,7 +67,8 @@ def wind_down(draft: Draft) -> None:
 
 
 def _end(draft: Draft, run: Run, stopped: e.RunStopped) -> None:
-    """Write the terminal record. Words that joined the run too late for a request of it open the next run."""
+    """Write the terminal record. Words that joined the run later than those that opened it, and that no request has
+    carried, open the next run; but not after a stop."""
     draft.add(stopped)
     settings = draft.state.settings
     if (

@@ -15,7 +15,7 @@ from holdfast.protocol.messages import Estimated, Part, Text, ToolCall, Usage
 BYTES_PER_TOKEN = 3.5
 """Before a provider has counted anything: about what English, code and JSON have."""
 MOST_BYTES_PER_TOKEN = 16
-"""No text has more on the average: who counts fewer tokens has not counted everything."""
+"""Text has at most this many bytes per token. A lower count of tokens is incomplete, and ignored."""
 MOST_TOKENS_PER_BYTE = 10
 """A server may add to a short request; who counts more than that errs."""
 WORST_SHARE = 1.15
@@ -50,7 +50,7 @@ def after_response(
     estimated: Estimated,
     parts: tuple[Part, ...],
 ) -> Measure:
-    """After a response to a request of that size. A count that cannot be teaches nothing."""
+    """Update after a response to a request of that size. An impossible count of tokens is ignored."""
     tokens = usage.input_tokens
     is_possible = (
         size_bytes / MOST_BYTES_PER_TOKEN <= tokens <= min(size_bytes * MOST_TOKENS_PER_BYTE, window_tokens)
@@ -77,7 +77,7 @@ def expected_tokens(measure: Measure, size_bytes: int) -> int:
 
 
 def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
-    """The most input tokens of a request of this size, of which the last one did not hold `fresh_bytes`."""
+    """The most input tokens of a request of this size. `fresh_bytes`: the part that the last request did not hold."""
     most = size_bytes
     if measure.tokens:
         counted = math.ceil((measure.tokens + measure.told_tokens) * WORST_SHARE)

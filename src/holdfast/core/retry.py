@@ -9,7 +9,7 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
 MAX_OVERFLOWS = 3
-"""How often a request that was too long for the model is made shorter before the run gives up."""
+"""How many refusals as too long lead to a shorter request in one run; the next one ends it."""
 
 
 def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""What follows from the state alone, as a list of named rules. A feature that adds a consequence adds a row.
+"""The consequences of the state, as an ordered list of rules. To add a consequence, add a rule.
 
 After each cause the first rule that has something to say brings its events, and so on until none has any more.
 `python -m tests.core.phases` prints the list into ARCHITECTURE.md.
@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.core import budget, tool_calls
-from holdfast.core.approvals import act_on_answers
+from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
@@ -30,8 +30,8 @@ REPEAT_NOTE = (
 )
 
 When = Literal["stopping", "between model calls", "all calls closed", "response in"]
-"""The run is to end; no model call is open; also every tool call of the turn has its result; also there is a
-response since the last request, and the run has not reached a limit."""
+"""stopping: the run is ending. between model calls: no model call is open. all calls closed: besides, every tool call
+of the turn has a result. response in: besides, the model has answered the last request, and no limit is reached."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -45,13 +45,13 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def follow_up(draft: Draft) -> None:
-    """Let everything follow that follows."""
+    """Apply the rules until none adds an event."""
     while _follows(draft):
         pass
 
 
 def _follows(draft: Draft) -> bool:
-    """Let the first rule that applies bring its events; whether there was one."""
+    """Apply the first rule that adds events. Return whether one did."""
     run, settings, before = open_run(draft.state), draft.state.settings, len(draft.records)
     if run is None or settings is None:
         return False
@@ -83,8 +83,8 @@ def _wind_down(draft: Draft, run: Run, settings: Settings) -> None:
     wind_down(draft)
 
 
-def _answers(draft: Draft, run: Run, settings: Settings) -> None:
-    act_on_answers(draft)
+def _decisions(draft: Draft, run: Run, settings: Settings) -> None:
+    close_decided(draft)
 
 
 def _no_calls_in_last_pass(draft: Draft, run: Run, settings: Settings) -> None:
@@ -98,8 +98,8 @@ def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
             draft.add(e.NoteAdded("cost" if name == "cost" else "tokens", text))
 
 
-def _wait(draft: Draft, run: Run, settings: Settings) -> None:
-    if draft.state.models.retry_at_ms > draft.now_ms + LONGEST_WAIT_S * 1000:
+def _retry_wait(draft: Draft, run: Run, settings: Settings) -> None:
+    if draft.state.models.retry_at_ms > draft.now_ms + LONGEST_WAIT_S * 1000 and not run.is_paused:
         draft.add(e.RunResumed("timer"))
 
 
@@ -153,7 +153,9 @@ def _wall(draft: Draft, run: Run, settings: Settings) -> None:
 
 RULES: tuple[Rule, ...] = (
     Rule("wind down", "stopping", "What never started is closed; then the run ends.", _wind_down),
-    Rule("answers", "between model calls", "A call that a person answered or denied is closed.", _answers),
+    Rule(
+        "decisions", "between model calls", "A call that a person answered or denied is closed.", _decisions
+    ),
     Rule(
         "no calls in the last pass",
         "between model calls",
@@ -162,10 +164,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("warnings", "all calls closed", "At 80 % of a limit the model and the user are told.", _warnings),
     Rule(
-        "wait",
+        "retry wait",
         "between model calls",
         "A wait that is longer than any may be is over: the clock was wrong when it began.",
-        _wait,
+        _retry_wait,
     ),
     Rule("landed", "all calls closed", "After the last pass the run ends at its limit.", _landed),
     Rule("stuck", "response in", "Too many turns with the same call and result end the run.", _stuck),

@@ -29,7 +29,7 @@ open. waiting: only people can go on. paused: somebody said so. stopping: the ru
 
 
 RESTING: frozenset[Phase] = frozenset({"idle", "backing_off", "waiting", "paused"})
-"""The phases in which a driver has nothing to do: their time is not driven time."""
+"""In these phases a driver has nothing to do, so the time does not count against `wall_s`."""
 
 _NO_MODEL = ModelFacts("", "", price="unknown")
 """Of a session in which nothing ever ran."""
@@ -76,7 +76,7 @@ class Stopping(msgspec.Struct, frozen=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """From input to rest: the open run, or the last one."""
+    """One run, from the first words to its end: the open run, else the last one."""
 
     number: int
     started_ms: int
@@ -86,7 +86,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     reply: Literal["", "answer", "cut_answer", "refusal", "empty", "calls"] = ""
     """What the last response was; empty while none is there since the last request."""
     goal_seq: int = 0
-    """The first record with the words of a person that opened it; where it goes on with another run, of that one."""
+    """The first message that opened this run. A continuation keeps the value of the run that it continues."""
     answer_seq: int = 0
     """The record that holds the last words of the model; 0: there are none."""
     empty_replies: int = 0
@@ -94,7 +94,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     warned: tuple[str, ...] = ()
     """What the model and the user were told once: limits of which 80 % are used, a response over its cap."""
     landing: str = ""
-    """The limit that was reached: only a last pass follows."""
+    """The limit that was reached: only a last pass follows, unless the limit is raised before it."""
     has_landed: bool = False
     """The last pass was answered."""
     is_paused: bool = False
@@ -125,11 +125,11 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session's model calls: what their events update."""
 
     started: int = 0
-    """Attempts of the whole session: the next one is named after it."""
+    """The attempts that were started in the session. The key of the next one is derived from it."""
     outcomes: int = 0
     """Attempts with a response or a recorded failure, of the whole session."""
     open: ModelCall | None = None
-    """The conversation's: what it comes to is told by a `Responded`, or by one of the events of its end."""
+    """The open attempt. `Responded`, `ModelCallFailed`, `ModelCallCut` or `ModelCallAbandoned` closes it."""
     failed_attempts: int = 0
     """Of the model call that is to be tried again."""
     retry_at_ms: int = 0
@@ -220,7 +220,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`arguments` is a copy, and never run."""
     stage: Stage = Proposed()
     interrupted: ToolAttempt | None = None
-    """The attempt before this stage, whose driver is gone: it may be looked at or run again."""
+    """The last attempt, whose driver is gone. It may be probed or run again."""
     permission: Permission | None = None
     """What a person allowed."""
     resources: tuple[Resource, ...] | None = None
@@ -242,7 +242,8 @@ class Unsaid(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     words_seq: int = 0
     """The first record with words of a person that are to be answered; 0: there are none."""
     last_words_seq: int = 0
-    """The last record with words of a person that the next request brings; 0: there are none."""
+    """The newest message that the next request brings; 0: there is none. It can be set while `words_seq` is 0: the
+    words of a stopped run are still sent, but they open no run."""
     notes: tuple[str, ...] = ()
     """What the runtime told the model: what each is about."""
 
@@ -269,9 +270,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     before: Totals = Totals()
     """Of all runs before `run`."""
     principal: Principal = NOBODY
-    """On whose behalf the run works: who spoke or continued it last, with the rights that all of them have."""
+    """On whose behalf the run works: who spoke last, or opened the continuation, with the rights that all have who
+    spoke in the run. `name` is their label."""
     labels: tuple[Label, ...] = ()
-    """Where all comes from that the session ever held, each origin once."""
+    """Every source of content in the session (a tool or a speaker) with its trust, each once."""
     approvals: int = 0
     """Asked for so far: the next one is named after it."""
     models: Models = Models()
@@ -367,5 +369,5 @@ def starts_of(call: Call) -> int:
 
 
 def action_key(call: Call) -> str:
-    """The key of a call's present attempt."""
+    """CALL#N, where N is how often the call was started: its open attempt, or the last one; 0 if there is none."""
     return f"{call.call_id}#{starts_of(call)}"

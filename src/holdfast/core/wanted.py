@@ -56,12 +56,12 @@ class RunTool(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """A cause `Due(key)` at this time."""
+    """A timer: at this time the driver passes `Due(key)` to the core."""
 
     key: str
     at_ms: int
     is_driven: bool = False
-    """The time is the driver's, as `Record.awake_ms`; else the calendar's."""
+    """The time is on the driver's clock (`Record.awake_ms`); otherwise it is calendar time."""
 
 
 Prepare = PrepareRequest | Admit
@@ -97,7 +97,7 @@ def wanted(state: State) -> list[Action]:
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
             run = open_run(state)
-            basis = (state.settings, state.unsaid)
+            basis = (state.settings, state.unsaid, run.number if run is not None else 0)
             is_last_pass = run is not None and bool(run.landing)
             return [PrepareRequest(next_key(state), is_last_pass, basis), *_wall(state)]
 

@@ -26,7 +26,7 @@ from holdfast.protocol.tools import (
 )
 
 Piece = tuple[str | int, ...]
-"""An encoded message: literal texts, and for each integer the JSON-escaped text of the record of that seq."""
+"""An encoded message. Strings are literal; an integer stands for the JSON-escaped text of that record."""
 
 Again = tuple[int, int]
 """Fragments that were sent before, by number: the first and the last of a range."""
@@ -111,7 +111,7 @@ class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The pause, or the wait before another attempt, is over."""
+    """The pause is over; where there was none, the wait before another attempt is."""
 
     by: str = ""
 
@@ -232,8 +232,7 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A whole response of the conversation's model: what a call with another purpose brings is told by events of its
-    own."""
+    """A complete response of the conversation's model. Calls for other purposes have events of their own."""
 
     key: str
     parts: tuple[Part, ...]
@@ -278,7 +277,8 @@ class ModelCallCut(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An attempt whose driver is gone: its reservation stays held, since it may have been charged."""
+    """The attempt is given up without an outcome: its driver is gone, or it did not end within the grace of a stop.
+    Its reservation stays held, since it may have been charged."""
 
     key: str
 
@@ -388,7 +388,7 @@ class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     by: str
     note: str = ""
     scopes: tuple[Scope, ...] = ()
-    """Of an answer: what the person who answered might ask for."""
+    """Of a decision with words: what the person who wrote them might ask for."""
 
 
 class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -20,7 +20,7 @@ DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="limits"):
-    """What one run may use at the most. Every value has a default; none means endless."""
+    """The most that one run may use. Every limit has a default, and none can be switched off."""
 
     turns: int = 25
     tokens: int = 5_000_000
@@ -28,8 +28,8 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="lim
     is_cost_set: bool = False
     """Whether somebody set the cost limit: then a model of unknown price is refused, not guessed."""
     wall_s: float = 7_200.0
-    """Time in which a driver was at work, over all processes that drove the run. Waits for people or quotas do not
-    count, and neither does what a process did between its last record and its crash."""
+    """Time in which a driver was at work, over all processes that drove the run. A wait for a person or a quota
+    counts only while something else runs. What a process did between its last record and its crash does not count."""
     idle_s: float = 300.0
     """The longest silence of a model or tool in one attempt."""
 
@@ -69,7 +69,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
-    """The price of one call's usage, rounded up to whole micro-dollars; 0 for a free or unpriced model."""
+    """The price of one call's usage by the prices in `facts`, rounded up to whole micro-dollars."""
     prices: ModelFacts | Tier = facts
     for tier in facts.tiers:
         if usage.input_tokens > tier.above_tokens:

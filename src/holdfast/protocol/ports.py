@@ -152,7 +152,7 @@ class Inbox(Protocol):
         beginning; nothing becomes of it where the session exists. Returns the session's id.
 
         Raises:
-            UsageError: `session`, `key` or the command's id is none.
+            UsageError: `session`, `key` or the command's id is not valid.
         """
         ...
 
@@ -160,7 +160,7 @@ class Inbox(Protocol):
         """Put a command into its session's inbox, durably, unless the session ever saw its id or it is full.
 
         Raises:
-            UsageError: the command's id is none.
+            UsageError: the command's id is not valid.
             NoSuchSession: there is no such session.
         """
         ...
@@ -266,7 +266,7 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     is_streaming: bool
     idle_s: float
     """The longest silence before the attempt counts as failed."""
-    answered: int
+    outcomes: int
     """How many attempts of model calls the session's journal holds as answered: responses and recorded failures.
     A scripted model picks its line by it."""
     on_delta: OnDelta
@@ -371,7 +371,7 @@ class Tools(Protocol):
         """Take in one more tool; the same one again changes nothing. Runs choose by `Settings.allow_tools`.
 
         Raises:
-            UsageError: the name is another tool's, or is none that every provider takes.
+            UsageError: the name is taken, or not every provider accepts it.
         """
         ...
 

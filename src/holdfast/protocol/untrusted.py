@@ -14,7 +14,8 @@ MAX_NESTING = 128
 """Objects and lists inside one another. Encoders, validators and views go down level by level, and each of them would
 give up at a depth of its own."""
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
-"""A string without an end goes to the end of the text: else each of its quotes would be looked behind once more."""
+"""An unterminated string matches to the end of the text. Otherwise the search would start again at each quote, which
+is quadratic."""
 
 
 def decode_untrusted(text: str | bytes) -> Any:

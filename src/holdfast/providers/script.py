@@ -1,6 +1,6 @@
 """A scripted model: answers from a file of JSON Lines, one response per line, for demonstrations and tests.
 
-The number of answered attempts in the session's journal selects the line, never a pointer here. So a session that
+The number of outcomes in the session's journal selects the line, never a pointer here. So a session that
 resumes
 in another process continues in the right place. A line is used up when its outcome is recorded: a response, an error
 that it asked for, or the failure of a silence longer than the idle limit (the same line would be silent again). An
@@ -141,12 +141,12 @@ class ScriptProvider:
         self._source = source
 
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
-        """Answer with the line after the `answered` ones. See `ports.Provider`."""
+        """Answer with the line after the first `outcomes` lines. See `ports.Provider`."""
         attempt.check()
-        body, idle_s, answered = attempt.body, attempt.idle_s, attempt.answered
-        chosen = self._choose(answered)
+        body, idle_s, outcomes = attempt.body, attempt.idle_s, attempt.outcomes
+        chosen = self._choose(outcomes)
         if chosen is None:
-            return _fatal(f"{self._source} has no line for response {answered + 1}.")
+            return _fatal(f"{self._source} has no line for response {outcomes + 1}.")
         number, line = chosen.number, chosen.line
         if line.when and not re.search(line.when, _last_heard(body)):
             return _fatal(
@@ -163,14 +163,14 @@ class ScriptProvider:
                 attempt.on_delta(Delta("text", piece))
         if line.error is not None:
             return ModelFailure(_failure(line.error, attempt.facts.name))
-        return _reply(line, attempt.facts.model, answered)
+        return _reply(line, attempt.facts.model, outcomes)
 
     async def aclose(self) -> None:
         """Do nothing: a script has nothing open."""
 
-    def _choose(self, answered: int) -> NumberedLine | None:
-        if answered < len(self._lines):
-            return self._lines[answered]
+    def _choose(self, outcomes: int) -> NumberedLine | None:
+        if outcomes < len(self._lines):
+            return self._lines[outcomes]
         last = self._lines[-1]
         return last if last.line.repeat else None
 
@@ -247,9 +247,9 @@ def _pieces(line: Line) -> list[str]:
     return [line.text[index * size : (index + 1) * size] for index in range(line.chunks)]
 
 
-def _reply(line: Line, model: str, answered: int) -> ModelReply:
+def _reply(line: Line, model: str, outcomes: int) -> ModelReply:
     calls = [
-        ToolCall(f"call_{answered}_{index}", call.name, _arguments(call))
+        ToolCall(f"call_{outcomes}_{index}", call.name, _arguments(call))
         for index, call in enumerate(line.tool_calls)
     ]
     parts: list[Part] = [Text(line.text)] if line.text else []

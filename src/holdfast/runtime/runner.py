@@ -103,7 +103,7 @@ class Runner:
                     body=body,
                     is_streaming=settings.model.is_streaming,
                     idle_s=settings.limits.idle_s,
-                    answered=state.models.outcomes,
+                    outcomes=state.models.outcomes,
                     on_delta=on_delta,
                     on_cut=arrived.append,
                     check=self._check,

@@ -76,7 +76,7 @@ async def attempt(
     *,
     is_streaming: bool = True,
     idle_s: float = LONG_S,
-    answered: int = 0,
+    outcomes: int = 0,
     on_delta: Callable[[Delta], None] = lambda delta: None,
     on_cut: Callable[[ModelCut], None] = lambda cut: None,
 ) -> ModelReply | ModelFailure:
@@ -88,7 +88,7 @@ async def attempt(
             body,
             is_streaming=is_streaming,
             idle_s=idle_s,
-            answered=answered,
+            outcomes=outcomes,
             on_delta=on_delta,
             on_cut=on_cut,
             check=never_over,
@@ -173,7 +173,7 @@ async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
             call.cancel()
         async with asyncio.timeout(1.0):
             await subject.until_left()
-        reply = await attempt(subject, answered=1)
+        reply = await attempt(subject, outcomes=1)
     assert isinstance(reply, ModelReply), reply
     assert text_of(reply.parts) == "again"
 

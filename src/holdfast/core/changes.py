@@ -1,0 +1,33 @@
+"""Changes to one part of the state, for the folds of several subjects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core.state import State
+from holdfast.protocol.commands import Principal
+from holdfast.protocol.trust import Label
+
+
+def with_run(state: State, **changes: Any) -> State:
+    return replace(state, run=replace(state.run, **changes)) if state.run is not None else state
+
+
+def with_models(state: State, **changes: Any) -> State:
+    return replace(state, models=replace(state.models, **changes))
+
+
+def with_call(state: State, call_id: str, **changes: Any) -> State:
+    calls = tuple(replace(c, **changes) if c.call_id == call_id else c for c in state.turn.calls)
+    return replace(state, turn=replace(state.turn, calls=calls))
+
+
+def labelled(state: State, label: Label) -> State:
+    return state if label in state.labels else replace(state, labels=(*state.labels, label))
+
+
+def narrowed(principal: Principal, other: Principal) -> Principal:
+    """The first, with the rights that both have."""
+    return replace(principal, scopes=tuple(scope for scope in principal.scopes if scope in other.scopes))

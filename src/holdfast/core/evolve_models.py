@@ -1,0 +1,182 @@
+"""The fold of model calls: what they used, what they taught about the model, and the turn that a response begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core import measure
+from holdfast.core.changes import with_models, with_run
+from holdfast.core.measure import Measure
+from holdfast.core.state import (
+    Call,
+    ModelCall,
+    State,
+    Turn,
+    Unsaid,
+    facts,
+)
+from holdfast.protocol import events as e
+from holdfast.protocol.messages import calls_of, text_of
+
+_NOTHING = Unsaid()
+SHRINK_SHARE = 0.7
+"""What is left of the assumed window after a provider refused a request as too long without naming a smaller one."""
+LEAST_WINDOW_TOKENS = 1_024
+"""No refusal teaches a window below this: nothing could be done in it."""
+
+
+def of_model(state: State, event: e.ModelEvent) -> State:
+    match event:
+        case e.ModelCallStarted():
+            return _call_started(state, event)
+        case e.Responded():
+            return _responded(state, event)
+        case e.ModelCallFailed():
+            return _call_failed(state, event)
+        case e.ModelCallUnready(retry_at_ms=retry_at_ms):
+            failed_attempts = state.models.failed_attempts + 1
+            return with_models(state, retry_at_ms=retry_at_ms, failed_attempts=failed_attempts)
+        case e.ModelCallUnaffordable():
+            return state
+        case e.ModelCallCut():
+            return _call_cut(state, event)
+        case e.ModelCallAbandoned():
+            return _call_abandoned(state)
+
+
+def _call_started(state: State, event: e.ModelCallStarted) -> State:
+    request, models, run = event.request, state.models, state.run
+    call = ModelCall(
+        event.key,
+        event.epoch,
+        event.attempt,
+        request.size_bytes,
+        request.expected_tokens,
+        request.output_cap_tokens,
+        request.reserved_microusd,
+        request.reserved_tokens,
+        event.is_last_pass,
+        facts(state),
+    )
+    if run is not None:
+        run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
+    return replace(
+        state,
+        run=run,
+        models=replace(
+            models,
+            open=call,
+            started=models.started + 1,
+            measure=measure.after_request(models.measure, request.fresh_bytes),
+            base=request.base,
+        ),
+        turn=Turn(event.turn, (), state.turn.repeats),
+        unsaid=_NOTHING,
+    )
+
+
+def _responded(state: State, event: e.Responded) -> State:
+    call = state.models.open
+    asked = calls_of(event.parts)
+    has_words = bool(text_of(event.parts).strip())
+    state = _close_and_charge(state, event)
+    run, models = state.run, state.models
+    if run is not None:
+        is_turn = call is not None and not call.is_last_pass
+        run = replace(
+            run,
+            totals=replace(run.totals, turns=run.totals.turns + is_turn),
+            reply=_reply_kind(event, bool(asked)),
+            answer_seq=state.seq if has_words else run.answer_seq,
+            empty_replies=0 if asked or has_words else run.empty_replies + 1,
+            has_landed=call is not None and call.is_last_pass,
+        )
+    calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
+    return replace(
+        state,
+        run=run,
+        turn=replace(state.turn, calls=calls, repeats=state.turn.repeats if asked else ()),
+        models=replace(
+            models,
+            outcomes=models.outcomes + 1,
+            failed_attempts=0,
+            measure=_measured(state, call, event),
+        ),
+    )
+
+
+def _is_of_next(state: State, call: ModelCall | None) -> bool:
+    """Whether what a call taught about its model holds for the next one: the settings may have changed since."""
+    return call is not None and call.facts.name == facts(state).name
+
+
+def _measured(state: State, call: ModelCall | None, event: e.Responded) -> Measure:
+    """What the counts of a response teach about the next request."""
+    if call is None or not _is_of_next(state, call):
+        return state.models.measure
+    window = call.facts.context_tokens
+    return measure.after_response(
+        state.models.measure, call.size_bytes, window, event.usage, event.estimated, event.parts
+    )
+
+
+def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
+    if has_calls:
+        return "calls"
+    if event.finish == "refusal":
+        return "refusal"
+    if not text_of(event.parts).strip():
+        return "empty"
+    return "cut_answer" if event.finish == "length" else "answer"
+
+
+def _call_failed(state: State, event: e.ModelCallFailed) -> State:
+    call, run = state.models.open, state.run
+    window = state.models.learnt_window_tokens
+    if event.failure.code == "context_overflow":
+        run = replace(run, overflows=run.overflows + 1) if run is not None else None
+        if _is_of_next(state, call):
+            assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
+            smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
+            window = max(smaller, LEAST_WINDOW_TOKENS)
+    state = _close_and_charge(replace(state, run=run), event)
+    return with_models(
+        state,
+        outcomes=state.models.outcomes + 1,
+        failed_attempts=call.attempt if call is not None else state.models.failed_attempts,
+        retry_at_ms=event.retry_at_ms,
+        learnt_window_tokens=window,
+    )
+
+
+def _call_cut(state: State, event: e.ModelCallCut) -> State:
+    cut = _close_and_charge(state, event)
+    return with_run(cut, answer_seq=state.seq) if event.text.strip() else cut
+
+
+def _call_abandoned(state: State) -> State:
+    call, run = state.models.open, state.run
+    if call is not None and run is not None:
+        held = replace(
+            run.totals,
+            held_microusd=run.totals.held_microusd + call.reserved_microusd,
+            held_tokens=run.totals.held_tokens + call.reserved_tokens,
+        )
+        run = replace(run, totals=held)
+    return replace(state, models=replace(state.models, open=None), run=run)
+
+
+def _close_and_charge(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut) -> State:
+    """Settle the open attempt: its reservation gives way to what it used."""
+    run = state.run
+    if run is not None:
+        totals = replace(
+            run.totals,
+            usage=run.totals.usage + ended.usage,
+            cost_microusd=run.totals.cost_microusd + ended.cost_microusd,
+            is_estimated=run.totals.is_estimated or bool(ended.estimated),
+        )
+        run = replace(run, totals=totals)
+    return replace(state, run=run, models=replace(state.models, open=None))

@@ -1,0 +1,170 @@
+"""The fold of a run: words and notes, settings, pauses, limits, and its end."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.core.changes import labelled, narrowed, with_models, with_run
+from holdfast.core.measure import Measure
+from holdfast.core.state import (
+    Run,
+    State,
+    Stopping,
+    Totals,
+    Turn,
+    Unsaid,
+    facts,
+    open_run,
+)
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Principal
+from holdfast.protocol.limits import Limits
+from holdfast.protocol.settings import SettingsRef, settings_by
+from holdfast.protocol.trust import Label
+
+TITLE_CHARS = 80
+
+
+def of_run(state: State, event: e.RunEvent) -> State:
+    match event:
+        case e.MessageReceived():
+            return _message(state, event)
+        case e.NoteAdded():
+            return _noted(state, event)
+        case e.SettingsStored(groups=groups):
+            return replace(state, groups={**state.groups, **groups})
+        case e.RunStarted():
+            return _run_started(state, event)
+        case e.SettingsChanged():
+            return _changed(state, event)
+        case e.RunPaused():
+            return with_run(state, is_paused=True)
+        case e.RunResumed():
+            return _resumed(state)
+        case e.RunLanding(reason=reason, message=message):
+            return with_run(state, landing=reason, message=message)
+        case e.RunStopping():
+            return _stopping(state, event)
+        case e.RunStopped():
+            return _stopped(state, event)
+
+
+def _message(state: State, event: e.MessageReceived) -> State:
+    """Store the message as unsaid, and set the title and the principal. If the words of several people are pending,
+    only the rights that all of them have remain."""
+    title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
+    principal = Principal(event.sender, scopes=event.scopes)
+    if open_run(state) is not None or state.unsaid.last_words_seq:  # the run holds the words of others too
+        principal = narrowed(principal, state.principal)
+    unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq, last_words_seq=state.seq)
+    spoken = labelled(state, Label("user", "user"))
+    return replace(spoken, title=title, principal=principal, unsaid=unsaid)
+
+
+def _run_started(state: State, event: e.RunStarted) -> State:
+    before = state.before + state.run.totals if state.run is not None else state.before
+    state = _set(_waits_no_more(state), event.settings)
+    last = state.run
+    goal_seq = last.goal_seq if event.is_continuation and last is not None else state.unsaid.words_seq
+    run = Run(
+        event.run, started_ms=state.at_ms, goal_seq=goal_seq, totals=Totals(is_unpriced=_is_unpriced(state))
+    )
+    principal = state.principal
+    if event.is_continuation:
+        principal = narrowed(Principal(event.sender, scopes=event.scopes), principal)
+    return replace(
+        state,
+        run=run,
+        before=before,
+        principal=principal,
+        turn=Turn(state.turn.number),
+        models=replace(state.models, failed_attempts=0),
+    )
+
+
+def _changed(state: State, event: e.SettingsChanged) -> State:
+    before, state = state.settings, _set(state, event.settings)
+    run = state.run
+    if run is None:
+        return state
+    if before is not None and state.settings is not None and before.limits != state.settings.limits:
+        is_last_pass = state.models.open is not None and state.models.open.is_last_pass
+        run = _under_new_limits(run, before.limits, state.settings.limits, is_last_pass=is_last_pass)
+    if _is_unpriced(state):
+        run = replace(run, totals=replace(run.totals, is_unpriced=True))
+    return replace(state, run=run)
+
+
+def _under_new_limits(run: Run, before: Limits, after: Limits, *, is_last_pass: bool) -> Run:
+    """Warn anew. If the limit that was reached is higher now, the run goes on, unless its last pass has begun."""
+    run = replace(run, warned=tuple(name for name in run.warned if name == "cap"))
+    is_raised = {
+        "turns": after.turns > before.turns,
+        "tokens": after.tokens > before.tokens,
+        "cost": after.cost_microusd > before.cost_microusd,
+    }
+    if run.landing and not is_last_pass and not run.has_landed and is_raised.get(run.landing, True):
+        return replace(run, landing="", message="")
+    return run
+
+
+def _is_unpriced(state: State) -> bool:
+    return facts(state).price == "unknown"
+
+
+def _set(state: State, ref: SettingsRef) -> State:
+    """Other settings. Another model counts tokens in its own way and has its own window."""
+    changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
+    before, after = facts(state), facts(changed)
+    if after.name != before.name:  # the new one is not the one that has to be waited for
+        return with_models(
+            changed, measure=Measure(), learnt_window_tokens=0, retry_at_ms=0, failed_attempts=0
+        )
+    if after.context_tokens != before.context_tokens:
+        return with_models(changed, learnt_window_tokens=0)
+    return changed
+
+
+def _resumed(state: State) -> State:
+    """The pause is over; where there was none, the wait before another attempt of a model call."""
+    is_paused = state.run is not None and state.run.is_paused
+    return with_run(state, is_paused=False) if is_paused else _waits_no_more(state)
+
+
+def _waits_no_more(state: State) -> State:
+    """No attempt of a model call is waited for any more."""
+    return with_models(state, retry_at_ms=0) if state.models.retry_at_ms else state
+
+
+def _stopping(state: State, event: e.RunStopping) -> State:
+    stopping = Stopping(event.status, event.reason, event.message, event.grace_until_ms, event.by)
+    return _waits_no_more(with_run(state, stopping=stopping, is_paused=False))
+
+
+def _stopped(state: State, event: e.RunStopped) -> State:
+    ended = with_run(
+        state, status=event.status, reason=event.reason, message=event.message, stopping=None, is_paused=False
+    )
+    return replace(
+        ended,
+        turn=replace(state.turn, calls=()),
+        models=replace(state.models, retry_at_ms=0, failed_attempts=0),
+        unsaid=_unsaid_after(state, event),
+    )
+
+
+def _unsaid_after(state: State, event: e.RunStopped) -> Unsaid:
+    """A stop also drops the pending words: they open no run. If the run had sent a request, the next request still
+    brings them."""
+    if event.status != "interrupted":
+        return state.unsaid
+    has_begun = state.run is not None and state.run.totals.model_calls
+    return replace(state.unsaid, words_seq=0, last_words_seq=state.unsaid.last_words_seq if has_begun else 0)
+
+
+def _noted(state: State, event: e.NoteAdded) -> State:
+    run = state.run
+    if run is not None and event.about in ("cost", "tokens", "cap"):
+        run = replace(run, warned=(*run.warned, event.about))
+    unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
+    return replace(state, run=run, unsaid=unsaid)

@@ -1,0 +1,132 @@
+"""The fold of tool calls and approvals: the stages of each call of the turn."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.core import guard
+from holdfast.core.changes import labelled, narrowed, with_call
+from holdfast.core.state import (
+    Answered,
+    Call,
+    Denied,
+    Done,
+    Expired,
+    Permission,
+    Proposed,
+    Started,
+    State,
+    ToolAttempt,
+    Waiting,
+    is_complete,
+)
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Principal
+from holdfast.protocol.trust import Label
+
+
+def of_tool(state: State, event: e.ToolEvent) -> State:
+    match event:
+        case e.ToolCallAdmitted(call_id=call_id, resources=resources):
+            return with_call(state, call_id, resources=resources)
+        case e.ToolCallQueued(call_id=call_id, resources=resources):
+            return with_call(state, call_id, resources=resources)
+        case e.ToolCallStarted():
+            return _started(state, event)
+        case e.ToolCallFinished():
+            return _finished(state, event)
+        case e.ToolCallRefused(call_id=call_id, failure=failure):
+            return _done(state, call_id, f"refused\0{failure.message}")
+        case e.ToolCallAbandoned(call_id=call_id, text=text):
+            return _done(state, call_id, f"abandoned\0{text}")
+
+
+def of_approval(state: State, event: e.ApprovalEvent) -> State:
+    match event:
+        case e.ApprovalRequested():
+            return _asked(state, event)
+        case e.ApprovalResolved():
+            return _resolved(state, event)
+        case e.ApprovalConsumed():
+            return _consumed(state, event)
+
+
+def _started(state: State, event: e.ToolCallStarted) -> State:
+    run = state.run
+    if run is not None:
+        run = replace(run, totals=replace(run.totals, tool_calls=run.totals.tool_calls + 1))
+    attempt = ToolAttempt(
+        event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
+    )
+    arguments = {"arguments": event.arguments} if event.arguments else {}
+    started = with_call(state, event.call_id, stage=Started(attempt), interrupted=None, **arguments)
+    return replace(started, run=run)
+
+
+def _finished(state: State, event: e.ToolCallFinished) -> State:
+    result = event.result
+    name = next((call.name for call in state.turn.calls if call.call_id == event.call_id), "")
+    return _done(
+        labelled(state, Label(name, result.trust)),
+        event.call_id,
+        f"{result.status}\0{result.blob or result.text}",
+    )
+
+
+def _asked(state: State, event: e.ApprovalRequested) -> State:
+    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question))
+    asked = with_call(state, event.call_id, stage=stage, permission=None, resources=event.resources)
+    return replace(asked, approvals=state.approvals + 1)
+
+
+def _resolved(state: State, event: e.ApprovalResolved) -> State:
+    for call in state.turn.calls:
+        stage = call.stage
+        if isinstance(stage, Waiting) and stage.approval_id == event.approval_id:
+            return _decided(_heard(state, event), call, stage, event)
+    return state
+
+
+def _heard(state: State, event: e.ApprovalResolved) -> State:
+    """An answer, or the note of a denial, is words of a person too: the model reads them."""
+    if event.decision != "answer" and not (event.decision == "deny" and event.note):
+        return state
+    principal = narrowed(Principal(event.by, scopes=event.scopes), state.principal)
+    return replace(state, principal=principal)
+
+
+def _decided(state: State, call: Call, stage: Waiting, event: e.ApprovalResolved) -> State:
+    match event.decision:
+        case "approve":
+            permission = Permission(stage.approval_id, stage.sha256)
+            return with_call(state, call.call_id, stage=Proposed(), permission=permission)
+        case "answer":
+            return with_call(state, call.call_id, stage=Answered(event.note))
+        case "deny":
+            return with_call(state, call.call_id, stage=Denied(event.note))
+        case "expired":
+            return with_call(state, call.call_id, stage=Expired(stage.is_question))
+        case "withdrawn":
+            return state
+
+
+def _consumed(state: State, event: e.ApprovalConsumed) -> State:
+    for call in state.turn.calls:
+        permission = call.permission
+        if permission is not None and permission.approval_id == event.approval_id:
+            return with_call(state, call.call_id, permission=replace(permission, is_consumed=True))
+    return state
+
+
+def _done(state: State, call_id: str, result: str) -> State:
+    """Close a call; when it is the last of its turn, the repeats are counted."""
+    calls = tuple(
+        replace(call, stage=Done(guard.signature(call, result)))
+        if call.call_id == call_id and not isinstance(call.stage, Done)
+        else call
+        for call in state.turn.calls
+    )
+    turn = replace(state.turn, calls=calls)
+    if calls != state.turn.calls and is_complete(turn):
+        turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
+    return replace(state, turn=turn)
