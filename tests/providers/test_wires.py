@@ -168,5 +168,5 @@ def test_only_anthropic_itself_is_sent_the_marker_at_the_top() -> None:
 def test_the_end_of_a_body_has_room_in_what_is_reserved_for_overhead(name: str, tmp_path: Path) -> None:
     (script := tmp_path / "m.jsonl").write_text('{"text":"hi"}\n')
     provider = make_provider(PROVIDERS[name], model=str(script), base_url="", api_key="key", http=HttpPool())
-    tail = provider.wire.tail(FACTS, OUTPUT_TOKENS_MAX, is_streaming=True, is_final=True)
+    tail = provider.wire.tail(FACTS, OUTPUT_TOKENS_MAX, is_streaming=True, is_last_pass=True)
     assert len(tail) <= OVERHEAD_TOKENS - TEMPLATE_TOKENS

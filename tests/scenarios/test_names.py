@@ -56,7 +56,7 @@ def test_a_name_that_is_none_is_refused_while_other_sessions_go_on(stage: Stage)
             for key in ("tg:\ud800", "tg:\0", "tg"):
                 with pytest.raises(UsageError, match="no name of a session"):
                     await controller.begin(key, owner("tester"), body)
-            with pytest.raises(UsageError, match="no id of a command"):
+            with pytest.raises(UsageError, match="not a valid id for a command"):
                 await controller.submit(session, owner("tester"), body, "\ud800")
             await driving
         await check_session(store, session, await records_of(store, session))
