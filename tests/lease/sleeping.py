@@ -19,8 +19,15 @@ SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(CUSTOMIZED)}
 
 @contextmanager
 def asleep(machine: Machine, at: str, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that has stopped itself there."""
+    """A run that has stopped itself there."""
     command = ("run", "go", "-s", SESSION, "--autonomy", "full", "--stream-json", *arguments)
+    with stopped(machine, at, *command, **environ) as process:
+        yield process
+
+
+@contextmanager
+def stopped(machine: Machine, at: str, *command: str, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that has stopped itself there."""
     with machine.start(*command, SLEEPS_AT=at, **{**SHORT_LEASE, **environ}) as process:
         try:
             deadline = time.monotonic() + PATIENCE_S

@@ -12,7 +12,7 @@ import pytest
 from holdfast.protocol.ids import session_id
 from holdfast.storage.sqlite import SqliteStore
 from tests.edge.machine import Machine, call, of_type
-from tests.lease.sleeping import SESSION, asleep
+from tests.lease.sleeping import SESSION, asleep, stopped
 
 WORKS = [{"tool_calls": [call("shell", command="echo done >> effects")]}, {"text": "Done.", "repeat": True}]
 """It may only be done where nobody has to be asked."""
@@ -106,6 +106,18 @@ def test_a_task_that_was_stopped_before_it_began_is_given_when_the_session_is_re
     assert machine.holdfast("stop", SESSION).code == 0
     assert machine.holdfast("resume", SESSION).code == 0
     assert '"go"' in machine.holdfast("show", SESSION, "--request", "1").out
+
+
+@pytest.mark.requirement("B4")
+def test_a_stop_that_was_killed_before_it_was_read_is_settled_by_the_next_one(machine: Machine) -> None:
+    killed(machine, machine.script(WORKS))
+    with stopped(machine, "accepted", "stop", SESSION) as process:
+        process.kill()
+    assert machine.holdfast("show", SESSION, "--json").json["waiting"] == 2
+    again = machine.holdfast("stop", SESSION)
+    assert (again.code, "has no open run: it is interrupted" in again.out) == (0, True), again.out
+    assert machine.holdfast("show", SESSION, "--json").json["waiting"] == 0
+    assert [body["status"] for body in of_type(machine.events(SESSION), "RunStopped")] == ["interrupted"]
 
 
 @pytest.mark.requirement("B4")

@@ -74,10 +74,11 @@ async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
     async with about_to_write(home) as store:
         session = await find_session(store, name)
     async with open_app(load_only({}), home) as app:
-        before = open_run((await app.controller.prospect(session)).ahead)
-        if before is not None:
+        past = await app.controller.prospect(session)
+        was_open = open_run(past.ahead) is not None
+        if was_open or past.ahead is not past.now:  # also settles the commands that nobody has read
             await app.controller.decide_now(session, sender(), body)
-        return _Stood(await app.controller.state(session), before is not None)
+        return _Stood(await app.controller.state(session), was_open)
 
 
 def _say_settled(stood: _Stood, how: str) -> None:
