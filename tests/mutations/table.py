@@ -178,7 +178,7 @@ _LEASES = (
     Mutation(
         "who takes over does not end what a dead driver left running",
         "runtime/driver.py",
-        "        await end_orphans(self._parts.tools, self.state)\n",
+        "        await end_orphans(self._parts.tools, self.state, self._hold)\n",
         "",
         "tests/lease/test_sleepers.py::test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on",
     ),
@@ -272,8 +272,8 @@ _DISK = (
     Mutation(
         "an emptied database is taken for a new one",
         "storage/home.py",
-        "if (facts is None or not facts.st_size) and any(",
-        "if facts is None and any(",
+        "if (facts is None or not facts.st_size) and _was_made(home):",
+        "if facts is None and _was_made(home):",
         "tests/storage/test_home.py",
     ),
     Mutation(
