@@ -78,6 +78,14 @@ def test_people_are_told_what_was_saved_and_what_to_do_with_it(
     assert (again.code, "is there already" in again.err) == (2, True)
 
 
+def test_the_repair_of_a_sound_home_is_no_bad_news_and_loses_nothing(
+    holdfast: Holdfast, home: Filled, tmp_path: Path
+) -> None:
+    answer = holdfast("fsck", "--repair", str(tmp_path / "s.db"), "--json", "--home", str(home.folder))
+    repaired = answer.rows[0]["repaired"]
+    assert (answer.code, answer.rows[0]["ok"], repaired["lost"], repaired["notes"]) == (0, True, [], [])
+
+
 def test_a_repair_begins_where_a_check_cannot(holdfast: Holdfast, home: Filled, tmp_path: Path) -> None:
     with sqlite3.connect(home.folder / DATABASE) as connection:
         connection.execute("PRAGMA user_version = 0")

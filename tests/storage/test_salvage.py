@@ -306,6 +306,35 @@ async def test_whatever_byte_is_flipped_nothing_false_is_saved_and_nothing_lost_
 
 
 @pytest.mark.requirement("L7")
+async def test_whatever_page_is_zeroed_nothing_false_is_saved_and_nothing_lost_untold(
+    home: Path, tmp_path: Path
+) -> None:
+    whole, sound = await journals(home), (home / DATABASE).read_bytes()
+    file, hurt = tmp_path / "saved.db", 0
+    for at in range(0, len(sound), 4096):
+        (home / DATABASE).write_bytes(sound[:at] + bytes(4096) + sound[at + 4096 :])
+        saved = salvage(home, file)
+        hurt += bool(saved.lost or saved.notes)
+        await check(home, file, whole, saved)
+        file.unlink()
+    assert hurt > 5
+
+
+@pytest.mark.requirement("L7")
+async def test_wherever_a_file_is_torn_off_nothing_false_is_saved_and_nothing_lost_untold(
+    home: Path, tmp_path: Path
+) -> None:
+    whole, sound = await journals(home), (home / DATABASE).read_bytes()
+    draw, file = random.Random(0), tmp_path / "saved.db"
+    for _ in range(20):
+        (home / DATABASE).write_bytes(sound[: draw.randrange(8192, len(sound))])
+        saved = salvage(home, file)
+        assert saved.lost or saved.notes
+        await check(home, file, whole, saved)
+        file.unlink()
+
+
+@pytest.mark.requirement("L7")
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 async def test_what_is_left_of_a_torn_file_is_saved(home: Path, tmp_path: Path, share: float) -> None:
     whole = await journals(home)

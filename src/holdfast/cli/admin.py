@@ -57,7 +57,8 @@ def fsck(
     else:
         say(_fsck_lines(folder, found))
         say(_salvage_lines(saved, str(repair)) if saved is not None else [])
-    return _BAD_NEWS if found.damages else 0
+    is_bad = bool(found.damages or (saved is not None and (saved.lost or saved.notes)))
+    return _BAD_NEWS if is_bad else 0
 
 
 def _found(folder: Path, *, is_repairing: bool) -> Verified:

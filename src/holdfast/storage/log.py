@@ -66,7 +66,11 @@ class Log(NamedTuple):
 def is_log_lost(database: Path) -> bool:
     """Whether the index of a log lies there without its log: who closes a database takes away the index first."""
     index, log = (database.with_name(f"{database.name}-{ending}") for ending in ("shm", "wal"))
-    return index.exists() and index.stat().st_size >= _INDEX_BYTES and not log.exists()
+    try:
+        is_in_use = index.stat().st_size >= _INDEX_BYTES
+        return is_in_use and not log.exists() and index.exists()  # still: others may close it meanwhile
+    except FileNotFoundError:
+        return False
 
 
 def read_log(database: Path) -> Log | None:
