@@ -220,6 +220,34 @@ async def test_a_lost_first_page_costs_nothing(home: Path, tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == {"home", "saved.db", "again"}, "the copy is gone"
 
 
+@pytest.fixture
+async def long_home(tmp_path: Path) -> Path:
+    """A session of many records, of which some have bodies that are longer than a page."""
+    home = tmp_path / "long"
+    store = SqliteStore.open(home)
+    driving = await drive(store)
+    await driving.commit(SessionOpened(driving.session))
+    for turn in range(60):
+        await driving.commit(MessageReceived(f"turn {turn} " + "~" * (20_000 if turn % 9 == 0 else 700)))
+    await store.aclose()
+    return home
+
+
+@pytest.mark.requirement("L7")
+async def test_records_are_found_page_by_page_where_the_way_to_them_is_lost(
+    long_home: Path, tmp_path: Path
+) -> None:
+    whole = await journals(long_home)
+    root = root_page(long_home, "records")
+    with (long_home / DATABASE).open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(bytes(4096))
+    saved = salvage(long_home, tmp_path / "saved.db")
+    assert (saved.records, saved.lost) == (61, ())
+    assert "page by page, 61 more records were found" in saved.notes
+    assert await journals(restored(long_home, tmp_path / "saved.db")) == whole
+
+
 async def test_lost_commands_are_named(home: Path, tmp_path: Path) -> None:
     root = root_page(home, "inbox")
     with (home / DATABASE).open("r+b") as file:

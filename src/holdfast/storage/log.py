@@ -17,8 +17,8 @@ _INDEX_BYTES = 32 << 10
 """Of the index of a log that was in use."""
 _MAGIC, _VERSION = 0x377F0682, 3007000
 _ORDERS = {_MAGIC: "<", _MAGIC + 1: ">"}
-_PAGE_SIZES = {1 << power for power in range(9, 17)}
-_USUAL_PAGE_SIZE = 4096
+PAGE_SIZES = {1 << power for power in range(9, 17)}
+USUAL_PAGE_SIZE = 4096
 
 Sums = tuple[int, int]
 
@@ -83,8 +83,8 @@ def read_log(database: Path) -> Log | None:
         return None
     magic, _, size = struct.unpack(">3I", content[:12])
     order = _ORDERS.get(magic, "<")
-    if size not in _PAGE_SIZES:
-        size = _USUAL_PAGE_SIZE
+    if size not in PAGE_SIZES:
+        size = USUAL_PAGE_SIZE
     last: Sums = struct.unpack(">2I", content[24:_HEAD])
     is_sound = magic in _ORDERS and _sums(content[:24], (0, 0), order) == last
     lying = list(_frames(content, size))
@@ -113,7 +113,7 @@ def _frames(content: bytes, size: int) -> Iterator[Frame]:
 
 def mended(log: Log) -> bytes:
     """A log of all its frames that SQLite reads to the end."""
-    size = len(log.frames[0].page) if log.frames else _USUAL_PAGE_SIZE
+    size = len(log.frames[0].page) if log.frames else USUAL_PAGE_SIZE
     head = struct.pack(">4I", _MAGIC, _VERSION, size, 0) + log.salts
     sums = _sums(head, (0, 0), "<")
     parts = [head, struct.pack(">2I", *sums)]

@@ -19,15 +19,17 @@ from holdfast.protocol.codec import FIRST_LINK, StoredRecord
 from holdfast.storage.chain import follows
 from holdfast.storage.errors import not_ours, primary_code, storage_errors
 from holdfast.storage.home import DATABASE, check_file, check_version, connect, connect_to_read
-from holdfast.storage.log import mended, read_log
+from holdfast.storage.log import PAGE_SIZES, USUAL_PAGE_SIZE, Log, mended, read_log
 from holdfast.storage.migrations import APPLICATION_ID, NEWEST, migrate, version
+from holdfast.storage.pages import Pages, leaf_rows
 
 _BUSY_S = 5.0
 _LEAST_ROW_BYTES = 40
 """Hardly a row is shorter: a bound for how many there can be in a file."""
+_LINK_BYTES = 32
 _LARGEST = (1 << 62) - 1
-_SIZE_AT = 28
-"""Where in a database it says how many pages it has."""
+_PAGE_SIZE_AT, _SIZE_AT = 16, 28
+"""Where in a database it says how large a page is, and how many it has."""
 _TABLES = {"sessions", "records", "inbox", "leases"}
 """Those of which nothing can be made anew."""
 _ILLEGIBLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
@@ -59,7 +61,7 @@ def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
             is_ours = _is_ours(connection, path)
             log = read_log(path)
         if is_ours and not (log and log.lost_commits):
-            yield Wreck(path, connection)
+            yield Wreck(path, connection, log)
             return
     with ExitStack() as stack:
         with storage_errors(scratch):
@@ -73,7 +75,7 @@ def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
             stack.enter_context(closing(connection))
             _look_at(connection)
         notes = [] if is_ours else [_NEW_LIST]
-        yield Wreck(path, connection, [*notes, _MENDED_LOG] if log and log.lost_commits else notes)
+        yield Wreck(path, connection, log, [*notes, _MENDED_LOG] if log and log.lost_commits else notes)
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
@@ -122,13 +124,18 @@ def _decoded(raw: bytes) -> str:
 class Wreck:
     """A damaged database, and what of it cannot be read."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, log: Log | None, notes: Sequence[str] = ()
+    ) -> None:
         self.path = path
         self.is_guessed = _NEW_LIST in notes
         """Whether it is taken for a database of ours, and nothing yet shows that it is one."""
         self.notes = list(notes)
         """What could not be read so far, as sentences."""
         self._connection = connection
+        self._log = log
+        self._loose: dict[int, Row] = {}
+        """By place, the rows of records to which SQLite finds no way."""
         self._most_rows = path.stat().st_size // _LEAST_ROW_BYTES
 
     def rows(self, table: str, number: str, columns: str) -> list[Row]:
@@ -174,19 +181,46 @@ class Wreck:
     def places(self) -> dict[int, list[int]]:
         """By the number of its session, where a record lies."""
         found: dict[int, list[int]] = defaultdict(list)
-        for position, number in self.rows("records", "position", "session"):
+        told = len(self.notes)
+        rows = self.rows("records", "position", "session")
+        if len(self.notes) > told:
+            known = {position for position, _ in rows}
+            self._loose = {place: row for place, row in self._loose_records() if place not in known}
+            if self._loose:
+                self.notes.append(f"page by page, {len(self._loose)} more records were found")
+                rows = sorted([*rows, *((place, row[0]) for place, row in self._loose.items())])
+        for position, number in rows:
             if isinstance(number, int) and number > 0:
                 found[number].append(position)
         return found
+
+    def _loose_records(self) -> Iterator[tuple[int, Row]]:
+        """The rows of all pages that look like records, without their place in them."""
+        content = self.path.read_bytes()
+        size = int.from_bytes(content[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
+        newer: dict[int, bytes] = {}
+        for frame in self._log.frames if self._log is not None else ():
+            newer[int.from_bytes(frame.head[:4], "big")] = frame.page
+        pages = Pages(content, size if size in PAGE_SIZES else USUAL_PAGE_SIZE, newer)
+        for place, row in leaf_rows(pages):
+            if (
+                place > 0
+                and tuple(map(type, row)) == (type(None), int, *_TYPES)
+                and len(row[-2]) == _LINK_BYTES
+            ):
+                yield place, row[1:]
 
     def records(self, places: Sequence[int]) -> dict[int, tuple[int, StoredRecord]]:
         """The records at these places that can be read, by their seq, each with its place."""
         read: dict[int, list[tuple[int, StoredRecord]]] = defaultdict(list)
         for place in places:
             with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
-                row = self._connection.execute(
-                    f"SELECT {_RECORD} FROM records WHERE position = ?", (place,)
-                ).fetchone()
+                row = (
+                    self._loose.get(place, ())[1:]
+                    or self._connection.execute(
+                        f"SELECT {_RECORD} FROM records WHERE position = ?", (place,)
+                    ).fetchone()
+                )
                 if row is not None and tuple(map(type, row)) == _TYPES and row[0] > 0:
                     read[row[0]].append((place, StoredRecord("", *row)))
         links = {record.link for found in read.values() for _, record in found} | {FIRST_LINK}
