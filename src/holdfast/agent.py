@@ -182,9 +182,8 @@ class Agent:
     """An agent: a model, tools and instructions. It can work in many sessions at once.
 
     Its first use opens it. Close it with `aclose`, or use it with `async with`. A closed agent cannot be used
-    again: this
-    raises `UsageError`. If a run is cancelled, its session stays as recorded, and `resume` continues it, here or in
-    another process.
+    again: this raises `UsageError`. If a run is cancelled, its session stays as recorded, and `resume` continues
+    it, here or in another process.
 
     Args:
         model: PROVIDER:MODEL. The default is the configuration's.
@@ -198,11 +197,9 @@ class Agent:
         runtime: Shared with other agents. It has `home` and `config` then.
         workspace: The folder of the built-in tools. The default is the session's last one, or the current folder.
 
-    The caller chose the tools in code. So, unless the configuration sets `autonomy`, calls need no approval,
-    within the
-    hard rules of `policy`. With `config={"autonomy": "supervised"}`, calls that run commands or use the network
-    wait for
-    `approve` or `deny`.
+    The caller chose the tools in code. So, unless the configuration sets `autonomy`, calls need no approval, within
+    the hard rules of `policy`. With `config={"autonomy": "supervised"}`, calls that run commands or use the network
+    wait for `approve` or `deny`.
 
     Raises:
         ConfigError: limits or configuration are wrong. Lists every problem.

@@ -149,8 +149,7 @@ class App:
         """Return the settings of a run in a workspace, with the configured model or another one.
 
         `is_terminal`: somebody can be asked, so approvals are asked for at the terminal, unless the configuration
-        says
-        otherwise.
+        says otherwise.
 
         Raises:
             UsageError: no model is named, the workspace is not a folder, there is no such provider, or the cost

@@ -56,7 +56,7 @@ def test_who_decides_sees_all_of_the_call_where_it_runs_and_which_program_it_beg
     (approval,) = open_approvals(cli)
     assert (approval["cwd"], approval["binary"]) == (str(cli.workspace), str(program))
     with cli.terminal("resume", "last", "--approve-by", "prompt") as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.process.send_signal(signal.SIGINT)
         assert screen.end() == 130
     for told in (cli("approvals").out, screen.screen, cli("approve", approval["id"]).out):
@@ -126,9 +126,9 @@ def test_with_approve_by_deny_nobody_is_asked(cli: Cli) -> None:
 def test_at_a_terminal_enter_alone_allows_nothing_and_yes_runs_it_once(cli: Cli) -> None:
     with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
         screen.until(f"command: {COMMAND}")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("\n")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         assert runs(cli) == 0
         screen.type("y\n")
         screen.until("Went on.")
@@ -139,7 +139,7 @@ def test_at_a_terminal_enter_alone_allows_nothing_and_yes_runs_it_once(cli: Cli)
 def test_at_a_terminal_no_tells_the_model_why(cli: Cli) -> None:
     model = cli.model(calls("shell", command=COMMAND), says("Another way then.", when="too risky"))
     with cli.terminal("run", "x", "-m", model) as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("n too risky\n")
         screen.until("Another way then.")
         assert screen.end() == 0
@@ -161,7 +161,7 @@ def test_a_question_at_a_terminal_takes_the_number_of_an_option(cli: Cli) -> Non
 @pytest.mark.requirement("H5")
 def test_an_answer_from_elsewhere_ends_the_prompt_and_the_run_goes_on(cli: Cli) -> None:
     with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         (approval,) = open_approvals(cli)
         assert cli("approve", approval["id"]).code == 0
         screen.until("Went on.")
@@ -172,12 +172,12 @@ def test_an_answer_from_elsewhere_ends_the_prompt_and_the_run_goes_on(cli: Cli) 
 @pytest.mark.requirement("H5")
 def test_who_leaves_the_prompt_leaves_the_approval_open(cli: Cli) -> None:
     with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.process.send_signal(signal.SIGINT)
         assert screen.end() == 130
     assert len(open_approvals(cli)) == 1
     with cli.terminal("resume", "last") as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("\x04")
         assert screen.end() == 5
     assert len(open_approvals(cli)) == 1
@@ -186,7 +186,7 @@ def test_who_leaves_the_prompt_leaves_the_approval_open(cli: Cli) -> None:
 def test_what_a_terminal_would_act_on_is_written_out(cli: Cli) -> None:
     with cli.terminal("run", "x", "-m", a_model(cli, "echo '\x1b[2K\rharmless'")) as screen:
         screen.until(r"echo '\x1b[2K\x0dharmless'")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("n\n")
         assert screen.end() == 0
 
@@ -198,12 +198,12 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
     with cli.terminal("run", "x", "-m", a_model(cli, command)) as screen:
         screen.until("characters are hidden")
         assert "hidden-part" not in screen.screen
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("y\n")
         screen.until("see them first")
-        screen.until("Allow it?")  # what is typed before a question answers nothing
+        screen.until("Approve it?")  # what is typed before a question answers nothing
         screen.type("v\n")
         screen.until("hidden-part")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("n\n")
         assert screen.end() == 0

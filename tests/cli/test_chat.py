@@ -42,7 +42,7 @@ def test_approvals_are_asked_inline(cli: Cli) -> None:
     with cli.terminal("chat", "-m", model) as screen:
         screen.until(">")
         screen.type("make it\n")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("y\n")
         screen.until("It is made.")
         screen.until(">")
@@ -118,7 +118,7 @@ def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_mess
         screen.type("make it\n")
         screen.until("one ")
         screen.type("y\n")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("y\n")
         screen.until("Made.")
         screen.until("> y")
@@ -131,7 +131,7 @@ def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) ->
     with either.terminal("chat", "-m", model) as screen:
         screen.until(">")
         screen.type("make it\n")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("ye")
         asked = json.loads(either("approvals", "--json").out)
         assert either("approve", asked["id"]).code == 0
@@ -149,9 +149,9 @@ def test_escape_spoils_no_answer_and_leaving_with_an_open_approval_says_so(eithe
     with either.terminal("chat", "-m", model) as screen:
         screen.until(">")
         screen.type("make it\n")
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         screen.type("\x1by\n")
-        screen.until("Allow it?")  # of the second call
+        screen.until("Approve it?")  # of the second call
         assert (either.workspace / "made").exists()
         screen.type("\x03")
         screen.until(">")

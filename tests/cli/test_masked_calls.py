@@ -134,7 +134,7 @@ def test_an_approval_that_comes_when_the_process_is_gone_abandons_the_call(desk:
 def test_an_approval_from_another_process_runs_the_call_where_its_original_is(desk: Cli) -> None:
     model = desk.model(WAYS["shell"], says("Done."))
     with desk.terminal("run", "x", "-m", model, "--approve-by", "prompt") as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         row = json.loads(desk("approvals", "--json").out)
         assert desk("approve", row["id"]).code == 0
         screen.until("Done.")

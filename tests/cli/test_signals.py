@@ -143,7 +143,7 @@ def test_a_vanished_terminal_ends_the_tool_too(cli: Cli) -> None:
 @pytest.mark.requirement("H5")
 def test_a_terminal_that_vanishes_at_a_question_leaves_it_open(cli: Cli) -> None:
     with cli.terminal("run", "x", "-s", "a:b", "-m", cli.model(calls("shell", command="true"))) as screen:
-        screen.until("Allow it?")
+        screen.until("Approve it?")
         assert screen.hang_up() == 130
     assert [row["status"] for row in sessions(cli)] == ["waiting"]
     assert len(cli("approvals", "--json").out.splitlines()) == 1

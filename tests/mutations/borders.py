@@ -172,15 +172,15 @@ PERMISSION = (
     Mutation(
         "what a tool answers is trusted unless it says otherwise",
         "protocol/tools.py",
-        '    trust: Trust = "untrusted"\n    """How far what it answers may be trusted."""',
-        '    trust: Trust = "data"\n    """How far what it answers may be trusted."""',
+        '    trust: Trust = "untrusted"\n    """The trust of its results."""',
+        '    trust: Trust = "data"\n    """The trust of its results."""',
         "tests/tools/test_declared_arguments.py tests/tools/test_dispatcher.py tests/core/test_who_and_what.py",
     ),
     Mutation(
         "a result that says nothing of itself is trusted",
         "protocol/tools.py",
-        '    trust: Trust = "untrusted"\n    """How far the text may be trusted, as the tool declares it."""',
-        '    trust: Trust = "data"\n    """How far the text may be trusted, as the tool declares it."""',
+        '    trust: Trust = "untrusted"\n    """The trust of the text, as the tool declares it."""',
+        '    trust: Trust = "data"\n    """The trust of the text, as the tool declares it."""',
         "tests/core/test_who_and_what.py",
     ),
     Mutation(

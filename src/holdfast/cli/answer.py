@@ -63,12 +63,12 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
     """Ask for yes or no. Enter alone is no answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
-    tell([Span(f"{row.tool} needs approval", "bold yellow"), Span(f"  {row.reason}", "dim")])
+    tell([Span(row.tool, "bold yellow"), Span(f"  {row.reason}", "dim")])
     for line in approval_call_lines(row):
         tell(line)
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
-        answer = await _line(keyboard, f"Allow it? y, n, or n and why{more}: ")
+        answer = await _line(keyboard, f"Approve it? y, n, or n and why{more}: ")
         word, _, why = answer.strip().partition(" ")
         match word.lower():
             case "v" if hidden:

@@ -70,7 +70,7 @@ def next_steps(report: Result, approvals: Sequence[str]) -> Iterator[Line]:
     if report.reason == "approval":
         yield ["  look:      ", Span("holdfast approvals", COMMAND)]
         for approval_id in approvals:
-            yield ["  allow:     ", Span(f"holdfast approve {approval_id}", COMMAND)]
-            yield ["  refuse:    ", Span(f"holdfast deny {approval_id}", COMMAND)]
+            yield ["  approve:   ", Span(f"holdfast approve {approval_id}", COMMAND)]
+            yield ["  deny:      ", Span(f"holdfast deny {approval_id}", COMMAND)]
     if report.can_go_on:
         yield ["  continue:  ", Span(next_command(report), COMMAND)]

@@ -120,7 +120,7 @@ def _row(change: Change) -> list[Span | str]:
 def _is_wanted(path: Path) -> bool:
     if not has_person():
         hint = f"See what it changes, then: holdfast trust {shlex.quote(str(path))} --yes"
-        raise UsageError(f"Nobody is there to ask whether {path} is to be trusted.", hint=hint)
+        raise UsageError(f"Nobody can be asked whether to trust {path}.", hint=hint)
     return asyncio.run(_asked())
 
 

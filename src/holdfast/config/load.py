@@ -2,11 +2,9 @@
 
     flag > environment > project holdfast.toml > user config.toml > default;   the admin files cap them all
 
-A posture counts as part of the layer that names it, just below that layer's own values. A project file may
-tighten, and
-may set more once it is trusted (`keys.Project`); other values are ignored with a warning. All problems of all
-sources
-are reported at once.
+A posture counts as part of the layer that names it, just below that layer's own values. A project file may tighten,
+and may set more once it is trusted (`keys.Project`); other values are ignored with a warning. All problems of all
+sources are reported at once.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ def shown(config: Config) -> list[dict[str, Any]]:
     """Return every setting as `{"key", "value", "origin"}`, in the order of the table, with values as in a file.
 
     A key also has `"ignored": [{"value", "origin", "why"}]` if a file gives it a value that does not count. Its
-    value
-    and origin are null if nothing else sets it.
+    value and origin are null if nothing else sets it.
     """
     rows: dict[str, dict[str, Any]] = {}
     for name, setting in config.settings.items():

@@ -1,8 +1,7 @@
 """Remembers which project files are trusted: one small record in the home for each file, with its path and hash.
 
 Trust holds for a path and a content: a file that was moved, linked or changed is not trusted. `load` decides what
-trust
-allows. A record that cannot be read counts as no trust.
+trust allows. A record that cannot be read counts as no trust.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The request of a session as bytes: every message is encoded once, and a request is an edit of the last one.
 
 The body of a request is `base` + the fragments joined by commas + `tail`. The fragments are in one growing buffer
-with
-a running SHA-256, so a step costs only what is new in it. When the window is full, the core decides what stays
+with a running SHA-256, so a step costs only what is new in it. When the window is full, the core decides what stays
 (`core.view`). Text of a record is quoted from there instead of being stored again (see `events.Piece`).
 """
 

@@ -157,7 +157,7 @@ def unread_words(facts: Facts) -> Decision | None:
     """Ask about a command that was not examined completely."""
     if not facts.has_unread_words:
         return None
-    reason = "The command is too long to be judged."
+    reason = "The command is too long to be judged, so it needs approval."
     return Decision(by="policy", verdict="ask", rule="unread", reason=reason)
 
 

@@ -1,4 +1,6 @@
-"""Events to bytes and back. The only module that knows how a journal is written (JSON, defaults left out)."""
+"""Encodes events to bytes, and decodes them. The only module that knows the format of a journal (JSON without
+defaults).
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,23 @@ _TRIGGERS = frozenset(get_args(TriggerKind))
 _command_decoder = msgspec.json.Decoder(Command)
 
 FIRST_LINK = bytes(32)
-"""What stands before the first record of a journal in its hash chain."""
+"""The link before the first record of a journal."""
 
 LOST = "Lost"
-"""The type of a record without a body that a repair puts where it could read none."""
+"""The type of a record without a body, which a repair writes where it could read none."""
 
 
 class UnreadableEvent(Exception):
-    """A stored event that this version cannot read."""
+    """This version cannot read a stored event."""
 
     def __init__(self, message: str, why: Literal["newer", "damaged", "erased"]) -> None:
         super().__init__(message)
         self.why = why
-        """newer: of an unknown type or a newer version. erased: nothing but its digest was kept."""
+        """newer: of an unknown type or a newer version. erased: only its digest was kept."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as it lies in a store: its event still encoded, its link of the hash chain beside it."""
+    """A record as it is stored: its event is encoded, and its link of the hash chain is beside it."""
 
     session: str
     seq: int
@@ -44,32 +46,32 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     awake_ms: int
     epoch: int
     cause: str
-    """The kind of the trigger and its name, with a space between."""
+    """The kind of the trigger and its name, separated by a space."""
     type: str
     v: int
     body: bytes
-    """Empty where it was erased; an encoded event never is."""
+    """Empty if it was erased. An encoded event is never empty."""
     link: bytes
     digest: bytes = b""
-    """SHA-256 of the body that was erased; empty while the body is there and tells it."""
+    """The SHA-256 of an erased body; empty while the body exists."""
 
     @property
     def is_erased(self) -> bool:
-        """Whether the body was taken away; the record still proves its place."""
+        """Return whether the body was erased. The record still proves its place."""
         return not self.body
 
     @property
     def body_digest(self) -> bytes:
-        """What stands for the body in the hash chain."""
+        """Return the digest of the body for the hash chain."""
         return digest_of(self.body) if self.body else self.digest
 
 
 Selected = tuple[int, str, int, bytes]
-"""What `decode_event` takes of a stored record, behind its seq: (seq, type, v, body)."""
+"""What `decode_event` needs of a stored record, after its seq: (seq, type, v, body)."""
 
 
 def encode(record: Record, previous_link: bytes) -> StoredRecord:
-    """The stored form of a record that follows the record with `previous_link`."""
+    """Return the stored form of a record that follows the record with `previous_link`."""
     event, cause = record.event, f"{record.cause.kind} {record.cause.name}".rstrip()
     name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
     link = chain_link(
@@ -108,22 +110,23 @@ def chain_link(
     v: int,
     digest: bytes,
 ) -> bytes:
-    """SHA-256 over the previous link and everything in the record: shows a flip, a cut and a reorder.
+    """Return the SHA-256 over the previous link and the whole record. It reveals a flipped bit, a cut and a
+    reordering.
 
-    The body is in it by its digest, so that a record whose body was erased still holds the chain together. The
-    session's id is left out, since a branch shares its parent's records.
+    The body counts by its digest, so that a record with an erased body still holds the chain together. The
+    session's id does not count, because a branch shares its parent's records.
     """
     head = f"{seq}\0{at_ms}\0{awake_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()
-    return hashlib.sha256(previous_link + head + digest).digest()  # one call: cheaper than three updates
+    return hashlib.sha256(previous_link + head + digest).digest()  # one call: faster than three updates
 
 
 def digest_of(body: bytes) -> bytes:
-    """SHA-256 of a body."""
+    """Return the SHA-256 of a body."""
     return hashlib.sha256(body).digest()
 
 
 def link_after(previous_link: bytes, seq: int, stored: StoredRecord) -> bytes:
-    """The link of the stored record, erased or not, where it is the one with that seq behind `previous_link`."""
+    """Return the link of the stored record, erased or not, as the record with that seq after `previous_link`."""
     return chain_link(
         previous_link,
         seq,
@@ -138,12 +141,12 @@ def link_after(previous_link: bytes, seq: int, stored: StoredRecord) -> bytes:
 
 
 def is_linked(previous_link: bytes, stored: StoredRecord) -> bool:
-    """Whether the stored record is unchanged, erased or not, and follows the record with `previous_link`."""
+    """Return whether the stored record is unchanged, erased or not, and follows the record with `previous_link`."""
     return stored.link == link_after(previous_link, stored.seq, stored)
 
 
 def decode(stored: StoredRecord) -> Record:
-    """The record, brought up to the current version of its event.
+    """Decode a record to the current version of its event.
 
     Raises:
         UnreadableEvent: the type is unknown, the version newer than this code, or the body damaged or erased.
@@ -158,9 +161,9 @@ def decode(stored: StoredRecord) -> Record:
 
 
 def decode_event(type_: str, v: int, body: bytes) -> Event:
-    """The event in a body of that type and version; raises as `decode` does."""
+    """Return the event in a body of that type and version. Raises what `decode` raises."""
     if type_ == LOST:
-        raise UnreadableEvent("the damage that a repair found took this record", "erased")
+        raise UnreadableEvent("this record was damaged, and a repair could not save it", "erased")
     if not body:
         raise UnreadableEvent(f"the body of this {type_} record was erased", "erased")
     cls = _TYPES.get(type_)
@@ -168,7 +171,7 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
         raise UnreadableEvent(f"a {type_} record is damaged: its version is {v}", "damaged")
     if cls is None or v > VERSIONS[cls]:
         raise UnreadableEvent(
-            f"this version of Holdfast does not know {type_} version {v}: upgrade to go on", "newer"
+            f"this version of Holdfast does not know {type_} version {v}: upgrade to continue", "newer"
         )
     try:
         if v == VERSIONS[cls]:
@@ -179,21 +182,21 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
 
 
 def encode_json(value: object) -> bytes:
-    """Any vocabulary value as JSON: inbox bodies, rows, answers for scripts."""
+    """Encode any value of the vocabulary as JSON: inbox bodies, rows, output for scripts."""
     return _encoder.encode(value)
 
 
 def decode_command(body: bytes) -> Command:
-    """The command in an inbox entry."""
+    """Return the command in an inbox entry."""
     return _command_decoder.decode(body)
 
 
 def to_builtins(event: Event) -> dict[str, Any]:
-    """The event as plain data, for people and scripts."""
+    """Return the event as plain data, for people and scripts."""
     plain: dict[str, Any] = msgspec.to_builtins(event)
     return plain
 
 
 def json_text(text: str) -> bytes:
-    """A text as it stands inside a JSON string, without the quotes: how `events.Piece` quotes a record."""
+    """Return a text as it is inside a JSON string, without the quotes: this is how `events.Piece` quotes a record."""
     return _encoder.encode(text)[1:-1]

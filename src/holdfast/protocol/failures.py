@@ -1,6 +1,6 @@
 """Failures as data: what went wrong in an attempt, for the model, for the user and for the journal.
 
-The exceptions that end a command live in `errors`; a Failure never travels as one inside the runtime.
+`errors` has the exceptions that end a command. A Failure is never raised inside the runtime.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ FailureCode = Literal[
     "cancelled",
     "storage",
 ]
-"""`provider_refused`: the key or account was refused (401, 402, 403); waiting does not help. `provider_unready`: a
-request could not even be made: no key, no such provider."""
+"""`provider_refused`: the key or account was refused (401, 402, 403), and waiting does not help. `provider_unready`:
+no request was possible: no key, no such provider.
+"""
 
 
 LONGEST_WAIT_S = 86_400.0
-"""However long the other side asks to be left alone: after a day it is asked again."""
+"""However long a server asks to wait, it is asked again after a day."""
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,13 +39,13 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
     code: FailureCode
     message: str
-    """A safe sentence: what happened and what to do about it. The model reads it, a user may."""
+    """A safe sentence: what happened and what to do. The model reads it, and a user may."""
     detail: str = ""
-    """For the journal and the log: status, body excerpt, end of a traceback. Redacted and clipped."""
+    """For the journal and the log: status, excerpt of the body, end of a traceback. Redacted and clipped."""
     retry_after_s: float | None = None
-    """How long the other side asked to be left alone; more than `LONGEST_WAIT_S` counts as that."""
+    """How long the server asks to wait. More than `LONGEST_WAIT_S` counts as that."""
     tokens: int = 0
-    """With context_overflow: the window or size in tokens that the provider named, 0 when it named none."""
+    """With context_overflow: the window or size in tokens that the provider named; 0 if it named none."""
 
 
 RETRYABLE: frozenset[str] = frozenset({"provider_transient", "rate_limited"})

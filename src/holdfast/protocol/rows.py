@@ -1,6 +1,6 @@
 """What a store keeps beside the records: derived rows, leases, inbox entries, and the commit that joins them.
 
-Rows are derived from the journal and can be deleted and built again; the journal never from them.
+Rows are derived from the journal and can be built again from it; the journal cannot be built from rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.protocol.messages import Usage
 SessionStatus = Literal[
     "new", "open", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
 ]
-"""`open`: a run wants to be driven. `running`: somebody drives it, which no row holds (`runtime.driven`)."""
+"""`open`: a run has not ended. `running`: somebody drives it, which no row says (`runtime.driven`)."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,7 +26,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     status: SessionStatus = "new"
     reason: str = ""
     due_ms: int = 0
-    """When a parked session wants to go on; 0: nothing is due."""
+    """When a parked session can continue; 0 if nothing is due."""
     title: str = ""
     model: str = ""
     workspace: str = ""
@@ -44,7 +44,7 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An approval or a question, open or decided, as its records tell."""
+    """An approval or a question, open or decided, from its records."""
 
     id: str
     session: str
@@ -65,15 +65,15 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who made the tool, as in its spec."""
     workspace: str = ""
     cwd: str = ""
-    """The folder in which it will run; empty where that means nothing."""
+    """The folder in which it will run; empty if that has no meaning."""
     binary: str = ""
-    """The program that a command begins with, every link followed."""
+    """The program of a command, with every link followed."""
     is_masked: bool = False
-    """`arguments` is a copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
+    """`arguments` is a masked copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
 
 
 class ApprovalMark(msgspec.Struct, frozen=True):
-    """Where a record asks for an approval, or decides one: all that a store keeps of it beside the journal."""
+    """Where a record requests or decides an approval: all that a store keeps of it beside the journal."""
 
     id: str
     seq: int
@@ -81,18 +81,18 @@ class ApprovalMark(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who holds a lease, told so that another process can see whether it still lives."""
+    """The holder of a lease, described so that another process can see whether it still lives."""
 
     host: str
     boot_id: str
     pid_namespace: str
     pid: int
     started: str
-    """The start time of the process as the kernel tells it: a reused pid is not taken for the holder."""
+    """The start time of the process, from the kernel, so that a reused pid does not count as the holder."""
     nonce: str
-    """Tells two holders in one process apart."""
+    """Distinguishes two holders in one process."""
     doorbell: str = ""
-    """Path of the unix datagram socket that wakes it."""
+    """The path of the unix datagram socket that wakes it."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -102,15 +102,15 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
     holder: Holder
     left_ms: int
-    """How much of its time was left when the store answered; 0: it has lapsed."""
+    """How much time was left when the store answered; 0 if it has lapsed."""
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """All that decides whether a session is to be driven, as one question answers it."""
+    """Everything that decides whether a session is to be driven, in one answer."""
 
     row: SessionRow
     lease: Lease | None
-    """As it stands, lapsed or not; None when it was released."""
+    """Lapsed or not; None if it was released."""
     waiting: int
     """Commands in the inbox that no commit has acknowledged."""
 
@@ -126,12 +126,12 @@ class InboxEntry(msgspec.Struct, frozen=True):
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """What became of a command that was put into an inbox, and who is to be told of it."""
+    """The result of putting a command into an inbox, and whom to tell about it."""
 
     outcome: Literal["accepted", "duplicate", "full"]
     """duplicate: its id was seen before. full: nothing was accepted."""
     lease: Lease | None
-    """The session's, as it stands."""
+    """The session's current lease."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -147,30 +147,30 @@ class News(msgspec.Struct, frozen=True):
     """What came between two moments."""
 
     mark: Mark
-    """The later one."""
+    """The later moment."""
     written: tuple[str, ...] = ()
     """The sessions with new records."""
     asked: tuple[str, ...] = ()
     """The sessions with new commands."""
     is_settled: bool = False
-    """Whether commands were acknowledged; maybe without a record."""
+    """Whether commands were acknowledged, maybe without a record."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a driver finds of a session, as one question answers it."""
+    """What a driver needs to begin with a session, in one answer."""
 
     after_seq: int
-    """Up to where the snapshot goes; 0: there is none."""
+    """The last seq of the snapshot; 0 if there is none."""
     snapshot: bytes
-    """What the last commit with a snapshot left."""
+    """What the last commit with a snapshot stored."""
     records: tuple[StoredRecord, ...]
-    """Those after the snapshot, in order, with their hash chain checked."""
+    """The records after the snapshot, in order, with their hash chain checked."""
     waiting: tuple[InboxEntry, ...]
     """The commands that no commit has acknowledged, oldest first."""
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """All that changes with one cause, in one transaction."""
+    """Everything that changes with one cause, in one transaction."""
 
     session: str
     epoch: int
@@ -180,20 +180,20 @@ class Commit(msgspec.Struct, frozen=True):
     row: SessionRow
     now_ms: int
     acknowledged: tuple[str, ...] = ()
-    """Command ids whose consequences these are."""
+    """The ids of the commands that these settle."""
     approvals: tuple[ApprovalMark, ...] = ()
     blobs: tuple[str, ...] = ()
-    """Those that the records refer to; one that an earlier commit named need not be named again."""
+    """The blobs that the records refer to. One that an earlier commit named need not be named again."""
     releases_lease: bool = False
     """Unless a command waits."""
     snapshot: bytes = b""
-    """Derived from all records up to these; takes the place of the session's last one, unless it is empty."""
+    """Derived from all records up to these. It replaces the session's last one, unless it is empty."""
     forked_from: str = ""
     """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Some records of a session in a row."""
+    """Consecutive records of a session."""
 
     session: str
     first_seq: int
@@ -201,7 +201,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that `fsck` found wrong."""
+    """A problem that `fsck` found."""
 
     kind: Literal["file", "changed", "missing", "reordered", "unreadable", "row", "blob"]
     message: str
@@ -210,22 +210,22 @@ class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What `fsck` came to."""
+    """The result of `fsck`."""
 
     damages: tuple[Damage, ...] = ()
-    """Empty when all is well."""
+    """Empty if there is no damage."""
     erased: tuple[Stretch, ...] = ()
-    """Records that have no body any more, and still prove their place: no damage."""
+    """Records that have no body any more, and still prove their place. They are not damage."""
     lost: tuple[Stretch, ...] = ()
-    """Records that were lost before a repair: it told them, and no damage of today."""
+    """Records that were lost before a repair. The repair reported them, and they are not new damage."""
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """What came of a damaged home's database in a new file."""
+    """The result of saving a damaged home's database in a new file."""
 
     sessions: int
     records: int
     lost: tuple[Stretch, ...] = ()
     """Records that could not be read, or are not what was written."""
     notes: tuple[str, ...] = ()
-    """What else is lost or not as it was, as sentences."""
+    """What else is lost or changed, as sentences."""

@@ -1,6 +1,6 @@
-"""How a run is to be done: the settings of a session, in groups that are recorded once each and named by their hash.
+"""The settings of a session, in groups that are recorded once each and named by their hash.
 
-A group holds what changes together. What each may be, and where it comes from, is the business of `config`.
+A group holds what changes together. `config` decides which values are allowed, and where they come from.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ApproveBy = Literal["prompt", "wait", "deny"]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="model"):
-    """Which model, and how it is called."""
+    """Which model, and how to call it."""
 
     facts: ModelFacts
     max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
     model_attempts: int = 6
-    """Attempts of one model call before the run gives up."""
+    """The most attempts of one model call."""
     is_streaming: bool = True
 
 
@@ -38,7 +38,7 @@ class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, ta
 
 
 class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="posture"):
-    """What may be done without asking, and who is asked."""
+    """What needs no approval, and who is asked for the rest."""
 
     autonomy: Autonomy = "supervised"
     approve_by: ApproveBy = "wait"
@@ -46,13 +46,13 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):
-    """What the model is told beside Holdfast's own words."""
+    """What the model is told beside Holdfast's own prompt."""
 
     instructions: str = ""
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):
-    """When a run that gets nowhere is told so, and when it ends."""
+    """When the model is told that it repeats itself, and when the run ends."""
 
     repeat_note: int = 3
     repeat_stop: int = 8
@@ -63,7 +63,7 @@ Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How a run is to be done."""
+    """The settings of a run."""
 
     model: ModelSettings
     tools: ToolSettings
@@ -74,7 +74,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SettingsRef(msgspec.Struct, frozen=True, gc=False):
-    """Settings by the SHA-256 of each group; an earlier `SettingsStored` of the journal holds it."""
+    """Settings by the SHA-256 of each group. An earlier `SettingsStored` of the journal has the group."""
 
     model: str
     tools: str
@@ -85,22 +85,22 @@ class SettingsRef(msgspec.Struct, frozen=True, gc=False):
 
 
 def name_of(group: Group) -> str:
-    """The SHA-256 by which a group goes."""
+    """Return the SHA-256 that names the group."""
     return hashlib.sha256(msgspec.json.encode(group)).hexdigest()
 
 
 def ref_of(settings: Settings) -> SettingsRef:
-    """The settings by name."""
+    """Return the names of the settings."""
     return SettingsRef(**{group: name_of(getattr(settings, group)) for group in _GROUPS})
 
 
 def groups_of(settings: Settings) -> dict[str, Group]:
-    """The groups by name."""
+    """Return the groups by name."""
     return {name_of(group): group for group in (getattr(settings, name) for name in _GROUPS)}
 
 
 def settings_by(ref: SettingsRef, groups: Mapping[str, Group]) -> Settings | None:
-    """The settings that go by these names; None where one is not known."""
+    """Return the settings with these names; None if one is unknown."""
     found = {group: groups.get(getattr(ref, group)) for group in _GROUPS}
     return None if None in found.values() else Settings(**found)  # type: ignore[arg-type]
 
@@ -110,12 +110,12 @@ _SINGLE_NAMES = frozenset(each.name for group in fields(Settings) for each in fi
 
 
 def settings_with(facts: ModelFacts, workspace: str, **values: Any) -> Settings:
-    """Settings by their single names (`autonomy="full"`, `turns=3`); the defaults hold for all others."""
+    """Return settings by their single names (`autonomy="full"`, `turns=3`), with defaults for all others."""
     return changed(Settings(ModelSettings(facts), ToolSettings(workspace)), **values)
 
 
 def changed(settings: Settings, **values: Any) -> Settings:
-    """The settings with other values, each by its single name, or a whole group by the group's."""
+    """Return the settings with other values, each by its single name, or a whole group by the group's name."""
     settings = replace(settings, **{name: values.pop(name) for name in _GROUPS if name in values})
     if not values.keys() <= _SINGLE_NAMES:
         raise TypeError(f"there are no such settings: {sorted(values.keys() - _SINGLE_NAMES)}")
@@ -123,5 +123,5 @@ def changed(settings: Settings, **values: Any) -> Settings:
 
 
 def group_with(group: G, values: Mapping[str, Any]) -> G:
-    """The group with those of the values that it has, by their single names."""
+    """Return the group with those of the values that it has, by their single names."""
     return replace(group, **{name: values[name] for name in group.__struct_fields__ if name in values})

@@ -1,4 +1,4 @@
-"""What a tool declares about itself, what a gate decides about a call, and what a call comes to."""
+"""What a tool declares about itself, what a gate decides about a call, and the result of a call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Effect = Literal["read", "write", "exec", "network", "ask"]
 """`ask` is a question to a person: it has no effect on the world, and a person's answer is its result."""
 
 OnInterrupt = Literal["rerun", "probe", "unknown"]
-"""What may be done when a call's outcome is unknown after a crash: run it again, look whether it happened,
-or neither (the model is told that the outcome is unknown)."""
+"""What to do if a call's outcome is unknown after a crash: run it again, probe whether it happened, or neither (the
+model is told that the outcome is unknown).
+"""
 
 
 ParameterKind = Literal["path", "command", "url", "timeout"]
-"""What an argument means to the gates. `path`: a file or folder, as the workspace sees it. `command`: text for a
-shell. `url`: an address. `timeout`: the seconds that this call may take, in place of the tool's own."""
+"""What an argument means to the gates. `path`: a file or folder, relative to the workspace. `command`: text for a
+shell. `url`: an address. `timeout`: the seconds that this call may take, instead of the tool's own limit.
+"""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -35,25 +37,26 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
     keeps_time: bool = False
-    """It ends by itself at its limits and says what it did until then; any other is cancelled there."""
+    """It ends by itself at its limits, and says what it did until then. Any other tool is cancelled there."""
     max_output_chars: int = 24_000
-    """What the model sees of one result; the whole is kept as a blob."""
+    """What the model sees of one result. The whole is kept as a blob."""
     source: str = "foreign"
-    """Who made it: `builtin` (it comes with Holdfast), `function` (it belongs to the program), else `foreign`."""
+    """Who made it: `builtin` (comes with Holdfast), `function` (belongs to the program), otherwise `foreign`."""
     trust: Trust = "untrusted"
-    """How far what it answers may be trusted."""
+    """The trust of its results."""
     kinds: dict[str, ParameterKind] = {}
-    """The parameters that mean something to the gates, by name. The gates look at these and at no others; every
-    text inside such an argument counts as one path, command or URL."""
+    """The parameters that mean something to the gates, by name. The gates look only at these. Every text inside such
+    an argument counts as one path, command or URL.
+    """
 
 
 class FileChange(msgspec.Struct, frozen=True, gc=False):
-    """A file that a call is about to change."""
+    """A file that a call will change."""
 
     path: str
     """Relative to the workspace."""
     before: str
-    """SHA-256 of the content in hex; empty when there is no file."""
+    """SHA-256 of the content in hex; empty if there is no file."""
     after: str
 
 
@@ -64,7 +67,7 @@ class Files(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="files"
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="key"):
-    """Somebody outside knows the call by this key."""
+    """Another system knows the call by this key."""
 
     key: str
 
@@ -76,7 +79,7 @@ class ChildSession(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=
 
 
 Expectation = Files | IdempotencyKey | ChildSession
-"""What will be there when a call has happened. Its tool planned it, and looks for it after a crash."""
+"""What will be there when a call has happened. Its tool plans it, and probes for it after a crash."""
 
 
 class Resource(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -84,15 +87,15 @@ class Resource(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     access: Literal["read", "write"]
     path: str = ""
-    """A file, or a folder with all that lies in it: absolute, every link followed. Empty: it may be anything."""
+    """A file, or a folder with everything in it: absolute, with every link followed. Empty: it may be anything."""
 
 
 EVERYTHING = (Resource("write"),)
-"""What a call touches of which no more is known."""
+"""What a call touches if nothing more is known."""
 
 
 class Touched:
-    """What several calls touch. To compare another call with all of them takes no longer when they are many."""
+    """What several calls touch. Comparing another call with all of them takes no longer if they are many."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._read: set[str] = set()
@@ -103,7 +106,7 @@ class Touched:
         self.add(resources)
 
     def add(self, resources: Iterable[Resource]) -> None:
-        """Another call touches these."""
+        """Add what another call touches."""
         for resource in resources:
             path = _folded(resource.path)
             paths, above = (
@@ -116,7 +119,7 @@ class Touched:
                 above.update(_above(path))
 
     def is_in_conflict(self, resources: Iterable[Resource]) -> bool:
-        """Whether a call that touches these must not run beside the others: one writes what the other touches."""
+        """Return whether a call that touches these must wait: one writes what the other touches."""
         if not self._read and not self._written:
             return False
         for resource in resources:
@@ -131,17 +134,17 @@ class Touched:
 
 
 def _folded(path: str) -> str:
-    """The path as a file system would compare it that ignores letter case; `/` for the empty path."""
+    """Return the path as a file system compares it that ignores case; `/` for the empty path."""
     return f"{path.rstrip('/')}/".casefold()
 
 
 def _above(path: str) -> list[str]:
-    """The folders above a folded path, and the path: `/`, `/a/` and `/a/b/` for `/a/b/`."""
+    """Return the folders above a folded path, and the path: `/`, `/a/` and `/a/b/` for `/a/b/`."""
     return [path[: place + 1] for place, char in enumerate(path) if char == "/"]
 
 
 APPROVAL = "approval"
-"""The gate at which a person's yes counts."""
+"""The gate at which an approval counts."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -155,7 +158,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """What an approval binds to: all that its request shows. Where anything differs, a person is asked again."""
+    """What an approval binds to: everything that its request shows. If anything differs, a person is asked again."""
 
     tool: str
     source: str
@@ -167,39 +170,38 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     reason: str
     """Why a person is asked."""
     seal: str = ""
-    """Stands for the original where the arguments are a masked copy."""
+    """Stands for the original if the arguments are a masked copy."""
 
     @property
     def sha256(self) -> str:
-        """In hex."""
+        """Return it in hex."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """All gates let the call pass: this is what starts."""
+    """All gates passed the call: this is what starts."""
 
     decisions: tuple[Decision, ...] = ()
     arguments: str = ""
-    """The arguments that passed: canonical JSON. They are what is run, hashed and approved, unless this is a masked
-    copy of them."""
+    """The arguments that passed, as canonical JSON. They are run, hashed and approved, or a masked copy of these."""
     seal: str = ""
-    """Stands for the original of a masked copy; empty where the arguments are the original."""
+    """Stands for the original of a masked copy; empty if the arguments are the original."""
     effect: Effect = "exec"
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
     expects: Expectation | None = None
-    """For a look at whether it happened; None: nothing was planned."""
+    """What a probe looks for; None if nothing was planned."""
     source: str = ""
     """Of the tool, as in its spec."""
     cwd: str = ""
     binary: str = ""
     """Of a command: the resolved program."""
     resources: tuple[Resource, ...] = EVERYTHING
-    """What it touches, as the gates found it out."""
+    """What it touches, as the gates found."""
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A person has to decide about the call, or to answer its question."""
+    """A person must decide about the call, or answer its question."""
 
     decisions: tuple[Decision, ...] = ()
     arguments: str = ""
@@ -209,7 +211,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cwd: str = ""
     binary: str = ""
     question: str = ""
-    """What a person is asked, and the options offered; empty where a permission is asked for."""
+    """The question to a person, and its options; empty if an approval is asked for."""
     options: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = EVERYTHING
 
@@ -227,7 +229,7 @@ Admission = Allowed | Asked | Refused
 
 
 def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
-    """What an approval of the call binds to."""
+    """Return what an approval of the call binds to."""
     reasons = dict.fromkeys(
         each.reason for each in admitted.decisions if each.verdict == "ask" and each.reason
     )
@@ -244,18 +246,17 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
 
 
 class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a started call came to, as it is recorded: redacted, clipped and labelled already."""
+    """The result of a started call as it is recorded: redacted, clipped and labelled."""
 
     status: Literal["ok", "error", "timeout", "cancelled", "unknown"]
-    """`unknown`: the attempt was given up while it may still be at work (a Python function can't be
-    killed)."""
+    """`unknown`: the attempt was given up, and may still be running (a Python function cannot be killed)."""
     text: str
     """What the model reads."""
     failure: Failure | None = None
     blob: str = ""
-    """SHA-256 of the whole output when `text` is only its head and tail."""
+    """SHA-256 of the whole output, if `text` is only its head and tail."""
     output_chars: int = 0
     """The length of the whole output."""
     duration_ms: int = 0
     trust: Trust = "untrusted"
-    """How far the text may be trusted, as the tool declares it."""
+    """The trust of the text, as the tool declares it."""

@@ -1,8 +1,7 @@
 """A request body that checks the lease right before its first byte is written.
 
 Headers are sent with the first bytes of the body and never before, so nothing was sent if the check raises. This
-loads
-aiohttp: only `http` may import it, when a request is sent.
+loads aiohttp: only `http` may import it, when a request is sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What is known about a model: its price and context window, and the source of each.
 
-Prices come from the data in the genai-prices package (loaded when first needed, never fetched). A user's own entries
-override them. If a price depends on the hour, the highest counts, because a reservation must never be too small.
-If it
-depends on the size of a call, each size has its own.
+Prices come from the data in the genai-prices package (loaded when first needed, never fetched). A user's own
+entries override them. If a price depends on the hour, the highest counts, because a reservation must never be too
+small. If it depends on the size of a call, each size has its own.
 """
 
 from __future__ import annotations

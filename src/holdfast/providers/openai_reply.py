@@ -188,9 +188,8 @@ class ChatReader:
     def _call_for(self, index: object, ref: str, name: str, arguments: str) -> _Call:
         """Return the call that a piece continues, or a new one.
 
-        Calls have an index. But some servers send no index, or 0 for every call, or the same id twice. Then a
-        piece with a
-        function name begins a call if its id is another one, or if the call so far is whole.
+        Calls have an index. But some servers send no index, or 0 for every call, or the same id twice. Then a piece
+        with a function name begins a call if its id is another one, or if the call so far is whole.
         """
         known = self._call_at.get(index) if isinstance(index, int) else self._last_call(ref)
         if known is not None and name:

@@ -3,9 +3,8 @@
 It finds three kinds: values that are known to be secret (also in their common encodings), shapes that only a
 credential has, and values in a secret's place (`password = ...`, an Authorization header, the user part of a URL).
 Hashes, UUIDs and base64 alone are not secrets. Placeholders, and code that only names a secret, stay. A card number
-needs the issuer's prefix, the length and the check digit: one random number in ten with such a prefix has them
-too, and
-is masked.
+needs the issuer's prefix, the length and the check digit: one random number in ten with such a prefix has them too,
+and is masked.
 
 The callers decide where to mask, and what to do with a text that contains a secret.
 """

@@ -1,11 +1,9 @@
 """Gates before the patterns: one fast search that tells whether any pattern can match a text.
 
 `re` needs many passes to know that a text has no secret. The engine of JSON Schema's `pattern` tries all
-alternatives in
-one pass, in linear time and about fifty times as fast. But it has no look-around, and does not have Python's idea
-of a
-word, a digit or a space. So a gate asks for less than its pattern, never for more: an open gate proves nothing, a
-closed one proves that there is no match.
+alternatives in one pass, in linear time and about fifty times as fast. But it has no look-around, and does not have
+Python's idea of a word, a digit or a space. So a gate asks for less than its pattern, never for more: an open gate
+proves nothing, a closed one proves that there is no match.
 
 Loading the engine and making a gate costs as much as searching a hundred thousand characters with `re`. So a gate is
 used only in a process that searches more than that.

@@ -1,8 +1,7 @@
 """The driver: turns causes into commits, and keeps the actions in flight that the state wants.
 
 There is one per session. It decides nothing (`core`) and runs nothing itself (`runner`). While it has the lease,
-only it
-appends. Resume, timer, approval, cancel and a late answer are all the same step.
+only it appends. Resume, timer, approval, cancel and a late answer are all the same step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Forks a session: a new one shares its parent's records up to a point, and continues from there.
 
 Nothing is copied, and the parent does not change. Files in the workspace are not part of a session: a branch finds
-them
-as they are now.
+them as they are now.
 """
 
 from __future__ import annotations

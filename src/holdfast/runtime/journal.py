@@ -85,8 +85,7 @@ class Journal:
         """Begin at the snapshot, if its conversation is exactly the request that was sent there.
 
         Earlier records are read only if requests quote them, so their hash chain is not checked. The hash of the
-        request
-        proves the words. If anything does not match, this journal stays unchanged.
+        request proves the words. If anything does not match, this journal stays unchanged.
         """
         try:
             requested = [

@@ -1,8 +1,7 @@
 """Polls the home slowly, once for all sessions of a process.
 
 It finds records and commands of other processes, and holders of leases that are gone. The `bus` reports what
-happens in
-this process.
+happens in this process.
 """
 
 from __future__ import annotations

@@ -56,9 +56,8 @@ class Originals:
         """Return what the gates said about the original, as it may be stored.
 
         An approval binds to the original by a seal: an HMAC whose key is gone with the process, so that nobody can
-        guess
-        what was masked. Hashes of the expected changes would allow guessing, so there are none, and nobody probes
-        whether an interrupted attempt happened.
+        guess what was masked. Hashes of the expected changes would allow guessing, so there are none, and nobody
+        probes whether an interrupted attempt happened.
         """
         if not call.is_masked:
             return admission

@@ -3,15 +3,12 @@ outside.
 
     python -I -S keeper.py DRIVER_PID     its standard input is a socket from the driver
 
-The driver passes every call to its keeper: one byte with the open files of the call. The keeper forks a guard, which
-starts the program. A guard adopts orphans (`PR_SET_CHILD_SUBREAPER`): every descendant that loses its parent comes
-back
-to it, even one that forked twice, left its session and cleared its environment. So if a guard has no children, its
-tree
-is gone. It ends the tree when the first process has exited, when the driver closes the call's socket, and when the
-driver is gone for any reason. If a command kills its guard, the tree comes to the keeper, which adopts orphans too
-and
-ends them.
+The driver passes every call to its keeper: one byte with the open files of the call. The keeper forks a guard,
+which starts the program. A guard adopts orphans (`PR_SET_CHILD_SUBREAPER`): every descendant that loses its parent
+comes back to it, even one that forked twice, left its session and cleared its environment. So if a guard has no
+children, its tree is gone. It ends the tree when the first process has exited, when the driver closes the call's
+socket, and when the driver is gone for any reason. If a command kills its guard, the tree comes to the keeper,
+which adopts orphans too and ends them.
 
 The next driver of a session knows only the keys of its calls. `end_trees` ends from outside what has a key in its
 environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption

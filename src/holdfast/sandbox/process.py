@@ -2,9 +2,8 @@
 
 The tree is its own session with a clean environment. Its guard (see `keeper`) ends it at its timeout, at its idle
 timeout, when it prints too much, when the call is cancelled, when its first process has exited, and when this
-process
-dies. A command can do what the user can do: `[sandbox] mode = "unsafe"`. `tools` turns a result into text for the
-model.
+process dies. A command can do what the user can do: `[sandbox] mode = "unsafe"`. `tools` turns a result into text
+for the model.
 """
 
 from __future__ import annotations

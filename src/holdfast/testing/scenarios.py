@@ -1,8 +1,7 @@
 """Plays a session on a jumping clock: the model's responses, the tools, and what people do when.
 
 `play` runs the real runtime on any store. `play_with_crash` kills it at a commit and starts the next runtime on
-what is
-left, as often as needed. `invariants` has what must hold for the journals.
+what is left, as often as needed. `invariants` has what must hold for the journals.
 """
 
 from __future__ import annotations

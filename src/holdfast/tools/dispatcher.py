@@ -1,8 +1,7 @@
 """Takes every tool call through the gates, and runs it within its time limits.
 
 This is the one place where an exception of a tool becomes a result. The runtime redacts, clips and records it, and
-the
-core asks people.
+the core asks people.
 """
 
 from __future__ import annotations

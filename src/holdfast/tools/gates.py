@@ -1,8 +1,7 @@
 """The gates: each checks a proposed call, in order, before anything happens.
 
 A gate passes a case on with its findings, or refuses it. Gates record nothing, ask nobody and have no effect.
-`policy`
-has the rules over facts.
+`policy` has the rules over facts.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Counts in advance what it costs to check a value against a schema, because a validator cannot be interrupted.
 
-A schema of one page can ask for more checks than there are atoms: references double, in one place or at every
-level of
-the value; `unevaluatedProperties` checks everything beside it again; a pattern tries every way to match. This counts
-the subschemas that a validator without memory would check, and never too few. If a reference may mean several
-places,
-the most expensive one counts.
+A schema of one page can ask for more checks than there are atoms: references double, in one place or at every level
+of the value; `unevaluatedProperties` checks everything beside it again; a pattern tries every way to match. This
+counts the subschemas that a validator without memory would check, and never too few. If a reference may mean
+several places, the most expensive one counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """list_dir, glob and grep. Both what they examine and what they return is limited.
 
 They follow no symbolic link and skip `.git`, secret files and Holdfast's own. A pattern is matched in its own
-process
-(`grep_child`), because a regular expression can run forever and cannot be stopped in this one.
+process (`grep_child`), because a regular expression can run forever and cannot be stopped in this one.
 """
 
 from __future__ import annotations

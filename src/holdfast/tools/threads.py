@@ -29,8 +29,7 @@ class Threads:
     """Runs a limited number of functions at once, each on its own daemon thread.
 
     The interpreter joins the threads of a thread pool when it ends, so a function that never returns would keep it
-    from
-    ending.
+    from ending.
     """
 
     def __init__(self, most: int) -> None:

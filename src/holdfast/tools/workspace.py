@@ -6,8 +6,7 @@ walk, it refuses. `policy.paths` decides which paths are secret; `files` and `se
 
 Hard links: a file with several names is never written, because one may lie outside the workspace, and replacing the
 file would separate them silently. It is read and searched, unless it is a known secret file under another name:
-one of
-the machine's, or one at the top of the workspace. Finding others would need a search of the whole disk.
+one of the machine's, or one at the top of the workspace. Finding others would need a search of the whole disk.
 """
 
 # Pathlib cannot open relative to a descriptor, which keeps the walk inside.

@@ -1,9 +1,8 @@
 """Replaces a file completely or not at all, and can tell afterwards whether it did.
 
 The content goes to a temporary file beside the target, which then takes its name in one step. A crash may leave the
-temporary file. Its writer's lock ends with the writer, so a probe recognises the file and removes it. `files`
-makes the
-content.
+temporary file. Its writer's lock ends with the writer, so a probe recognises the file and removes it. `files` makes
+the content.
 """
 
 from __future__ import annotations

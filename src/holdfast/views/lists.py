@@ -107,8 +107,8 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
 def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
     """Return the commands that decide the approval, with a word for each."""
     if row.question:
-        return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("refuse", f"holdfast deny {row.id}")]
-    return [("allow", f"holdfast approve {row.id}"), ("refuse", f'holdfast deny {row.id} --note "WHY"')]
+        return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("deny", f"holdfast deny {row.id}")]
+    return [("approve", f"holdfast approve {row.id}"), ("deny", f'holdfast deny {row.id} --note "WHY"')]
 
 
 def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:

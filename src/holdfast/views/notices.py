@@ -80,7 +80,7 @@ def _asked(asked: ApprovalRequested) -> str:
         options = f" One of: {', '.join(asked.options)}." if asked.options else ""
         return f"{asked.name} asks: {asked.question}{options} ({asked.approval_id})"
     program = f", begins with {asked.binary}" if asked.binary else ""
-    return f"{asked.name} needs approval: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"
+    return f"{asked.name}: {asked.reason} ({asked.approval_id}, in {asked.workspace}{program})"
 
 
 def _changed(settings: Settings | None) -> str:
