@@ -70,7 +70,7 @@ def test_an_approval_of_before_has_no_folder_to_tell_of(holdfast: Holdfast, home
     (row,) = holdfast("approvals", "--json", *in_home).rows
     assert (row["cwd"], row["binary"]) == (None, None)
     told = holdfast("approvals", *in_home).out
-    assert "│ command: rm -rf build\n  allow " in told
+    assert "│ command: rm -rf build\n  approve " in told
 
 
 @pytest.mark.requirement("H5")

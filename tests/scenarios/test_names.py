@@ -54,7 +54,7 @@ def test_a_name_that_is_none_is_refused_while_other_sessions_go_on(stage: Stage)
             session = await controller.begin("cli:demo", owner("tester"), body)
             driving = asyncio.create_task(controller.drive(session))
             for key in ("tg:\ud800", "tg:\0", "tg"):
-                with pytest.raises(UsageError, match="no name of a session"):
+                with pytest.raises(UsageError, match="not a valid name for a session"):
                     await controller.begin(key, owner("tester"), body)
             with pytest.raises(UsageError, match="not a valid id for a command"):
                 await controller.submit(session, owner("tester"), body, "\ud800")

@@ -1,5 +1,5 @@
-"""What must survive: journals, leases, inboxes and blobs, in memory or in an SQLite home.
+"""Storage: journals, leases, inboxes and blobs, in memory or in an SQLite home.
 
-`volatile.VolatileStore` and `sqlite.SqliteStore` are the two implementations of `protocol.ports.Store`; both
-pass `testing.conformance_store`. No decision about a run is made here: a store writes what it is handed.
+`volatile.VolatileStore` and `sqlite.SqliteStore` implement `protocol.ports.Store`; both pass
+`testing.conformance_store`. A store decides nothing about a run: it writes what it gets.
 """

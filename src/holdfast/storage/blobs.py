@@ -1,6 +1,6 @@
 """Bytes in files named by their SHA-256, in two levels of folders, beside the database.
 
-A blob is on disk, whole, under its name, before `put` returns. Who refers to it is not known here.
+A blob is on disk, whole, under its name, before `put` returns. This does not know who refers to it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from holdfast.errors import StorageCorrupt
 from holdfast.storage.errors import storage_errors
 
 _REMEMBERED = 4096
-"""So many hashes are remembered as written: a prompt that is put again costs no thread and no file."""
+"""How many hashes are remembered as written: a prompt that is stored again costs no thread and no file."""
 
 
 class FileBlobs:
-    """A `protocol.ports.Blobs` under one folder, its files written and read in the threads of `executor`."""
+    """A `protocol.ports.Blobs` in one folder. The threads of `executor` write and read its files."""
 
     def __init__(self, root: Path, executor: Executor) -> None:
         self._root = root
@@ -43,15 +43,15 @@ class FileBlobs:
 
 
 def blob_path(root: Path, sha256: str) -> Path:
-    """Where the bytes with that hash lie."""
+    """Return the path of the bytes with that hash."""
     return root / sha256[:2] / sha256[2:4] / sha256
 
 
 def write_blob(root: Path, sha256: str, content: bytes) -> None:
-    """Keep the bytes: the file first, then its name, then the folder that holds the name.
+    """Keep the bytes: first the file, then its name, then the folder that has the name.
 
     Raises:
-        StorageError: StorageFull, StorageReadOnly, or what else the file system says.
+        StorageError: StorageFull, StorageReadOnly, or another error of the file system.
     """
     path = blob_path(root, sha256)
     with storage_errors(path):
@@ -59,12 +59,12 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
             for folder in (root, path.parent.parent, path.parent):
                 _make_folder(folder)
             _write_file(path, content)
-        # Also when it was there: whoever wrote it may have died between the name and this.
+        # Even if it was there: its writer may have died between the name and this.
         sync_folder(path.parent)
 
 
 def read_blob(root: Path, sha256: str) -> bytes:
-    """The bytes with that hash, checked.
+    """Return the bytes with that hash, checked.
 
     Raises:
         StorageCorrupt: they are missing or were changed.
@@ -94,7 +94,7 @@ def _write_file(path: Path, content: bytes) -> None:
 
 def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    sync_folder(folder.parent)  # also when it was there: whoever made it may have died before this
+    sync_folder(folder.parent)  # Make the names in the folder durable.
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""The database's schema: an append-only list of steps in hand-written SQL. A released step is never changed.
+"""The schema of the database: an append-only list of steps in hand-written SQL. A released step never changes.
 
-Statements that read and write the tables are in `reads` and `writes`.
+`reads` and `writes` have the statements for the tables.
 """
 
 from __future__ import annotations
@@ -88,21 +88,21 @@ CREATE TABLE snapshots (
     body BLOB NOT NULL
 ) STRICT;
 """
-"""The one table that holds no truth: it may be made anew when it was dropped."""
+"""The only table without truth. If it was dropped, it is made again."""
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS)
-"""The n-th step, counted from 1, makes version n of the schema from version n - 1."""
+"""Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """The version of the schema that the database has; 0: nothing is there yet."""
+    """Return the version of the database's schema; 0 if there is nothing yet."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the database up to the newest version, each step in a transaction of its own.
+    """Bring the database to the newest version, each step in its own transaction.
 
     The caller keeps other processes from doing the same at the same time.
     """

@@ -1,4 +1,4 @@
-"""What names must look like before anything is stored under them; the same for every store."""
+"""Checks names before anything is stored under them. The same for every store."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from holdfast.protocol.ids import COMMAND_ID_CHARS, is_command_id, is_session_id
 
 
 def check_session(session: str, key: str) -> None:
-    """Refuse names of a new session that are none; an empty key is none that is given.
+    """Refuse invalid names of a new session. An empty key means no key.
 
     Raises:
         UsageError: says which name, and the rule.
     """
     if not is_session_id(session):
-        raise UsageError(f"{session!r} is no id of a session.")
+        raise UsageError(f"{session!r} is not a valid id for a session.")
     if key and not is_session_key(key):
         raise UsageError(
-            f"{key!r} is no name of a session.",
-            hint="It is CHANNEL:CHAT, each of 1 to 64 letters, digits, dots, underscores and hyphens.",
+            f"{key!r} is not a valid name for a session.",
+            hint="Use CHANNEL:CHAT, each with 1 to 64 letters, digits, dots, underscores and hyphens.",
         )
 
 
 def check_command_id(text: str) -> None:
-    """Refuse an id of a command that is none.
+    """Refuse an invalid id of a command.
 
     Raises:
         UsageError: says the rule.
     """
     if not is_command_id(text):
         raise UsageError(
-            f"{text[:COMMAND_ID_CHARS]!r} is no id of a command.",
-            hint=f"It has 1 to {COMMAND_ID_CHARS} printable characters.",
+            f"{text[:COMMAND_ID_CHARS]!r} is not a valid id for a command.",
+            hint=f"Use 1 to {COMMAND_ID_CHARS} printable characters.",
         )

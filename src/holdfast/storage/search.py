@@ -1,6 +1,6 @@
-"""What `sessions --grep` looks for: words in titles and in what people and models said.
+"""The search of `sessions --grep`: words in titles, and in what people and models said.
 
-Only whether a record says something; which sessions are asked, and in which order, is the store's.
+This only says whether a record matches. The store decides which sessions to search, in which order.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from holdfast.protocol.events import MessageReceived, Responded
 from holdfast.protocol.messages import text_of
 
 SAID_IN = (MessageReceived.__name__, Responded.__name__)
-"""The types of records that hold words of a conversation."""
+"""The types of records with words of a conversation."""
 
 
 def says(type_: str, v: int, body: bytes, text: str) -> bool:
-    """Whether a record of one of the types `SAID_IN` holds the text, ignoring case; damaged ones do not."""
+    """Return whether a record of one of the types `SAID_IN` contains the text, ignoring case. Damaged ones do not."""
     try:
         encoded = json_text(text).decode().casefold()
     except UnicodeEncodeError:
-        return False  # no record holds what cannot be written
+        return False  # no record contains what cannot be encoded
     if encoded not in body.decode(errors="replace").casefold():
-        return False  # most records: told without decoding them
+        return False  # most records: decided without decoding them
     try:
         event = decode_event(type_, v, body)
     except UnreadableEvent:
@@ -34,5 +34,5 @@ def says(type_: str, v: int, body: bytes, text: str) -> bool:
 
 
 def is_in(text: str, words: str) -> bool:
-    """Whether the words hold the text, ignoring case."""
+    """Return whether the words contain the text, ignoring case."""
     return text.casefold() in words.casefold()

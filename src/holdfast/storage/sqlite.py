@@ -1,7 +1,7 @@
-"""The durable store: one SQLite file in a home, shared by processes, written by one thread of each.
+"""The durable store: one SQLite file in a home, shared by processes. One thread of each process writes.
 
-This class only sends: changes (`writes`) to the `writer`, questions (`reads`) to readers' threads with
-connections of their own, so that a short question never waits for a disk that syncs.
+This class only passes on: changes (`writes`) to the `writer`, questions (`reads`) to reader threads with their own
+connections, so that a short question never waits for a disk that syncs.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from holdfast.storage.writer import Writer
 T = TypeVar("T")
 
 BUSY_S = 10.0
-"""How long another process that writes is waited for: as long as a lease holds."""
+"""How long to wait for another process that writes: as long as a lease lasts."""
 _READERS = 2
 """A long question leaves a thread for the short ones."""
 
 
 class SqliteStore:
-    """A `protocol.ports.Store` in a folder. Make it with `open`, end it with `aclose`."""
+    """A `protocol.ports.Store` in a folder. Open it with `open`, close it with `aclose`."""
 
     path: Path
     """The database file."""
@@ -65,7 +65,7 @@ class SqliteStore:
         self._writer = Writer(connection, self.path, busy_s, capacity)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="holdfast-reader")
         self._idle: deque[sqlite3.Connection] = deque()
-        """Readers' connections between two questions."""
+        """Connections of readers between two questions."""
         self._is_closed = False
         self.blobs: Blobs = FileBlobs(home / BLOBS, self._readers)
 
@@ -175,7 +175,7 @@ class SqliteStore:
         await self._writer.aclose()
 
     def _term(self, duration_ms: int) -> Term:
-        """A time that begins now."""
+        """Return a time that begins now."""
         now_ms = self._clock.uptime_ms()
         return Term(now_ms, now_ms + duration_ms)
 

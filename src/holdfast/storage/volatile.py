@@ -1,7 +1,7 @@
-"""A store in memory, with the semantics of the durable one: for tests, embedders and `home=None`.
+"""A store in memory that behaves like the durable one: for tests, embedders and `home=None`.
 
-It outlives the runtimes that use it, so a test can crash one and start the next on what it left. It is meant
-for the tasks of one event loop: nothing awaits between a check and its write, so no lock is needed.
+It outlives the runtimes that use it, so a test can crash one and start the next on what is left. It is for the
+tasks of one event loop: nothing awaits between a check and its write, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -71,39 +71,39 @@ class VolatileBlobs:
 class _Journal:
     row: SessionRow
     records: list[StoredRecord] = field(default_factory=list)
-    """Its own: those shared with the parent lie there."""
+    """Its own records. Those shared with the parent are there."""
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
     commands: set[str] = field(default_factory=set)
-    """The ids of all that ever lay in the inbox, or were acknowledged."""
+    """The ids of all commands that ever were in the inbox, or were acknowledged."""
     written: int = 0
     asked: int = 0
-    """The count of all records, and of all commands, of the store when its last one came."""
+    """The counts of all records and all commands of the store when its last one came."""
     head_seq: int = 0
     position: int = 0
-    """Of its last record, among those of all journals."""
+    """The position of its last record among all journals."""
     blobs: set[str] = field(default_factory=set)
-    """Those that its records refer to."""
+    """The blobs that its records refer to."""
     approvals: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """By id, where one is asked for, and where it is decided."""
+    """By id, where records request and decide them."""
     epoch: int = 0
     holder: Holder | None = None
-    """Of the lease, which holds until `until_ms`; None when nobody has it."""
+    """Of the lease, which holds until `until_ms`; None if nobody has it."""
     until_ms: int = 0
     snapshot: tuple[int, bytes] = (0, b"")
-    """What was derived, and up to which record."""
+    """The snapshot, and the record up to which it goes."""
     parent: str = ""
     at_seq: int = 0
 
     def is_held_in(self, epoch: int) -> bool:
-        """Whether the lease of that epoch was neither taken nor given back, lapsed or not."""
+        """Return whether the lease of that epoch was neither taken nor given back, lapsed or not."""
         return self.holder is not None and self.epoch == epoch
 
 
 class VolatileStore:
-    """A `protocol.ports.Store` that forgets everything with its process."""
+    """A `protocol.ports.Store` that loses everything with its process."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Leases run by the `clock`."""
+        """The `clock` measures leases."""
         self.blobs: Blobs = VolatileBlobs()
         self._clock = clock
         self._position = 0
@@ -358,7 +358,7 @@ class VolatileStore:
         return fold([*shared, *found.records], start)
 
     async def aclose(self) -> None:
-        """Nothing to let go of: what it holds stays, for whoever uses it next."""
+        """Do nothing: the content stays for the next user."""
 
     def _journal(self, session: str) -> _Journal:
         journal = self._journals.get(session)

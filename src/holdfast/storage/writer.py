@@ -1,8 +1,7 @@
-"""The one thread that writes: takes all that is waiting, makes one transaction of it, and answers everybody.
+"""The one thread that writes: it takes everything that waits, makes one transaction of it, and answers all senders.
 
-One fsync pays for all operations of a group. Each stands in its own savepoint, so that one which is refused or
-fails does not undo its neighbours. The queue is bounded: when the disk is slow, senders wait. What operations do is
-in `writes`.
+One fsync pays for all operations of a group. Each has its own savepoint, so that one that is refused or fails does
+not undo its neighbours. The queue is bounded: if the disk is slow, senders wait. `writes` has the operations.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.storage.errors import FAULTS, primary_code, replaced, storage_erro
 from holdfast.storage.home import place_of
 
 _TRIES = 10
-"""So often a group asks for the database that another process keeps locked."""
+"""How often a group retries while another process locks the database."""
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -41,7 +40,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Owns the connection it is given; used from any event loop, `aclose` ends thread and connection."""
+    """Owns the given connection. Any event loop may use it, and `aclose` ends thread and connection."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, busy_s: float, capacity: int) -> None:
         """`busy_s` is how long a group waits for another process that writes."""
@@ -53,7 +52,7 @@ class Writer:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         """None is the end: nothing comes after it."""
         self._lock = threading.Lock()
-        """Of what follows, and of putting a job: so that none comes after the end, nor above the capacity."""
+        """Guards the following fields and the queue: nothing comes after the end or above the capacity."""
         self._waiting: deque[asyncio.Future[Any]] = deque()
         """Senders that found the queue full."""
         self._is_closed = False
@@ -61,14 +60,14 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """How many operations are queued; never more than the capacity."""
+        """The number of queued operations, never more than the capacity."""
         return self._jobs.qsize()
 
     async def do(self, operation: Operation[T]) -> T:
-        """The operation's result, once it is on disk. Cancelling the call does not undo the operation.
+        """Return the operation's result when it is on disk. Cancelling the call does not undo the operation.
 
         Raises:
-            HoldfastError: what the operation refused with, or what went wrong; nothing of it was written.
+            HoldfastError: the operation refused, or failed; nothing of it was written.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         while not self._enqueued(_Job(operation, future)):
@@ -95,7 +94,7 @@ class Writer:
         await room
 
     async def aclose(self) -> None:
-        """Write what is waiting, then end; the last one to close a database folds its log into it."""
+        """Write what waits, then end. The last process to close a database merges its log into it."""
         with self._lock:
             self._is_closed = True
             self._jobs.put(None)
@@ -120,11 +119,11 @@ class Writer:
                 self._is_closed = True
                 self._jobs.put(None)
                 lost = [job.future for job in jobs + self._next()[0]] + list(self._waiting)
-            _tell([_Answer(future, None, StorageError("the writer ended by an error")) for future in lost])
+            _tell([_Answer(future, None, StorageError("the writer ended with an error")) for future in lost])
             self._connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for a job and take all that there are; whether more may come."""
+        """Wait for a job and take all that there are. Return whether more may come."""
         jobs: list[_Job] = []
         while not jobs or not self._jobs.empty():
             job = self._jobs.get()
@@ -134,35 +133,36 @@ class Writer:
         return jobs, True
 
     def _admit(self) -> None:
-        """There is room again."""
+        """Wake a sender: there is room again."""
         with self._lock:
             admitted = [_Answer(room, None) for room in self._waiting]
             self._waiting.clear()
         _tell(admitted)
 
     def _carry_out(self, jobs: list[_Job]) -> list[_Answer]:
-        """One transaction of all jobs: their answers, or for all the failure that kept it from being made."""
+        """Run all jobs in one transaction. Return their answers, or the failure of the transaction for all."""
         connection = self._connection
         carry_out = self._beside_others if len(jobs) > 1 else self._alone
         try:
             self._begin()
             answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
-            if (
-                place_of(self._path) != self._place
-            ):  # what was written is in a file that nobody finds any more
+            if place_of(self._path) != self._place:  # the writes went to a file that nobody finds any more
                 raise replaced(self._path)
             return answers
-        except Exception as error:  # the thread's edge: who asked is told, and the next group is carried out
+        except (
+            Exception
+        ) as error:  # the edge of this thread: the sender gets the error, and the next group runs
             try:
                 connection.execute("ROLLBACK")
             except sqlite3.Error:
-                pass  # SQLite has rolled back already, as it does when the disk is full
+                pass  # SQLite has rolled back already, for example because the disk is full
             return [self._refused(job, error) for job in jobs]
 
     def _begin(self) -> None:
-        """Keep other processes from writing. One that keeps us from it is waited for, since its end costs nothing,
-        and ours every session of this process; whose lease is taken meanwhile finds itself fenced."""
+        """Keep other processes from writing. Wait for one that writes already: its end costs nothing, and ours every
+        session of this process. A session whose lease is taken meanwhile gets Fenced.
+        """
         for _ in range(_TRIES - 1):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -173,7 +173,7 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _alone(self, job: _Job) -> _Answer:
-        """The transaction itself is what a refusal undoes: a savepoint would cost a fifth of a commit more."""
+        """Run a single job. A refusal undoes the transaction: a savepoint would make a commit a fifth slower."""
         return _Answer(job.future, job.operation(self._connection))
 
     def _beside_others(self, job: _Job) -> _Answer:
@@ -183,20 +183,20 @@ class Writer:
             answer = _Answer(job.future, job.operation(connection))
         except Exception as error:
             if not connection.in_transaction:
-                raise  # the whole transaction is gone, and with it the neighbours
+                raise  # the whole transaction is gone, and its neighbours with it
             connection.execute("ROLLBACK TO one")
             answer = self._refused(job, error)
         connection.execute("RELEASE one")
         return answer
 
     def _refused(self, job: _Job, error: Exception) -> _Answer:
-        """A bug is raised as it is, by whoever brought it."""
+        """Raise a bug unchanged, for the sender that brought it."""
         refusal = storage_error(error, self._path) if isinstance(error, FAULTS) else error
         return _Answer(job.future, None, refusal)
 
 
 def _tell(answers: list[_Answer]) -> None:
-    """Hand the answers over, with one wake-up for each event loop."""
+    """Deliver the answers, with one wake-up for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
     for answer in answers:
         by_loop.setdefault(answer.future.get_loop(), []).append(answer)
@@ -210,7 +210,7 @@ def _tell(answers: list[_Answer]) -> None:
 def _settle(answers: list[_Answer]) -> None:
     for answer in answers:
         if answer.future.done():
-            continue  # whoever asked was cancelled meanwhile
+            continue  # the sender was cancelled meanwhile
         if answer.error is None:
             answer.future.set_result(answer.value)
         else:
