@@ -1,6 +1,6 @@
-"""The borders: what an upper room promises to a lower one, or an edge to the engine, as Protocols.
+"""The borders between rooms, as Protocols: what an upper room promises to a lower one.
 
-A Protocol stands here only when a second implementation exists. No behaviour, no defaults.
+A Protocol is here only if a second implementation exists. It has no behaviour and no defaults.
 """
 
 from __future__ import annotations
@@ -38,53 +38,58 @@ class Clock(Protocol):
     """The only source of time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, UTC. Whoever sets this machine's clock makes it jump, forwards or back."""
+        """Milliseconds since 1970, UTC. It jumps, forwards or back, if somebody sets this machine's clock."""
         ...
 
     def uptime_ms(self) -> int:
-        """Milliseconds since some moment, the same for all processes of this machine until it is started again.
-        It counts while the machine sleeps, and never jumps."""
+        """Milliseconds since some moment, the same for all processes of this machine until it boots again. It counts
+        while the machine sleeps, and never jumps.
+        """
         ...
 
     def awake_ms(self) -> int:
         """Milliseconds since some moment, for this process only. It does not count while the machine sleeps, and
-        never jumps: as the event loop counts."""
+        never jumps, like the event loop's clock.
+        """
         ...
 
 
 Check = Callable[[], int]
-"""Raises `Lapsed` when the lease under which an attempt began is over; else tells until when it lasts, as
-`Clock.uptime_ms` counts. To be called right before each effect: a process may be stopped at any moment, and when it
-wakes another driver may have the session."""
+"""Raises `Lapsed` if the lease of an attempt is over; otherwise returns its end, as `Clock.uptime_ms` counts. Call it
+right before each effect: a process may be suspended at any moment, and another driver may have the session when it
+wakes.
+"""
 
 
 # --- storage ------------------------------------------------------------------------------------
 
 
 class Blobs(Protocol):
-    """Bytes by their SHA-256. What a record refers to is put before the record is committed."""
+    """Bytes by their SHA-256. A blob is stored before the record that refers to it is committed."""
 
     async def put(self, content: bytes) -> str:
-        """Keep the bytes, durably; returns their SHA-256 in hex. Putting twice keeps one."""
+        """Keep the bytes durably, and return their SHA-256 in hex. Storing them twice keeps one copy."""
         ...
 
     async def get(self, sha256: str) -> bytes:
-        """The bytes.
+        """Return the bytes.
 
         Raises:
-            StorageCorrupt: they are missing, or do not have that hash any more.
+            StorageCorrupt: they are missing, or do not match the hash.
         """
         ...
 
 
 class Journals(Protocol):
-    """Records: written by who holds the lease, read by everybody. Every method may raise a `StorageError`."""
+    """Records. The holder of the lease writes them, and everybody reads them. Every method may raise a
+    `StorageError`.
+    """
 
     blobs: Blobs
     """What records refer to."""
 
     async def commit(self, commit: Commit) -> bool:
-        """Write all of it or nothing. Returns whether the lease was given back with it: asked for, and no command
+        """Write everything or nothing. Return whether the lease was given back: this was asked for, and no command
         waits.
 
         Raises:
@@ -93,57 +98,61 @@ class Journals(Protocol):
         ...
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
-        """Records in order, the parent's shared ones included, with their hash chain checked.
+        """Return records in order, including those shared with the parent, with their hash chain checked.
 
         Raises:
-            StorageCorrupt: a record was changed, cut out or reordered; says which.
+            StorageCorrupt: a record was changed, removed or reordered. The message says which.
         """
         ...
 
     async def recover(self, session: str) -> Recovered:
-        """All that a driver goes on from; raises as `read` does. A branch has no snapshot until its own first."""
+        """Return everything that a driver continues from. Raises what `read` raises. A branch has no snapshot until
+        its own first.
+        """
         ...
 
     async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
-        """The records of these types, in order, the parent's shared ones included. Their hash chain is not
-        checked: the caller has another proof of them."""
+        """Return the records of these types, in order, including those shared with the parent. Their hash chain is
+        not checked: the caller has another proof.
+        """
         ...
 
     async def last_seq(self, session: str) -> int:
-        """The seq of the newest record; 0 for none."""
+        """Return the seq of the newest record; 0 if there is none."""
         ...
 
 
 class Leases(Protocol):
-    """Who may write a session. Every method may raise a `StorageError`."""
+    """Leases: who may write a session. Every method may raise a `StorageError`."""
 
     async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
-        """Take the session's lease with a new epoch when it is free or lapsed, or take it `over` from exactly
-        that lease, whose holder was found dead. Returns the lease in force: ours exactly when its holder is
-        ours. Its time runs by the store's own clock, from some moment between question and answer.
+        """Take the session's lease with a new epoch if it is free or lapsed, or take it `over` from exactly that
+        lease, whose holder is dead. Return the lease in force, which is ours if its holder is ours. The store's
+        clock measures its time, from some moment between question and answer.
         """
         ...
 
     async def standing(self, session: str) -> Standing | None:
-        """How exactly that session stands now; None: there is none."""
+        """Return how exactly that session stands now; None if there is none."""
         ...
 
     async def held(self) -> Collection[str]:
-        """The sessions of all leases that hold now."""
+        """Return the sessions of all leases that hold now."""
         ...
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
-        """Begin anew the time of those leases that are still ours, lapsed or not; returns the others, of which
-        another epoch has begun, or which were given back."""
+        """Restart the time of those leases that are still ours, lapsed or not. Return the others, which have a newer
+        epoch or were given back.
+        """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; nothing happens when another epoch has begun."""
+        """Give the lease back. Nothing happens if another epoch has begun."""
         ...
 
 
 class Inbox(Protocol):
-    """Where senders put sessions and commands. Every method may raise a `StorageError`."""
+    """Takes sessions and commands from senders. Every method may raise a `StorageError`."""
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         """The session of `key`: the one that exists, else a new row with the id `session`.
@@ -166,53 +175,55 @@ class Inbox(Protocol):
         ...
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
-        """The commands that no commit has acknowledged, oldest first."""
+        """Return the commands that no commit has acknowledged, oldest first."""
         ...
 
 
 class Index(Protocol):
-    """What there is in a home, as rows that derive from journals. Every method may raise a `StorageError`."""
+    """The content of a home, as rows that derive from journals. Every method may raise a `StorageError`."""
 
     async def news(self, since: Mark | None = None) -> News:
-        """In which sessions something was written or put into the inbox since the mark, by anybody. Without a mark
-        none: only the mark of now."""
+        """Return the sessions with new records or commands since the mark, from any process. Without a mark, return
+        none, only the mark of now.
+        """
         ...
 
     async def session(self, session: str) -> SessionRow | None:
-        """The row of exactly that session."""
+        """Return the row of exactly that session."""
         ...
 
     async def find(self, name: str) -> list[str]:
-        """Session ids for a whole id, a unique prefix, `channel:chat` or `last`: none, one, or several."""
+        """Return session ids for a whole id, a unique prefix, `channel:chat` or `last`: none, one, or several."""
         ...
 
     async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        """The newest sessions first, by the position of their last record in the home; `grep` is looked for in
-        titles and messages, ignoring case."""
+        """Return the newest sessions first, by the position of their last record. `grep` searches titles and
+        messages, ignoring case.
+        """
         ...
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
-        """The sessions that want to go on by themselves until then, those first that have waited longest."""
+        """Return the sessions that are due by then, longest waiting first."""
         ...
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
-        """Approvals by age, of one session or of all."""
+        """Return approvals by age, of one session or of all."""
         ...
 
     async def approval(self, approval_id: str) -> ApprovalRow | None:
-        """One approval, open or decided."""
+        """Return one approval, open or decided."""
         ...
 
 
 class Store(Journals, Leases, Inbox, Index, Protocol):
-    """All parts of a home's store, and its care. What needs only a part takes that."""
+    """All parts of a home's store, with its check. Callers that need only a part take that part."""
 
     async def verify(self) -> Verified:
-        """Read everything and tell all that is wrong, and apart from that what was erased."""
+        """Read everything, and return all damage, and separately what was erased."""
         ...
 
     async def aclose(self) -> None:
-        """Write what is pending and let go of every file and thread."""
+        """Write what is pending, and close every file and thread."""
         ...
 
 
@@ -220,31 +231,33 @@ class Store(Journals, Leases, Inbox, Index, Protocol):
 
 
 class Wire(Protocol):
-    """How one family of providers writes a conversation: pure, and the same bytes for ever."""
+    """How one family of providers encodes a conversation. Pure; the same input always has the same bytes."""
 
     name: str
     keeps_tools: bool
-    """Whether the final pass still lists the tools, and its tail forbids calls; else `base` is given none for
-    it. A wire that keeps them is told `is_last_pass` only where `base` was given some."""
+    """Whether the last pass still lists the tools, and its tail forbids calls. Otherwise `base` gets no tools for it.
+    Such a wire gets `is_last_pass` only if `base` had tools.
+    """
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
-        """All of the body before the first message: up to and with the opening bracket of the list, or with
-        the comma after a system message that stands in the list. At least one message must follow."""
+        """Return the body before the first message: up to the opening bracket of the list, or up to the comma after a
+        system message in the list. At least one message must follow.
+        """
         ...
 
     def message(self, message: Message) -> Sequence[bytes]:
-        """The message as elements of the list: one or more JSON objects, each encoded."""
+        """Return the message as elements of the list: one or more encoded JSON objects."""
         ...
 
     def tail(
         self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
     ) -> bytes:
-        """All of the body after the last message: closing bracket, output cap, streaming, the rest."""
+        """Return the body after the last message: closing bracket, output cap, streaming, the rest."""
         ...
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A crumb of what is arriving; shown, never stored."""
+    """A piece of what is arriving. It is shown and never stored."""
 
     kind: Literal["text", "reasoning", "tool_output"]
     text: str
@@ -254,42 +267,42 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 OnDelta = Callable[[Delta], None]
 OnCut = Callable[[ModelCut], None]
-"""Takes what had come of a response when it was cut; the words went to `on_delta`."""
+"""Takes what had come of a response when it was cut. The words went to `on_delta`."""
 
 
 class ModelAttempt(msgspec.Struct, frozen=True):
-    """What a provider is handed."""
+    """What a provider receives."""
 
     facts: ModelFacts
     body: bytes
-    """To be sent exactly so."""
+    """The exact bytes to send."""
     is_streaming: bool
     idle_s: float
-    """The longest silence before the attempt counts as failed."""
+    """The longest silence before the attempt fails."""
     outcomes: int
-    """How many attempts of model calls the session's journal holds as answered: responses and recorded failures.
-    A scripted model picks its line by it."""
+    """The number of answered attempts of model calls in the session's journal: responses and recorded failures. A
+    scripted model uses it to select its line.
+    """
     on_delta: OnDelta
-    """Shows what arrives while it arrives."""
+    """Shows what arrives, as it arrives."""
     on_cut: OnCut
-    """Told when the attempt is cancelled."""
+    """Called when the attempt is cancelled."""
     check: Check
     """Called right before the request is written."""
 
 
 class Provider(Protocol):
-    """A model's server, or something that answers like one. Attempts are retried by the core, never here."""
+    """A model's server, or something that answers like one. The core retries attempts; a provider never does."""
 
     wire: Wire
 
     async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Send the request and read the response.
 
-        On cancellation the connection is closed; the words so far have gone to `on_delta`. Never raises for
-        what a server does.
+        Cancellation closes the connection; the words so far went to `on_delta`. Never raises for what a server does.
 
         Raises:
-            Fenced: the attempt's check did, and nothing was sent.
+            Fenced: the attempt's check failed, and nothing was sent.
         """
         ...
 
@@ -302,70 +315,72 @@ class Provider(Protocol):
 
 
 class CallContext(msgspec.Struct, frozen=True):
-    """What a tool is handed: typed capabilities, no globals."""
+    """What a tool receives: typed capabilities, no globals."""
 
     session: str
     call_id: str
     key: str
-    """The same for every attempt of the call: an idempotency key for the outside."""
+    """The same for every attempt of the call: an idempotency key for other systems."""
     workspace: str
     timeout_s: float
     idle_s: float
     on_output: Callable[[str], None]
-    """Shows output while it is made."""
+    """Shows output as it is made."""
     check: Check
     """Called right before each effect."""
 
 
 class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool gives back, before it is redacted, clipped and labelled for the record."""
+    """What a tool returns, before it is redacted, clipped and labelled for the record."""
 
     status: Literal["ok", "error", "timeout", "unknown"]
     text: str
     detail: str = ""
     """For the journal only: the end of a traceback, a killed process's pid."""
     trust: Trust | None = None
-    """How far this very text may be trusted, where that is less than the tool declares."""
+    """The trust of this text, if it is less than the tool declares."""
 
 
 class Tool(Protocol):
-    """A capability."""
+    """A tool."""
 
     spec: ToolSpec
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Do it. Arguments have passed the schema. An exception becomes a tool_execution failure."""
+        """Run the call. The arguments have passed the schema. An exception becomes a tool_execution failure."""
         ...
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """What will be there when it has happened, for tools with `on_interrupt="probe"`; None for all others."""
+        """Return what will be there when the call has happened, for tools with `on_interrupt="probe"`; None for
+        others.
+        """
         ...
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Look whether what it planned is there, and clear away what an interrupted call may have left half done.
-        Only asked of tools with `on_interrupt="probe"`."""
+        """Return whether the plan's result is there, and remove what an interrupted call left half done. Only for
+        tools with `on_interrupt="probe"`.
+        """
         ...
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What is asked of the gates: a call that a model proposes, and all that it is judged by."""
+    """What the gates judge: a call that a model proposes, with everything that matters for it."""
 
     call: ToolCall
     session: str
     settings: Settings
     principal: Principal = NOBODY
-    """On whose behalf."""
+    """For whom the call happens."""
     labels: tuple[Label, ...] = ()
-    """What the session holds by now: what the model may have been told to do this by."""
+    """Everything that the session holds by now, which the model may follow."""
     grants: tuple[str, ...] = ()
-    """Standing permissions; nothing gives one yet."""
+    """Standing permissions. Nothing grants any yet."""
     is_approved: bool = False
-    """A person said yes to it, so that `ask` counts as allowed while `deny` still rules. Whether it is what they said
-    yes to is the asker's to compare."""
+    """Somebody approved it: `ask` is allowed, and `deny` still rules. The caller compares what was approved."""
 
 
 class Tools(Protocol):
-    """The tools of a runtime behind their gates: what the engine knows of them."""
+    """The tools of a runtime behind their gates."""
 
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing. Runs choose by `Settings.allow_tools`.
@@ -376,31 +391,31 @@ class Tools(Protocol):
         ...
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
-        """What the model is offered, in a stable order."""
+        """Return what the model is offered, in a stable order."""
         ...
 
     def is_quick(self, name: str) -> bool:
-        """Whether judging a call of that tool waits for nothing: no plan, no slow gate."""
+        """Return whether judging a call of that tool waits for nothing: no plan, no slow gate."""
         ...
 
     async def admit(self, proposal: Proposal) -> Admission:
-        """Ask all gates about a proposed call; nothing has happened yet."""
+        """Ask all gates about a proposed call. This has no effect."""
         ...
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments; exceptions come out as results.
+        """Run an admitted call with its canonical arguments. Exceptions become results.
 
         Raises:
-            Fenced: the context's check did; what followed it did not happen.
+            Fenced: the context's check failed, and nothing happened after it.
         """
         ...
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
-        """Have the tool look whether an interrupted call happened."""
+        """Ask the tool whether an interrupted call happened."""
         ...
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
-        """End every process that still carries one of the call keys in its environment."""
+        """End every process that has one of the call keys in its environment."""
         ...
 
     async def aclose(self) -> None:
@@ -409,4 +424,4 @@ class Tools(Protocol):
 
 
 Resolver = Callable[[str], Awaitable[Provider]]
-"""The provider for a PROVIDER:MODEL, made once; raises `UsageError` or `ProviderUnavailable`."""
+"""Return the provider for a PROVIDER:MODEL, made once. Raises `UsageError` or `ProviderUnavailable`."""

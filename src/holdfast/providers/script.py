@@ -1,8 +1,7 @@
 """A scripted model: answers from a file of JSON Lines, one response per line, for demonstrations and tests.
 
-The number of outcomes in the session's journal selects the line, never a pointer here. So a session that
-resumes
-in another process continues in the right place. A line is used up when its outcome is recorded: a response, an error
+The number of outcomes in the session's journal selects the line, never a pointer here. So a session that resumes in
+another process continues in the right place. A line is used up when its outcome is recorded: a response, an error
 that it asked for, or the failure of a silence longer than the idle limit (the same line would be silent again). An
 attempt that the wall limit, a stop or a kill cut short has no outcome: the same line answers the next one.
 """
