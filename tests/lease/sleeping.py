@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.edge.machine import CUSTOMIZED, Machine
 
 SESSION = "test:sleeper"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LEASE_MS = 3_000
 SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(CUSTOMIZED)}
 

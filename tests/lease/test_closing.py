@@ -17,7 +17,7 @@ from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.tools.function import tool
 from tests.edge.machine import Machine, call
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ async def test_a_fault_is_a_passing_failure_and_the_next_attempt_is_whole(
 ) -> None:
     broken = Reply(text=CALL.text, tool_calls=CALL.tool_calls, fault=fault)
     async with served(name, [broken, CALL]) as subject:
-        first = await attempt(subject, is_streaming=is_streaming, idle_s=0.1 if fault == "stall" else 10)
+        first = await attempt(subject, is_streaming=is_streaming, idle_s=0.1 if fault == "stall" else 60)
         second = await attempt(subject, is_streaming=is_streaming)
     assert isinstance(first, ModelFailure)
     assert first.failure.code == "provider_transient"
@@ -50,7 +51,7 @@ async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fau
     reply = Reply(text="é" * 600, reasoning="Hm.", tool_calls=(ReplyCall("read"),), pieces=20, fault=fault)
     shown: list[Delta] = []
     async with served(name, [reply]) as subject:
-        result = await attempt(subject, idle_s=0.1 if fault == "stall" else 10, on_delta=shown.append)
+        result = await attempt(subject, idle_s=0.1 if fault == "stall" else 60, on_delta=shown.append)
     assert isinstance(result, ModelFailure)
     # Messages names what it read at the beginning, Chat Completions everything at the end.
     expected = {"anthropic": (Usage(10), ("output",)), "openai": (Usage(), ("input", "output"))}
@@ -104,12 +105,23 @@ async def test_half_a_call_counts_as_received(name: str) -> None:
 
 @pytest.mark.requirement("L7")
 @WIRES
-async def test_a_stream_that_trickles_is_not_silent(name: str) -> None:
-    reply = Reply(text="slowly", pieces=6, chunk_bytes=40, pause_s=0.02)
+async def test_a_stream_that_trickles_is_not_silent(name: str, skip_ahead: Callable[[float], None]) -> None:
+    """It takes longer than the longest silence, and no silence in it is that long: time flies here."""
+    idle_s, loop = 30.0, asyncio.get_running_loop()
+    reply = Reply(text="slowly " * 20, pieces=20, chunk_bytes=40, pause_s=2.0)
+
+    async def hurry() -> None:
+        while True:
+            skip_ahead(0.05)
+            await asyncio.sleep(0)
+
     async with served(name, [reply]) as subject:
-        result = await attempt(subject, idle_s=5.0)
+        begun_s, hurrying = loop.time(), asyncio.create_task(hurry())
+        result = await attempt(subject, idle_s=idle_s)
+        hurrying.cancel()
+    assert loop.time() - begun_s > idle_s
     assert isinstance(result, ModelReply), result
-    assert text_of(result.parts) == "slowly"
+    assert text_of(result.parts) == "slowly " * 20
 
 
 @pytest.mark.requirement("A3", "L7")
@@ -160,7 +172,7 @@ async def test_a_cancelled_stream_tells_all_that_had_come_also_what_nobody_was_s
         call = asyncio.create_task(
             attempt(subject, on_delta=lambda delta: has_begun.set(), on_cut=cuts.append)
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await has_begun.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -177,7 +189,7 @@ async def test_a_server_that_is_not_there_is_a_passing_failure_that_names_it() -
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         pool = HttpPool()
-        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=5, check=never_over)
+        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=60, check=never_over)
         await pool.aclose()
     assert isinstance(answer, http_module.NoAnswer)
     assert not answer.was_sent
@@ -227,7 +239,7 @@ async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
                         subject.facts,
                         body,
                         is_streaming=is_streaming,
-                        idle_s=10,
+                        idle_s=60,
                         outcomes=0,
                         on_delta=lambda delta: None,
                         on_cut=lambda cut: None,
@@ -253,7 +265,7 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
                     facts,
                     body,
                     is_streaming=True,
-                    idle_s=5,
+                    idle_s=60,
                     outcomes=0,
                     on_delta=lambda delta: None,
                     on_cut=lambda cut: None,
@@ -276,7 +288,7 @@ async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -
                 subject.facts,
                 body,
                 is_streaming=True,
-                idle_s=5,
+                idle_s=60,
                 outcomes=0,
                 on_delta=lambda delta: None,
                 on_cut=lambda cut: None,
@@ -376,7 +388,7 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
                         facts,
                         body,
                         is_streaming=True,
-                        idle_s=5,
+                        idle_s=60,
                         outcomes=0,
                         on_delta=lambda delta: None,
                         on_cut=lambda cut: None,

@@ -56,7 +56,7 @@ def breaking(request: pytest.FixtureRequest, shared: object) -> Iterator[tuple[s
 
 
 async def attempt(
-    address: str, recording: Recording, exchange: dict[str, Any], http: HttpPool, idle_s: float = 20.0
+    address: str, recording: Recording, exchange: dict[str, Any], http: HttpPool, idle_s: float = 60.0
 ) -> ModelReply | ModelFailure:
     """The next recorded answer, asked for as it was asked for."""
     root = f"{address}/c/{recording.name}"
@@ -172,7 +172,7 @@ async def test_a_broken_answer_is_a_failure_and_the_next_attempt_is_right(
     for position, exchange in enumerate(recording.exchanges):
         if exchange["response"]["status"] != 200 or not is_ours(exchange):
             break
-        idle_s = STALL_S if fault == "stall" else 20.0
+        idle_s = STALL_S if fault == "stall" else 60.0
         first = await attempt(address, recording, exchange, http, idle_s)
         if recording.name == WHOLE_AT_HALF and isinstance(first, ModelReply):
             check(recording, position, first)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks a
 
 KEY = f"test-{os.getpid()}:t1.c1"
 ESCAPING = Path(__file__).with_name("escaping.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LIMIT_S = 1_000.0
 ENDLESS = "while :; do sleep 1; done"
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks a
 
 KEY, OTHER_KEY = f"test-{os.getpid()}:t1.c1", f"test-{os.getpid()}:t1.c2"
 INNER_KEY = f"test-{os.getpid()}:inner"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 GRANDCHILDREN = (
     "sleep 300 & setsid sleep 300 & "
     "(setsid nohup sh -c 'trap \"\" TERM; sleep 300; sleep 300' &) ; echo started; "

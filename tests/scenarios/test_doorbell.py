@@ -23,7 +23,7 @@ from holdfast.storage.sqlite import SqliteStore
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @pytest.mark.requirement("H5", "B4")

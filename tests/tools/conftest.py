@@ -38,7 +38,7 @@ class Bench:
 
     def context(self, **changes: Any) -> CallContext:
         plain = CallContext(
-            SESSION, "t1.c1", KEY, str(self.workspace), 20.0, 20.0, self.heard.append, never_over
+            SESSION, "t1.c1", KEY, str(self.workspace), 600.0, 600.0, self.heard.append, never_over
         )
         return msgspec.structs.replace(plain, **changes)
 

