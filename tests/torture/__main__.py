@@ -10,8 +10,9 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from typing import get_args
 
@@ -33,11 +34,15 @@ _HEADS: dict[str, str] = {
 }
 
 
-def played(kind: str, seeds: Iterable[int], *, jobs: int = 0, keeps: bool = False) -> Iterator[Result]:
+def played(kind: str, seeds: Iterable[int], *, jobs: int = 0, keeps: bool = False) -> Generator[Result]:
     """The rounds with these seeds, so many at once; by default one for each core."""
     with ProcessPoolExecutor(jobs or os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for future in [pool.submit(play, kind, seed, keeps=keeps) for seed in seeds]:
-            yield future.result()
+        futures = [pool.submit(play, kind, seed, keeps=keeps) for seed in seeds]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def table(results: Iterable[Result]) -> str:
@@ -80,13 +85,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=0, help="rounds at once; 0: one for each core")
     given = parser.parse_args()
     results: list[Result] = []
-    for kind in ALL if given.kind == "all" else (given.kind,):
-        count = given.rounds or ALL.get(kind, 1)
-        for result in played(kind, range(given.seed, given.seed + count), jobs=given.jobs, keeps=count == 1):
-            results.append(result)
-            if result.faults or count == 1:
-                sys.stdout.write(told(result) + "\n")
-                sys.stdout.flush()
+    try:
+        for kind in ALL if given.kind == "all" else (given.kind,):
+            count = given.rounds or ALL.get(kind, 1)
+            seeds = range(given.seed, given.seed + count)
+            with closing(played(kind, seeds, jobs=given.jobs, keeps=count == 1)) as playing:
+                for result in playing:
+                    results.append(result)
+                    if result.faults or count == 1:
+                        sys.stdout.write(told(result) + "\n")
+                        sys.stdout.flush()
+    except KeyboardInterrupt:  # the table is of those that were played
+        sys.stdout.write("Interrupted.\n")
     sys.stdout.write(table(results) + "\n")
     return int(any(result.faults for result in results))
 
