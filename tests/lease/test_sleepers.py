@@ -52,6 +52,26 @@ def test_a_file_is_not_replaced_by_who_slept_while_another_went_on(machine: Mach
 
 
 @pytest.mark.requirement("C11", "H1", "H5")
+@pytest.mark.parametrize("at", ["rendered", "judged", "commit:ToolCallStarted", "written"])
+def test_an_edit_is_made_once_wherever_its_first_driver_slept(machine: Machine, at: str) -> None:
+    (machine.workspace / "a.txt").write_text("one\n")
+    model = machine.script([
+        {"tool_calls": [call("edit_file", path="a.txt", old="one\n", new="one\none\n")]},
+        {"text": "Done."},
+    ])  # fmt: skip
+    with asleep(machine, at, "-m", model) as sleeper:
+        assert machine.holdfast("resume", SESSION).code == 0
+        before = machine.events(SESSION)
+        assert wake(sleeper) == 0
+    assert (machine.workspace / "a.txt").read_text() == "one\none\n"
+    events = machine.events(SESSION)
+    assert events == before
+    assert [body["result"]["status"] for body in of_type(events, "ToolCallFinished")] == ["ok"]
+    begun = at.startswith("commit") or at == "written"
+    assert ["edit_file (t1.c1)" in body["text"] for body in of_type(events, "NoteAdded")] == [True] * begun
+
+
+@pytest.mark.requirement("C11", "H1", "H5")
 @pytest.mark.parametrize("at", ["commit:ToolCallStarted", "starting"])
 def test_no_command_is_run_by_who_slept_while_its_model_was_told_that_its_outcome_is_unknown(
     machine: Machine, at: str

@@ -16,6 +16,8 @@ behind it, as in `written:3`, it does so when the moment comes for the third tim
 
     SLEEPS_AT=accepted      a command is on disk, and nobody has read it
     SLEEPS_AT=commit:TYPE   a commit with a record of that type is on disk, and nothing has come of it yet
+    SLEEPS_AT=rendered      a request is ready, and nothing tells of it yet
+    SLEEPS_AT=judged        the gates let a call pass, and nothing tells of it yet
     SLEEPS_AT=written       the new content of a file is on disk beside the file, which it is about to replace
     SLEEPS_AT=connected     a connection to the model's server is there, and nothing was sent on it
     SLEEPS_AT=starting      the lease was found to hold, and a program is about to be started
@@ -144,6 +146,13 @@ def sleep_after_commit(type_: str, count: int) -> None:
     SqliteStore.commit = commit  # type: ignore[method-assign]
 
 
+def sleep_when_prepared(step: str, count: int) -> None:
+    """Between what a prepare step found and its commit."""
+    from holdfast.runtime.prepare import Planner
+
+    setattr(Planner, step, _sleeping_after(getattr(Planner, step), count))
+
+
 def sleep_when_written(count: int) -> None:
     """Between the last word on disk and the new name."""
     plain = os.fsync
@@ -194,6 +203,10 @@ def sleep_at(moment: str) -> None:
             sleep_when_accepted(count)
         case "commit":
             sleep_after_commit(rest[0], count)
+        case "rendered":
+            sleep_when_prepared("request", count)
+        case "judged":
+            sleep_when_prepared("admission", count)
         case "written":
             sleep_when_written(count)
         case "connected":
