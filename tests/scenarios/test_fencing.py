@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
@@ -16,7 +17,7 @@ from holdfast.protocol.commands import Pause, Send, Stop, owner
 from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
 from holdfast.protocol.rows import Lease, Recovered, Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
-from holdfast.runtime.holder import LEASE_MS
+from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Faults, FaultyStore
@@ -170,6 +171,50 @@ def test_who_slept_before_it_ended_orphans_does_not_end_what_runs_for_another(
             asleep.awake.set()
             await asyncio.gather(sleeping, going_on)
         assert len(ended_keys) == 1, "only who has the session ends what its dead driver left"
+
+    volatile.run(play)
+
+
+def writing(world: World) -> Iterable[Tool]:
+    """A tool that takes a minute and changes something at its end."""
+
+    @tool(effect="write", timeout_s=1_000.0)
+    async def stay() -> str:
+        """Stay for a minute."""
+        world.called.append(("stay", ""))
+        await asyncio.sleep(60)
+        return "stayed"
+
+    return (stay,)
+
+
+WRITING = Scenario("writing", [calls(call("stay")), words("Done.")], writing)
+
+
+@pytest.mark.requirement("C11", "H5")
+def test_the_model_is_told_of_a_sleeper_also_if_a_process_between_died_before_its_first_record(
+    volatile: Stage,
+) -> None:
+    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        world, frozen = World(workspace), Frozen(inner)
+        first, second = (controller_of(WRITING, store, clock, world) for store in (frozen, inner))
+        async with first, second:
+            session = await first.open("a:b")
+            await first.submit(session, owner("tester"), Send("Go.", settings_of(WRITING, workspace)))
+            driving = asyncio.create_task(first.drive(session))
+            await until_event(inner, session, "ToolCallStarted")
+            frozen.awake.clear()
+            clock.advance(LEASE_MS / 1000 + 1)
+            dead = replace(this_process(), pid=2**22 + 1, started="1")
+            assert (await inner.lease(session, dead, LEASE_MS)).epoch == 2
+            await second.drive(session)
+            frozen.awake.set()
+            await driving
+        records = await records_of(inner, session)
+        (note,) = [
+            r.event for r in records if isinstance(r.event, e.NoteAdded) and r.event.about == "takeover"
+        ]
+        assert "stay (t1.c1)" in note.text
 
     volatile.run(play)
 

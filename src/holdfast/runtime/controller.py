@@ -260,6 +260,7 @@ class SessionController:
         session = hold.lease.session
         journal = Journal(session, key)
         waiting = await journal.open(store)
+        has_rival = hold.has_rival(journal.epoch)
         await end_orphans(self._parts.tools, journal.state, hold)
         for entry in waiting:
             command = decode_command(entry.body)
@@ -267,7 +268,7 @@ class SessionController:
                 journal.note(event, now_ms, epoch, Trigger("command", command.id))
                 for event in journal.opening()
             ]
-            cause = Commanded(command, epoch, hold.is_contested and entry is waiting[0])
+            cause = Commanded(command, epoch, has_rival and entry is waiting[0])
             batch += journal.take(decision(journal.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)

@@ -125,7 +125,7 @@ class Driver:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
         await end_orphans(self._parts.tools, self.state, self._hold)
         holder = self._hold.lease.holder
-        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.is_contested)
+        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.has_rival(self._journal.epoch))
         await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     # --- the loop -------------------------------------------------------------------------------

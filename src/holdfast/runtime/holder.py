@@ -38,6 +38,13 @@ class Hold:
         """Return whether another driver may have the session by now."""
         return self.clock.uptime_ms() >= self.until_ms
 
+    def has_rival(self, last_epoch: int) -> bool:
+        """Return whether an earlier driver may still be alive. `last_epoch`: of the journal's last record.
+
+        The lease was taken from that driver, or from a process that took it and died before it recorded anything.
+        """
+        return self.is_contested or last_epoch < self.lease.epoch - 1
+
     def check(self) -> int:
         """See `ports.Check`."""
         if self.is_lapsed:

@@ -55,6 +55,8 @@ class Journal:
         self.conversation = Conversation()
         self.wire = ""
         """The wire format of the last request; empty before the first one."""
+        self.epoch = 0
+        """Of the last record that was read; 0 if there is none."""
         self._link = FIRST_LINK
         self._named: set[str] = set()
         """The blobs that a commit referred to."""
@@ -79,7 +81,7 @@ class Journal:
         for each in stored:
             self._fold(readable(each))
         if stored:
-            self._link = stored[-1].link
+            self._link, self.epoch = stored[-1].link, stored[-1].epoch
 
     async def _restore(self, store: Journals, snapshot: Snapshot) -> bool:
         """Begin at the snapshot, if its conversation is exactly the request that was sent there.
@@ -106,7 +108,7 @@ class Journal:
         ):  # a complete read reports what is wrong
             return False
         self.state, self.conversation, self.wire = snapshot.state, conversation, sent.request.wire
-        self._link = snapshot.link
+        self._link, self.epoch = snapshot.link, snapshot.state.epoch
         return True
 
     def opening(self) -> tuple[Event, ...]:
