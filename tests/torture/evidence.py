@@ -93,6 +93,8 @@ class Evidence:
     """How runs may have ended."""
     said: str = ""
     """What all commands said for people."""
+    pids: frozenset[int] = frozenset()
+    """Of all commands that ran."""
     descriptors: Sequence[tuple[int, int]] = ()
     """The pid of a driver and how many files it held open, each time when a request came."""
 

@@ -10,7 +10,7 @@ import hashlib
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def judge(evidence: Evidence) -> list[Fault]:
         *codes(rows, evidence.ran, evidence.said),
         *times(rows),
         *descriptors(evidence.descriptors),
-        *left_over(evidence.folder, evidence.home, evidence.workspace, session),
+        *left_over(evidence, session),
     ]
 
 
@@ -251,11 +251,12 @@ def descriptors(seen: Sequence[tuple[int, int]]) -> Iterator[Fault]:
             yield Fault("left", f"process {pid} holds more and more files open: {found}")
 
 
-def left_over(folder: Path, home: Path, workspace: Path, session: str) -> Iterator[Fault]:
-    """No process that has to do with the folder, no socket in the home, no half-written file, no foreign file open
-    in a command."""
+def left_over(evidence: Evidence, session: str) -> Iterator[Fault]:
+    """No process that has to do with the folder, no keeper of a driver, no socket in the home, no half-written file,
+    no foreign file open in a command."""
+    home, workspace = evidence.home, evidence.workspace
     until_s = time.monotonic() + PATIENCE_S
-    while (still := alive(str(folder), session)) and time.monotonic() < until_s:
+    while (still := alive(str(evidence.folder), session, evidence.pids)) and time.monotonic() < until_s:
         time.sleep(0.05)
     for pid, words in still:
         yield Fault("left", f"process {pid} is left: {words}")
@@ -270,17 +271,20 @@ def left_over(folder: Path, home: Path, workspace: Path, session: str) -> Iterat
             yield Fault("left", f"a command has a file of its driver open: {line}")
 
 
-def alive(folder: str, session: str = "") -> list[tuple[int, str]]:
-    """The processes that work below the folder or for the session, or know of either; and their words."""
+def alive(folder: str, session: str = "", drivers: Collection[int] = ()) -> list[tuple[int, str]]:
+    """The processes that work below the folder or for the session, know of either, or keep trees of these drivers;
+    and their words."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             cwd = str((entry / "cwd").readlink())
-            words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            words, environ = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
         except OSError:
             continue
-        if cwd.startswith(folder) or folder.encode() in words or (session and session.encode() in words):
-            found.append((int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace")[:200]))
+        keeps = b"keeper.py\0" in words and {int(w) for w in words.split(b"\0") if w.isdigit()} & set(drivers)
+        knows = folder.encode() in words + environ or (session and session.encode() in words + environ)
+        if cwd.startswith(folder) or knows or keeps:
+            found.append((int(entry.name), words.decode(errors="replace")[:200]))
     return found

@@ -87,6 +87,8 @@ class World:
     blows: int = 0
     is_stopped: bool = False
     """Whether anybody stopped a run."""
+    pids: list[int] = field(default_factory=list)
+    """Of all commands."""
     driver: int = 0
     """The process that was started last to drive."""
     descriptors: list[tuple[int, int]] = field(default_factory=list)
@@ -126,6 +128,7 @@ class Going:
             if is_loaded_anew
             else start(world.machine, (*words, *options), whole)
         )
+        world.pids.append(self.process.pid)
         if is_driver:
             world.driver = self.process.pid
         self.was_killed = self._hung = False
@@ -491,6 +494,7 @@ def gather(torment: Callable[[World], None], seed: int, folder: Path) -> Gathere
             renames=renames.counts(),
             ends=world.scene.ends | ({"interrupted"} if world.is_stopped else set()),
             said=machine.said.read_text(),
+            pids=frozenset(world.pids),
             descriptors=world.descriptors,
         )
     return Gathered(world, evidence, is_over)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from tests.torture.evidence import (
     journal,
     refs_of,
 )
-from tests.torture.judge import codes, descriptors, judge
+from tests.torture.judge import alive, codes, descriptors, judge
 from tests.torture.rounds import calm_round, clear_up, gather, own_view
 
 CALM = 194
@@ -241,6 +243,15 @@ def _open_file(evidence: Evidence) -> None:
 def test_what_is_left_is_seen(forged: Evidence, leave: Callable[[Evidence], None]) -> None:
     leave(forged)
     assert "left" in kinds(forged)
+
+
+@pytest.mark.parametrize("words", [("keeper.py", "4194305"), ("cat", "FOLDER/a"), ("SESSION:t1.c1",)])
+def test_a_process_that_is_left_is_seen(forged: Evidence, words: Sequence[str]) -> None:
+    session = journal(forged.home)[0]["session"]
+    meant = [word.replace("FOLDER", str(forged.folder)).replace("SESSION", session) for word in words]
+    command = [sys.executable, "-c", "input()", *meant]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as left:
+        assert [pid for pid, _ in alive(str(forged.folder), session, {4194305})] == [left.pid]
 
 
 def test_files_that_are_never_closed_are_seen() -> None:
