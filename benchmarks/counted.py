@@ -1,8 +1,9 @@
 """One session, and how many functions are called for it: prints one JSON object.
 
-`python -m benchmarks.counted SYSTEM PORT TURNS FOLDER`, where SYSTEM is holdfast or floor-grouped: warms up, then
-sees one session of so many turns through. Functions of Python and of C are counted, in all threads. With the
-variable UNCOUNTED nothing is, so that somebody outside may count the instructions of the process.
+`python -m benchmarks.counted SYSTEM PORT TURNS FOLDER`, where SYSTEM is holdfast or floor-grouped: warms up, so that
+what a process does once is done (making the first snapshot, looking up a model), sees a session of so many turns
+through, and counts another one. Functions of Python and of C are counted, in all threads. With the variable UNCOUNTED
+nothing is, so that somebody outside may count the instructions of the process: those of both sessions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.cell import worker
 
-WARM_TURNS = 20
+WARM_TURNS = 60
 
 
 class Calls:
@@ -44,6 +45,7 @@ async def count(system: str, port: int, turns: int, folder: Path) -> int:
     calls = None if "UNCOUNTED" in os.environ else Calls()
     async with worker(system, port, 0, folder) as work:
         await work(WARM_TURNS, "warm")
+        await work(turns, "as-long")
         if calls:
             calls.is_on = True
         assert await work(turns, "counted") == turns

@@ -230,8 +230,8 @@ PERMISSION = (
     Mutation(
         "calls that touch the same run side by side",
         "protocol/tools.py",
-        "if path in self._above_written or not self._written.isdisjoint(_above(path)):",
-        "if path in self._written:",
+        "if path in above or not paths.isdisjoint(_above(path)):",
+        "if path in paths:",
         "tests/core/test_tool_calls.py",
     ),
 )

@@ -366,15 +366,15 @@ _MONEY = (
     Mutation(
         "time in which a run rests counts as driven",
         "core/evolve.py",
-        " or state.run is None or phase(state) in RESTING:",
-        " or state.run is None:",
+        "if state.run is None or phase(state) in RESTING:",
+        "if state.run is None:",
         "tests/core/test_endings.py tests/core/test_invariants.py",
     ),
     Mutation(
         "time of another driver counts as driven",
         "core/evolve.py",
-        "if passed_ms <= 0 or record.epoch != state.epoch or",
-        "if passed_ms <= 0 or",
+        "if passed_ms > 0 and record.epoch == state.epoch:",
+        "if passed_ms > 0:",
         "tests/core/test_endings.py tests/core/test_commands.py tests/core/test_invariants.py",
     ),
 )

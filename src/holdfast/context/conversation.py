@@ -20,6 +20,8 @@ from holdfast.protocol.ports import Wire
 
 REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
 """The types of records that requests are made of: the intents, and the records that they quote."""
+FOLDED = SPOKEN | {e.RunStarted, e.RunStopped}
+"""The events that change a conversation."""
 QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
 
@@ -73,6 +75,15 @@ class Edit(msgspec.Struct, frozen=True):
         return b"".join((*self.parts, tail))
 
 
+class _Rendered(msgspec.Struct, frozen=True):
+    """What the last rendering made of messages: where its edit is recorded, nothing is encoded or hashed again."""
+
+    rest: tuple[e.Again | e.Fresh, ...]
+    unsent: Sequence[Unsent]
+    hasher: hashlib._Hash
+    """Of base, buffer and the unsent elements."""
+
+
 Cut = Callable[[Sequence[Fragment | Unsent], int], Sequence[int]]
 """Takes the places of the messages, those that may go, and the bytes of everything else; returns what stays
 (`core.view.cut`).
@@ -101,6 +112,7 @@ class Conversation:
         self._hasher = hashlib.sha256()
         self._hashed_bytes = 0
         """How much of the buffer the running hash covers, after the base."""
+        self._rendered: _Rendered | None = None
 
     @classmethod
     def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> Conversation:
@@ -168,24 +180,28 @@ class Conversation:
         Changes nothing except the running hash. The intent that records the edit changes the conversation, through
         `add`.
         """
-        carried = self._written(wire, self._unsent[: self._carried])
+        carried = self._written(wire, self._unsent[: self._carried]) if self._carried else []
         new = self._written(wire, self._unsent[self._carried :])
         view, left_out = self._fragments, self._left_out
-        if not fits(len(base) + len(self._buffer) + _size(carried) + _size(new)):
+        new_bytes = _size(new)
+        if not fits(len(base) + len(self._buffer) + _size(carried) + new_bytes):
             before: list[Fragment | Unsent] = [*view, *carried]
-            places = set(cut(before, len(base) + _size(new)))
+            places = set(cut(before, len(base) + new_bytes))
             kept = [part for place, part in enumerate(before) if place in places]
             dropped = [part.seq for place, part in enumerate(before) if place not in places]
             left_out = _spans(left_out, dropped, [part.seq for part in kept])
             view = [part for part in kept if isinstance(part, Fragment)]
             carried = [part for part in kept if isinstance(part, Unsent)]
         new = carried + new
-        fresh = b",".join(each.element for each in new)
+        fresh = b",".join([each.element for each in new])
         keep = _common(self._fragments, view)
+        rest: tuple[e.Again | e.Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
+        self._rendered = None
         if keep == len(self._fragments):
             hasher = self._running_hash(base)
             added = b"," + fresh if view and new else fresh
             hasher.update(added)
+            self._rendered = _Rendered(rest, new, hasher.copy())
             parts: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
         else:
             again = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
@@ -193,11 +209,11 @@ class Conversation:
             hasher = hashlib.sha256(b"".join(parts))
         return Edit(
             keep=keep,
-            rest=(*_ranges(view[keep:]), *(_fresh(each) for each in new)),
+            rest=rest,
             left_out=left_out,
             parts=parts,
             size_bytes=sum(map(len, parts)),
-            fresh_bytes=_size(new),
+            fresh_bytes=_size(carried) + new_bytes,
             hasher=hasher,
         )
 
@@ -210,7 +226,7 @@ class Conversation:
                 each.mark,
                 each.seq,
                 bytes(element),
-                tuple(quote for quote in each.quotes if quote[0] in self._texts),
+                tuple([quote for quote in each.quotes if quote[0] in self._texts]),
             )
             for each in said
             for element in wire.message(each.message)
@@ -226,7 +242,20 @@ class Conversation:
 
     def _apply(self, event: e.ModelCallStarted) -> None:
         """Apply a recorded intent, which is the truth about what was sent, also after an upgrade."""
-        request = event.request
+        request, rendered = event.request, self._rendered
+        self._rendered = None
+        if request.rest and rendered is not None and request.rest is rendered.rest:
+            for each in rendered.unsent:
+                self._append(self._numbers, each.mark, each.seq, each.element)
+                self._numbers += 1
+            self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
+        else:
+            self._edit(request)
+        self._unsent, self._texts, self._carried = [], {}, 0
+        self._left_out = request.left_out
+
+    def _edit(self, request: e.Request) -> None:
+        """Make the view that a recorded request tells."""
         known, old = self._fragments, self._buffer
         if request.keep != len(known) or any(not isinstance(each, e.Fresh) for each in request.rest):
             self._fragments, self._buffer = [], bytearray()
@@ -240,8 +269,6 @@ class Conversation:
             else:
                 by_number = by_number or {fragment.number: fragment for fragment in known}
                 self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
-        self._unsent, self._texts, self._carried = [], {}, 0
-        self._left_out = request.left_out
 
     def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
         if self._fragments:
@@ -257,7 +284,7 @@ class Conversation:
 
 def _size(parts: Sequence[Fragment | Unsent]) -> int:
     """Return the bytes of the parts, each with its comma."""
-    return sum(part.size + 1 for part in parts)
+    return sum([part.size for part in parts]) + len(parts)
 
 
 def _spans(spans: Sequence[e.Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[e.Again, ...]:

@@ -93,13 +93,7 @@ class Transcript:
     def add(self, record: e.Record) -> Iterator[Said]:
         """Return the messages that this record completed."""
         seq, event = record.seq, record.event
-        match event:
-            case e.MessageReceived(text=text):
-                yield from self._words(seq, text, text)
-            case e.NoteAdded(text=text):
-                yield from self._words(seq, text, RUNTIME + text)
-            case e.RunLanding(message=message):
-                yield from self._words(seq, message, RUNTIME + message + LAST_PASS)
+        match event:  # those of every turn first: to ask for a class takes its time
             case e.ModelCallStarted():
                 self._is_asking = True
             case e.Responded(parts=parts):
@@ -107,6 +101,16 @@ class Transcript:
                     self._calls, self._results = calls_of(parts), {}
                     yield Said(Message("assistant", parts, "assistant"), "a", seq)
                 yield from self._answered()
+            case e.ToolCallFinished(call_id=call_id, result=result):
+                yield from self._result(
+                    call_id, _Result(seq, result.text, result.status != "ok", result.trust)
+                )
+            case e.MessageReceived(text=text):
+                yield from self._words(seq, text, text)
+            case e.NoteAdded(text=text):
+                yield from self._words(seq, text, RUNTIME + text)
+            case e.RunLanding(message=message):
+                yield from self._words(seq, message, RUNTIME + message + LAST_PASS)
             case e.ModelCallCut(text=text):
                 if text.strip():
                     yield Said(
@@ -115,10 +119,6 @@ class Transcript:
                 yield from self._answered()
             case e.ModelCallFailed() | e.ModelCallAbandoned():
                 yield from self._answered()
-            case e.ToolCallFinished(call_id=call_id, result=result):
-                yield from self._result(
-                    call_id, _Result(seq, result.text, result.status != "ok", result.trust)
-                )
             case e.ToolCallRefused(call_id=call_id, failure=failure):
                 yield from self._result(call_id, _Result(seq, failure.message))
             case e.ToolCallAbandoned(call_id=call_id, text=text):
@@ -136,15 +136,16 @@ class Transcript:
             yield said
 
     def _result(self, call_id: str, result: _Result) -> Iterator[Said]:
-        if not any(call.call_id == call_id for call in self._calls):
+        if call_id not in [call.call_id for call in self._calls]:
             return
         self._results.setdefault(call_id, result)
         if len(self._results) < len(self._calls):
             return
         told = [(call, self._results[call.call_id]) for call in self._calls]
-        parts = tuple(ToolResult(call.call_id, call.ref, call.name, r.text, r.is_error) for call, r in told)
-        trust = least(*(each.trust for _, each in told))
-        yield Said(Message("tool", parts, trust), "t", result.seq, tuple((r.seq, r.text) for _, r in told))
+        parts = [ToolResult(call.call_id, call.ref, call.name, r.text, r.is_error) for call, r in told]
+        quotes = [(r.seq, r.text) for _, r in told]
+        trust = least(*[each.trust for _, each in told])
+        yield Said(Message("tool", tuple(parts), trust), "t", result.seq, tuple(quotes))
         self._calls, self._results = (), {}
         yield from self._waited()
 

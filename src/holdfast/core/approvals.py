@@ -93,6 +93,8 @@ def close_decided(draft: Draft) -> None:
     """Close the calls that people denied or answered, or on which nobody decided in time."""
     for call in draft.state.turn.calls:
         match call.stage:
+            case Done() | Started() | Proposed() | Waiting():
+                pass
             case Answered(text=text):
                 draft.add(
                     e.ToolCallFinished(call.call_id, CallResult("ok", text or "(no words)", trust="user"))
@@ -103,8 +105,6 @@ def close_decided(draft: Draft) -> None:
             case Denied(note=note):
                 said = f" They said: {note}" if note else ""
                 draft.add(will_not_run(call, Failure("policy_denied", f"A person denied this call.{said}")))
-            case Proposed() | Waiting() | Started() | Done():
-                pass
 
 
 def _waiting(state: State) -> list[Waiting]:

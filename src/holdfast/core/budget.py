@@ -220,6 +220,8 @@ def _output_cap(model: ModelFacts, settings: Settings) -> int:
 
 def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
     """The prices of all sizes up to this one: fewer tokens than expected are not always cheaper in a catalog."""
+    if not model.tiers:
+        return [model]
     return [model, *(tier for tier in model.tiers if input_tokens > tier.above_tokens)]
 
 

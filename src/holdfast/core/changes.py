@@ -20,7 +20,7 @@ def with_models(state: State, **changes: Any) -> State:
 
 
 def with_call(state: State, call_id: str, **changes: Any) -> State:
-    calls = tuple(replace(c, **changes) if c.call_id == call_id else c for c in state.turn.calls)
+    calls = tuple([replace(c, **changes) if c.call_id == call_id else c for c in state.turn.calls])
     return replace(state, turn=replace(state.turn, calls=calls))
 
 

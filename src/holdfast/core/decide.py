@@ -55,24 +55,20 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
 def trigger(cause: Cause) -> e.Trigger:
     """The name of the cause, for the records that it brings."""
     match cause:
-        case Attach():
-            return e.Trigger("attach")
-        case Commanded(command=command):
-            return e.Trigger("command", command.id)
         case Outcome(key=key):
             return e.Trigger("outcome", key)
         case Finding(step=step):
             return e.Trigger("finding", step.key)
+        case Attach():
+            return e.Trigger("attach")
+        case Commanded(command=command):
+            return e.Trigger("command", command.id)
         case Due(key=key):
             return e.Trigger("timer", key)
 
 
 def _meaning(draft: Draft, cause: Cause) -> None:
     match cause:
-        case Attach():
-            _attach(draft, cause)
-        case Commanded():
-            _command(draft, cause)
         case Outcome(key=key, result=result):
             if isinstance(result, CallResult):
                 tool_calls.take_outcome(draft, key, result)
@@ -80,6 +76,10 @@ def _meaning(draft: Draft, cause: Cause) -> None:
                 model_calls.take_outcome(draft, cause, result)
         case Finding():
             _prepared(draft, cause)
+        case Attach():
+            _attach(draft, cause)
+        case Commanded():
+            _command(draft, cause)
         case Due(key=key):
             _due(draft, key)
 

@@ -36,7 +36,10 @@ NO_EPOCH = -1
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    here = replace(_driven(state, record), seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms)
+    passed_ms = record.awake_ms - state.awake_ms
+    if passed_ms > 0 and record.epoch == state.epoch:
+        state = _driven(state, passed_ms)
+    here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms)
     return _FOLDS[type(record.event)](here, record.event)
 
 
@@ -48,10 +51,9 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
     return state
 
 
-def _driven(state: State, record: e.Record) -> State:
+def _driven(state: State, passed_ms: int) -> State:
     """Count the time since the last record in which this very driver was at work, by its clock."""
-    passed_ms = record.awake_ms - state.awake_ms
-    if passed_ms <= 0 or record.epoch != state.epoch or state.run is None or phase(state) in RESTING:
+    if state.run is None or phase(state) in RESTING:
         return state
     return replace(state, run=replace(state.run, driven_ms=state.run.driven_ms + passed_ms))
 

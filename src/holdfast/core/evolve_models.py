@@ -109,7 +109,10 @@ def _responded(state: State, event: e.Responded) -> State:
 
 def _is_of_next(state: State, call: ModelCall | None) -> bool:
     """Whether what a call taught about its model holds for the next one: the settings may have changed since."""
-    return call is not None and call.facts.name == facts(state).name
+    if call is None:
+        return False
+    of_next = facts(state)
+    return call.facts is of_next or call.facts.name == of_next.name
 
 
 def _measured(state: State, call: ModelCall | None, event: e.Responded) -> Measure:

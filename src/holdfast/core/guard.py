@@ -44,10 +44,10 @@ def _plain(value: Any) -> Any:
 def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
     """The repeats after a turn with these calls: a call that did not come again is forgotten."""
     before = dict(repeats)
-    signs = (call.stage.signature for call in calls if isinstance(call.stage, Done))
-    return tuple((sign, before.get(sign, 0) + 1) for sign in dict.fromkeys(signs))
+    signs = [call.stage.signature for call in calls if isinstance(call.stage, Done)]
+    return tuple([(sign, before.get(sign, 0) + 1) for sign in dict.fromkeys(signs)])
 
 
 def longest(repeats: Repeats) -> int:
     """For how many turns in a row some call has come."""
-    return max((count for _, count in repeats), default=0)
+    return max([count for _, count in repeats], default=0)

@@ -107,8 +107,8 @@ def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply)
     )
     if count > MAX_CALLS:
         draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
-    run, tokens, cap = open_run(draft.state), charge.usage.output_tokens, call.output_cap_tokens
-    if run is not None and tokens > cap and "cap" not in run.warned:
+    run, tokens, cap = draft.state.run, charge.usage.output_tokens, call.output_cap_tokens
+    if tokens > cap and run is not None and not run.status and "cap" not in run.warned:
         draft.add(e.NoteAdded("cap", OVER_CAP.format(tokens=tokens, cap=cap)))
 
 

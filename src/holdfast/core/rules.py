@@ -6,6 +6,7 @@ After each cause the first rule that has something to say brings its events, and
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Literal
 
@@ -52,16 +53,21 @@ def follow_up(draft: Draft) -> None:
 
 def _follows(draft: Draft) -> bool:
     """Apply the first rule that adds events. Return whether one did."""
-    run, settings, before = open_run(draft.state), draft.state.settings, len(draft.records)
+    before = draft.state
+    run, settings = open_run(before), before.settings
     if run is None or settings is None:
         return False
-    moment = _moment(draft.state, run)
-    for rule in RULES:
-        if rule.when in moment:
-            rule.follow(draft, run, settings)
-            if len(draft.records) > before:
-                return True
+    for rule in _rules_at(_moment(before, run)):
+        rule.follow(draft, run, settings)
+        if draft.state is not before:
+            return True
     return False
+
+
+@functools.cache
+def _rules_at(moment: tuple[When, ...]) -> tuple[Rule, ...]:
+    """Those that may apply then."""
+    return tuple(rule for rule in RULES if rule.when in moment)
 
 
 def _moment(state: State, run: Run) -> tuple[When, ...]:

@@ -281,6 +281,9 @@ class State(msgspec.Struct, frozen=True, gc=False):
     unsaid: Unsaid = Unsaid()
 
 
+_DONE = {Done}
+
+
 def open_run(state: State) -> Run | None:
     """The run that has not ended."""
     return state.run if state.run is not None and not state.run.status else None
@@ -300,7 +303,7 @@ def phase(state: State) -> Phase:
         return "acting"
     if run.is_paused:
         return "paused"
-    if Proposed in stages and any(True for _ in admissible(state)):
+    if Proposed in stages and next(admissible(state), None) is not None:
         return "admitting"
     if stages - {Done}:
         return "waiting"
@@ -315,9 +318,9 @@ def admissible(state: State) -> Iterator[Call]:
     """
     before = Touched()
     for call in state.turn.calls:
-        if isinstance(call.stage, Done):
+        if type(call.stage) is Done:
             continue
-        if isinstance(call.stage, Proposed) and not before.is_in_conflict(call.resources or ()):
+        if type(call.stage) is Proposed and not before.is_in_conflict(call.resources or ()):
             yield call
         if call.resources is None or EVERYTHING[0] in call.resources:
             return
@@ -341,8 +344,7 @@ def open_model_call(state: State, key: str) -> ModelCall | None:
 
 def facts(state: State, key: str = "") -> ModelFacts:
     """Which model a call is for: the open one of that key; else the one that the conversation needs next."""
-    call = open_model_call(state, key)
-    if call is not None:
+    if key and (call := open_model_call(state, key)) is not None:
         return call.facts
     return state.settings.model.facts if state.settings is not None else _NO_MODEL
 
@@ -359,7 +361,7 @@ def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
 
 def is_complete(turn: Turn) -> bool:
     """Whether every call of the turn has its result."""
-    return all(isinstance(call.stage, Done) for call in turn.calls)
+    return {type(call.stage) for call in turn.calls} <= _DONE
 
 
 def starts_of(call: Call) -> int:

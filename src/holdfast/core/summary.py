@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from holdfast.core.state import State, Totals, facts, open_run, phase
+from holdfast.core.state import State, Totals, facts, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Record
 from holdfast.protocol.rows import ApprovalMark, ApprovalRow, SessionRow, SessionStatus
@@ -21,8 +21,9 @@ def totals(state: State) -> Totals:
 
 def status(state: State) -> SessionStatus:
     """One word for how the session stands."""
-    if open_run(state) is not None:
-        return _OPEN.get(phase(state), "open")
+    now = phase(state)
+    if now != "idle":
+        return _OPEN.get(now, "open")
     return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
 
 
@@ -61,7 +62,7 @@ def approval_marks(records: Iterable[Record]) -> Iterator[ApprovalMark]:
     """Which of the records ask for an approval or decide one."""
     for record in records:
         event = record.event
-        if isinstance(event, ApprovalRequested | ApprovalResolved):
+        if type(event) is ApprovalRequested or type(event) is ApprovalResolved:
             yield ApprovalMark(event.approval_id, record.seq, isinstance(event, ApprovalResolved))
 
 

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.state import (
     Call,
     ModelCall,
+    Run,
     State,
     ToolAttempt,
     Waiting,
@@ -71,40 +72,40 @@ Action = Prepare | Attempt | Wait
 
 def wanted(state: State) -> list[Action]:
     """All that should be in flight, in a stable order."""
+    run = open_run(state)
+    if run is None:
+        return []
     match phase(state):
         case "idle" | "paused":
             return []
         case "stopping":
-            return _grace(state)
+            return _grace(run)
         case "calling":
             call = state.models.open
             attempts: list[Action] = []
             if call is not None and call.epoch == state.epoch:
                 attempts.append(CallModel(call.key, call))
-            return [*attempts, *_wall(state)]
+            return [*attempts, *_wall(state, run)]
         case "acting":
             running = [
                 RunTool(action_key(call), call, attempt)
                 for call, attempt in started_calls(state)
                 if attempt.epoch == state.epoch
             ]
-            return [*running, *_admissions(state), *_deadlines(state), *_wall(state)]
+            return [*running, *_admissions(state, run), *_deadlines(state), *_wall(state, run)]
         case "admitting":
-            return [*_admissions(state), *_deadlines(state), *_wall(state)]
+            return [*_admissions(state, run), *_deadlines(state), *_wall(state, run)]
         case "waiting":
             return _deadlines(state)
         case "backing_off":
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
-            run = open_run(state)
-            basis = (state.settings, state.unsaid, run.number if run is not None else 0)
-            is_last_pass = run is not None and bool(run.landing)
-            return [PrepareRequest(next_key(state), is_last_pass, basis), *_wall(state)]
+            basis = (state.settings, state.unsaid, run.number)
+            return [PrepareRequest(next_key(state), bool(run.landing), basis), *_wall(state, run)]
 
 
-def _admissions(state: State) -> list[Action]:
-    run = open_run(state)
-    if run is None or run.is_paused:
+def _admissions(state: State, run: Run) -> list[Action]:
+    if run.is_paused:
         return []
     basis = (state.settings, state.principal, state.labels)
     return [Admit(action_key(call), call, basis) for call in admissible(state)]
@@ -118,16 +119,14 @@ def _deadlines(state: State) -> list[Action]:
     ]
 
 
-def _wall(state: State) -> list[Action]:
-    run = open_run(state)
-    if run is None or state.settings is None:
+def _wall(state: State, run: Run) -> list[Action]:
+    if state.settings is None:
         return []
     left_ms = int(state.settings.limits.wall_s * 1000) - run.driven_ms
     return [Wait("wall", state.awake_ms + max(left_ms, 0), is_driven=True)]
 
 
-def _grace(state: State) -> list[Action]:
-    run = open_run(state)
-    if run is None or run.stopping is None:
+def _grace(run: Run) -> list[Action]:
+    if run.stopping is None:
         return []
     return [Wait("grace", run.stopping.grace_until_ms, is_driven=True)]

@@ -5,6 +5,7 @@ The dispatcher collects the facts (where a path leads, what the arguments are), 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -70,7 +71,7 @@ Rule = Callable[[Facts], Decision | None]
 
 def judge(facts: Facts) -> tuple[Decision, ...]:
     """Return the decisions of all rules that apply, in the order of `RULES`; never empty."""
-    return tuple(decision for rule in RULES if (decision := rule(facts)) is not None)
+    return tuple([decision for rule in RULES if (decision := rule(facts)) is not None])
 
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
@@ -85,7 +86,8 @@ def touched(facts: Facts) -> tuple[Resource, ...]:
     return tuple(Resource(facts.effect, path.resolved) for path in facts.paths) or (Resource(facts.effect),)
 
 
-def is_offered(tool: str, allow_tools: Sequence[str], deny_tools: Sequence[str]) -> bool:
+@functools.lru_cache(maxsize=1_024)
+def is_offered(tool: str, allow_tools: tuple[str, ...], deny_tools: tuple[str, ...]) -> bool:
     """Return whether the globs of a run allow a tool. A denying glob wins."""
     if any(fnmatchcase(tool, glob) for glob in deny_tools):
         return False

@@ -72,7 +72,8 @@ Selected = tuple[int, str, int, bytes]
 
 def encode(record: Record, previous_link: bytes) -> StoredRecord:
     """Return the stored form of a record that follows the record with `previous_link`."""
-    event, cause = record.event, f"{record.cause.kind} {record.cause.name}".rstrip()
+    event, kind, of = record.event, record.cause.kind, record.cause.name
+    cause = f"{kind} {of}" if of else kind
     name, version, body = type(event).__name__, VERSIONS[type(event)], _encoder.encode(event)
     link = chain_link(
         previous_link,

@@ -453,11 +453,10 @@ class Trigger(msgspec.Struct, frozen=True, gc=False):
 
 def blobs_of(event: Event) -> tuple[str, ...]:
     """The SHA-256 of each blob that the event refers to."""
-    match event:
-        case ModelCallStarted(request=request) if request.base:
-            return (request.base,)
-        case ToolCallFinished(result=result) if result.blob:
-            return (result.blob,)
+    if type(event) is ModelCallStarted and event.request.base:
+        return (event.request.base,)
+    if type(event) is ToolCallFinished and event.result.blob:
+        return (event.result.blob,)
     return ()
 
 

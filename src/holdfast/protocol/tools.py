@@ -82,10 +82,13 @@ Expectation = Files | IdempotencyKey | ChildSession
 """What will be there when a call has happened. Its tool plans it, and probes for it after a crash."""
 
 
+Access = Literal["read", "write"]
+
+
 class Resource(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Something that a call touches."""
 
-    access: Literal["read", "write"]
+    access: Access
     path: str = ""
     """A file, or a folder with everything in it: absolute, with every link followed. Empty: it may be anything."""
 
@@ -98,39 +101,42 @@ class Touched:
     """What several calls touch. Comparing another call with all of them takes no longer if they are many."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
-        self._read: set[str] = set()
-        self._written: set[str] = set()
-        self._above_read: set[str] = set()
-        self._above_written: set[str] = set()
+        self._unread = [*resources]
+        """Those that no comparison has needed yet: most calls stand alone."""
+        self._paths: dict[Access, set[str]] = {}
+        self._above: dict[Access, set[str]] = {}
         """The folders above the paths, and the paths themselves."""
-        self.add(resources)
 
     def add(self, resources: Iterable[Resource]) -> None:
         """Add what another call touches."""
-        for resource in resources:
-            path = _folded(resource.path)
-            paths, above = (
-                (self._read, self._above_read)
-                if resource.access == "read"
-                else (self._written, self._above_written)
-            )
-            if path not in paths:
-                paths.add(path)
-                above.update(_above(path))
+        self._unread += resources
 
     def is_in_conflict(self, resources: Iterable[Resource]) -> bool:
         """Return whether a call that touches these must wait: one writes what the other touches."""
-        if not self._read and not self._written:
+        if self._unread:
+            self._read()
+        if not self._paths:
             return False
         for resource in resources:
             path = _folded(resource.path)
-            if path in self._above_written or not self._written.isdisjoint(_above(path)):
-                return True
-            if resource.access == "write" and (
-                path in self._above_read or not self._read.isdisjoint(_above(path))
-            ):
-                return True
+            for access in _ACCESSES if resource.access == "write" else _ACCESSES[:1]:
+                paths, above = self._paths.get(access, _NONE), self._above.get(access, _NONE)
+                if path in above or not paths.isdisjoint(_above(path)):
+                    return True
         return False
+
+    def _read(self) -> None:
+        for resource in self._unread:
+            path = _folded(resource.path)
+            paths = self._paths.setdefault(resource.access, set())
+            if path not in paths:
+                paths.add(path)
+                self._above.setdefault(resource.access, set()).update(_above(path))
+        self._unread = []
+
+
+_ACCESSES: tuple[Access, ...] = ("write", "read")
+_NONE: frozenset[str] = frozenset()
 
 
 def _folded(path: str) -> str:

@@ -38,6 +38,8 @@ _NO_COUNT = Count()
 
 def count(value: object) -> Count:
     """Return the number of tokens that a server wrote. A fraction is rounded up; an absurd number is missing."""
+    if type(value) is int:  # as nearly all write it
+        return Count(value, True) if 0 <= value < TOKENS_MAX else _NO_COUNT
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return _NO_COUNT
     if isinstance(value, str) and ("_" in value or not value.isascii()):

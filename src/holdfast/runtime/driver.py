@@ -48,10 +48,6 @@ CLOSE_S = 5.0
 """How long a driver that ends waits for what it cancelled."""
 
 
-_PREPARE, _ATTEMPT = (PrepareRequest, Admit), (CallModel, RunTool)
-"""As tuples: twice as fast as unions in `isinstance`."""
-
-
 class _Over(NamedTuple):
     """A slow prepare step has ended."""
 
@@ -208,7 +204,10 @@ class Driver:
     def _next_step(self) -> Prepare | None:
         """Return a prepare step that is wanted and not in progress."""
         for action in self._wanted:
-            if isinstance(action, _PREPARE) and action.key not in self._preparing:
+            # `isinstance` takes ten times as long to say no to a struct.
+            if (
+                type(action) is Admit or type(action) is PrepareRequest
+            ) and action.key not in self._preparing:
                 return action
         return None
 
@@ -252,19 +251,18 @@ class Driver:
         """Cancel what is not wanted any more, and begin what is wanted and does not run yet: its intent is committed
         by now."""
         keys = {action.key for action in self._wanted}
-        unwanted = [task for key, task in self._running.items() if key not in keys]
-        if unwanted:
-            await asyncio.sleep(0)  # an attempt that has not begun could not report its cancellation
+        if unwanted := [task for key, task in self._running.items() if key not in keys]:
+            await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
             _cancel(unwanted)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
         for action in self._wanted:
-            if isinstance(action, _ATTEMPT) and action.key not in self._running:
+            if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
                 if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
                 self._running[action.key] = _begun(self._attempt(action, self.state, body))
-        self._arm([action for action in self._wanted if isinstance(action, Wait)])
+        self._arm([action for action in self._wanted if type(action) is Wait])
 
     async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
         assert state.settings is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.context.conversation import REQUESTED, Conversation, rewritten
+from holdfast.context.conversation import FOLDED, REQUESTED, Conversation, rewritten
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.draft import Draft
@@ -187,10 +187,11 @@ class Journal:
 
     def _follow(self, record: Record) -> None:
         """Update everything beside the state that derives from a record."""
-        self.conversation.add(record)
         event = record.event
-        if isinstance(event, ModelCallStarted):
-            self.wire = event.request.wire
+        if type(event) in FOLDED:
+            self.conversation.add(record)
+            if isinstance(event, ModelCallStarted):
+                self.wire = event.request.wire
 
 
 class Prospect(NamedTuple):

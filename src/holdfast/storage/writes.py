@@ -133,7 +133,7 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
             row.title,
             row.updated_ms,
             row.due_ms,
-            encode_json(row),
+            bytearray(encode_json(row)),
             commit.session,
             commit.epoch,
         ),
@@ -151,12 +151,15 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
 def put_records(
     connection: sqlite3.Connection, number: int, placed: Iterable[tuple[int, StoredRecord]]
 ) -> None:
-    """Write records under a session's number, each at its position."""
+    """Write records under a session's number, each at its position.
+
+    Bytes go as bytearrays: for bytes, `sqlite3` looks each time for somebody who would adapt them.
+    """
     connection.executemany(
         "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (place, number, record.seq, record.at_ms, record.awake_ms, record.epoch, record.cause, record.type,
-             record.v, record.body, record.link, record.digest)
+             record.v, bytearray(record.body), bytearray(record.link), bytearray(record.digest))
             for place, record in placed
         ],
     )  # fmt: skip

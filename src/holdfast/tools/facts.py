@@ -16,6 +16,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 from holdfast.policy.commands import parsed
 from holdfast.policy.paths import malformed
 from holdfast.policy.protected import WILDCARDS, Access
@@ -36,17 +38,22 @@ MAX_WORDS = 20_000
 
 def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: OwnPlaces) -> Facts:
     """Return all facts that the rules judge. The arguments passed the schema."""
-    paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
-    access: Access = "read" if spec.effect == "read" else "write"
-    root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
-    words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
-    return Facts(
+    plain = Facts(
         tool=spec.name,
         effect=spec.effect,
         autonomy=settings.posture.autonomy,
         workspace=settings.tools.workspace,
         allow_tools=settings.tools.allow_tools,
         deny_tools=settings.tools.deny_tools,
+    )
+    if not spec.kinds:
+        return plain
+    paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
+    access: Access = "read" if spec.effect == "read" else "write"
+    root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
+    words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
+    return replace(
+        plain,
         paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
         commands=commands,
         words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.tools.workspace, own)),
@@ -64,6 +71,8 @@ def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:
 
 def timeout_of(spec: ToolSpec, values: dict[str, Any]) -> float:
     """Return the time limit of the call in seconds."""
+    if not spec.kinds:
+        return float(spec.timeout_s)
     said = (value for value in _declared(spec, values, "timeout") if isinstance(value, int | float))
     return float(min(said, default=spec.timeout_s))
 

@@ -106,7 +106,7 @@ async def _policy(own: OwnPlaces, case: Case) -> Verdict:
 
 async def _approval(case: Case) -> Verdict:
     """Ask for approval, if a gate wants it and nobody has given it."""
-    if not (case.is_open and case.proposal.is_approved):
+    if not (case.proposal.is_approved and case.is_open):
         return case
     decisions = (*case.decisions, Decision(by=APPROVAL, verdict="allow"))
     return msgspec.structs.replace(case, decisions=decisions)

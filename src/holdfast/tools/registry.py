@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -53,7 +53,9 @@ class Registry:
         """Return the tool's spec as it was registered, whatever the tool changed since."""
         return self._specs.get(name)
 
-    def specs(self, allow_tools: Sequence[str] = (), deny_tools: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
+    def specs(
+        self, allow_tools: tuple[str, ...] = (), deny_tools: tuple[str, ...] = ()
+    ) -> tuple[ToolSpec, ...]:
         """Return the tools that these globs allow, always in the same order, so that the prompt's prefix stays the
         same.
         """
