@@ -90,7 +90,8 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
     """Return each open approval with its call and the commands that decide it."""
     for row in rows:
         until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
-        yield [Span(row.id, "bold"), Span(f"  asked {local(row.asked_ms)}{until}", "dim")]
+        yield [Span(row.id, "bold")]
+        yield [Span(f"  {'asked':<12}{local(row.asked_ms)}{until}", "dim")]
         asked, _ = clipped_text(neutral(row.question or f"{row.tool}: {row.reason}"))
         yield from ([Span(f"  {line}", "yellow")] for line in asked.split("\n"))
         if row.options:
