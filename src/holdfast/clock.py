@@ -1,4 +1,4 @@
-"""The clocks of this machine: the only place that asks the system for the time. All others are handed it."""
+"""The clocks of this machine: the only place that asks the system for the time. All other code receives a clock."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def uptime_ms(self) -> int:
-        """Milliseconds since the machine was started, its sleep included."""
+        """Milliseconds since the machine booted, including its sleep."""
         return time.clock_gettime_ns(_UPTIME) // 1_000_000
 
     def awake_ms(self) -> int:
-        """Milliseconds since some moment, the machine's sleep left out."""
+        """Milliseconds since some moment, without the machine's sleep."""
         return time.monotonic_ns() // 1_000_000
 
 
 SYSTEM_CLOCK = SystemClock()
-"""It has no state: there need be no other."""
+"""It has no state, so one is enough."""

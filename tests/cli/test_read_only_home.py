@@ -82,7 +82,7 @@ def test_writing_to_a_read_only_home_is_refused_with_what_to_do(
     assert (answer.code, answer.out) == (STORAGE, "")
     told, hint = answer.err.splitlines()
     assert told.startswith(f"holdfast: {home.folder / DATABASE} cannot be written: its disk is read-only")
-    assert "owner and rights" in hint
+    assert "owner and permissions" in hint
     assert "--home" in hint
 
 

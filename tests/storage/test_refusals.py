@@ -100,7 +100,7 @@ def test_a_home_that_cannot_be_entered_is_said_to_be_that(home: Path, chmod: Chm
             assert answer["error"]["message"].endswith(
                 f"cannot be read: the folder {closed} may not be entered"
             )
-            assert "owner and rights" in answer["error"]["hint"]
+            assert "owner and permissions" in answer["error"]["hint"]
             assert "need no more than to read it" not in answer["error"]["hint"]
         chmod(closed, 0o700)
 
@@ -109,7 +109,7 @@ def test_a_database_that_may_not_be_read_is_said_to_be_that(home: Path, chmod: C
     chmod(home / DATABASE, 0)
     for code, answer in answers(home, *LOOKING):
         assert (code, answer["error"]["code"]) == (9, "storage_unreadable")
-        assert answer["error"]["message"] == f"{home / DATABASE} cannot be read: its rights forbid it"
+        assert answer["error"]["message"] == f"{home / DATABASE} cannot be read: its permissions forbid it"
 
 
 def test_a_home_that_may_only_be_read_is_said_to_be_that(home: Path, chmod: Chmod) -> None:
@@ -117,7 +117,7 @@ def test_a_home_that_may_only_be_read_is_said_to_be_that(home: Path, chmod: Chmo
     chmod(home, 0o500)
     (code, _), (refused, answer) = answers(home, "fsck", "resume last hi -m script:/dev/null")
     assert (code, refused, answer["error"]["code"]) == (0, 9, "storage_read_only")
-    assert answer["error"]["message"] == f"{home / DATABASE} cannot be written: its rights forbid it"
+    assert answer["error"]["message"] == f"{home / DATABASE} cannot be written: its permissions forbid it"
 
 
 def test_blobs_that_cannot_be_read_are_damage_beside_which_the_check_goes_on(
@@ -128,7 +128,7 @@ def test_blobs_that_cannot_be_read_are_damage_beside_which_the_check_goes_on(
     [(code, answer)] = answers(home, "fsck")
     [damage] = answer["damage"]
     assert (code, damage["kind"]) == (1, "blob")
-    assert damage["message"] == f"{blob} cannot be read: its rights forbid it"
+    assert damage["message"] == f"{blob} cannot be read: its permissions forbid it"
     shutil.rmtree(home / BLOBS)
     (home / BLOBS).write_text("not a folder")
     [(code, answer)] = answers(home, "fsck")

@@ -17,7 +17,7 @@ FILE_MAX_BYTES = 1_000_000
 DEPTH_MAX = 20
 """Deeper nesting than any key has."""
 _PARTS_MAX = 100
-"""Of a dotted key: what it costs to read one grows with the square of them."""
+"""The most parts of a dotted key: the cost of reading one grows with the square of them."""
 _ONE_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]*')[ \t]*\.[ \t]*"""
 _TOO_MANY_PARTS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_ONE_PART}){{{_PARTS_MAX}}}")
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")

@@ -56,7 +56,7 @@ class Gate:
             return True
 
     def is_shut(self, text: str) -> bool:
-        """Whether no pattern can match the text: False as long as texts pass unseen."""
+        """Return whether no pattern can match the text; False while texts pass without a search."""
         return len(text) > self._unseen_chars and not self.is_open(text)
 
     @cached_property

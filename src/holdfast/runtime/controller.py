@@ -71,7 +71,7 @@ class SessionController:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing that was started here runs on: who still drives stops where it is, and its caller is told."""
+        """Stop everything that was started here. Drivers stop where they are, and their callers get an error."""
         self._doorbell.close()
         self._is_closed = True
         for driver in self._drivers.values():
@@ -143,8 +143,9 @@ class SessionController:
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
 
     async def give(self, session: str, principal: Principal, task: Send) -> str:
-        """As `submit`, but a task that an earlier process left there unread counts as given: it was killed before its
-        first record, and whoever began it begins it again. Of its settings these are the newer ones."""
+        """Do `submit`, but a repeat of a task that an earlier process left unread counts as the same task: it was
+        killed before its first record, and its sender begins it again. The newer settings replace the task's.
+        """
         command = storable(Command(secrets.token_hex(16), session, principal, task), self._parts.redact)
         left = await self._left_unread(session)
         twin = next((each for each in left if _is_same_task(each, command)), None)
@@ -155,9 +156,9 @@ class SessionController:
         return twin.id
 
     async def _left_unread(self, session: str) -> list[Command]:
-        """The commands of earlier processes that nobody reads, since nobody drives.
+        """Return the commands of earlier processes that nobody reads, because nobody drives.
 
-        One that is told to be from the future is from before somebody set the clock back.
+        A command with a time in the future is from before somebody set the clock back.
         """
         if not is_free((await self._standing(session)).lease):
             return []
@@ -219,7 +220,7 @@ class SessionController:
         return not standing.waiting and is_free(standing.lease)
 
     async def _changed(self, change: asyncio.Event, standing: Standing) -> None:
-        """Wait until something is committed, or the lease may be free without a word."""
+        """Wait until something is committed, or until the lease may be free without a commit."""
         lease = standing.lease
         with self._lookout.minding(standing.row.session, lease.holder if lease is not None else None):
             await change.wait()
@@ -296,7 +297,7 @@ class SessionController:
         return await state_of(self._parts.store, session, (await self._standing(session)).row.key)
 
     async def prospect(self, session: str) -> Prospect:
-        """The same, and as it will stand when what waits in its inbox is settled; raises as `state`."""
+        """Return the same, with the state after the commands that wait in its inbox. Raises what `state` raises."""
         return await prospect_of(self._parts.store, session, (await self._standing(session)).row.key)
 
     # --- leases ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sessions as people list them: which of the open ones somebody drives at this moment. No journal tells that."""
+"""Lists sessions with those that somebody drives now, which no journal says."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.runtime.holder import is_free
 
 
 class Listed(Index, Leases, Protocol):
-    """What a list is read from."""
+    """The parts of a store that a list needs."""
 
 
 async def listed(store: Listed, status: str, grep: str, limit: int) -> Sequence[SessionRow]:
-    """As `Index.sessions`, with those as `running` that somebody drives."""
+    """Return what `Index.sessions` returns, with `running` for sessions that somebody drives."""
     if status not in ("open", "running"):
         return [await as_driven(store, row) for row in await store.sessions(status, grep, limit)]
     rows = [await as_driven(store, row) for row in await store.sessions("open", grep, sys.maxsize)]
@@ -26,7 +26,7 @@ async def listed(store: Listed, status: str, grep: str, limit: int) -> Sequence[
 
 
 async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
-    """The row of an open session is `running` where somebody drives it."""
+    """Return the row, with `running` for an open session that somebody drives."""
     if row.status != "open":
         return row
     standing = await leases.standing(row.session)

@@ -131,7 +131,7 @@ class Runner:
         )
 
     def _redactor_for(self, reply: ModelReply) -> Redactor:
-        """What masks the texts of a response, of which most are a few characters."""
+        """Return the redactor for the texts of a response, most of which have only a few characters."""
         texts = [reply.model, reply.request_ref]
         for part in reply.parts:
             match part:
@@ -233,7 +233,7 @@ class Runner:
 
 
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:
-    """The text as it may be stored; a long one is looked through in a thread."""
+    """Return the text as it may be stored. A thread searches a long one."""
     if len(text) > IN_THREAD_FROM_CHARS:
         return await asyncio.to_thread(lambda: clean(redact(text, is_cut=is_cut)))
     return clean(redact(text, is_cut=is_cut))

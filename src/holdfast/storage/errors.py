@@ -32,7 +32,7 @@ _TOO_MANY_ERRNOS = {errno.EMFILE, errno.ENFILE}
 _FILES = 4
 """A connection has so many open: the database, its log, the index of that, and for a moment their folder."""
 _CHECK_DISK = (
-    "Check the disk, its quota and the limit on the size of files; `holdfast fsck` tells what is damaged."
+    "Check the disk, its quota and the limit on the size of files. `holdfast fsck` lists all damage."
 )
 _LOST = ("no such table", "no such column")
 """SQLite's words, for which it has no code, about a table that was dropped or is another one."""
@@ -174,16 +174,16 @@ def forbidden(where: Path) -> StorageUnreadable | StorageReadOnly:
             why = f"the folder {folder} may not be entered"
             break
     if not why and os.path.lexists(where) and not _may(where, os.R_OK):
-        why = "its rights forbid it"
+        why = "its permissions forbid it"
     if why:
         return StorageUnreadable(
             f"{where} cannot be read: {why}",
-            hint="Check its owner and rights, or name another home with --home.",
+            hint="Check its owner and permissions, or name another home with --home.",
         )
-    why = "its disk is read-only" if _is_read_only(where) else "its rights forbid it"
+    why = "its disk is read-only" if _is_read_only(where) else "its permissions forbid it"
     return StorageReadOnly(
         f"{where} cannot be written: {why}",
-        hint="Check its owner and rights, or name another home with --home."
+        hint="Check its owner and permissions, or name another home with --home."
         " Commands that only look, such as `holdfast sessions`, need no more than to read it.",
     )
 
