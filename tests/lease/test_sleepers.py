@@ -7,6 +7,7 @@ server received, never by what the sleeper says.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, call, of_type
 from tests.lease.sleeping import (
+    PATIENCE_S,
     SESSION,
     SHORT_LEASE,
     asleep,
@@ -166,6 +168,35 @@ async def test_who_slept_before_a_request_while_nobody_came_sends_it_when_it_wak
             await asyncio.to_thread(sleep_past_the_lease)
             assert await asyncio.to_thread(wake, sleeper) == 0, machine.said.read_text()
         assert len(server.requests) == 1
+
+
+@pytest.mark.requirement("C11", "H5")
+def test_a_command_whose_keeper_slept_past_the_lease_is_not_run_and_its_model_is_told(
+    machine: Machine,
+) -> None:
+    """The driver is awake and renews its lease meanwhile; the keeper is its parent's parent."""
+    freeze = (
+        "read -r pid name state keeper rest < /proc/$PPID/stat; echo $keeper > keeper; kill -STOP $keeper"
+    )
+    model = machine.script([
+        {"tool_calls": [call("shell", command=freeze)]},
+        {"tool_calls": [call("shell", command="echo done >> effects")]},
+        {"when": "may have taken effect", "text": "I look."},
+    ])  # fmt: skip
+    arguments = ("run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json")
+    with machine.start(*arguments, **SHORT_LEASE) as driver:
+        try:
+            keeper = int(until(lambda: content(machine.workspace / "keeper")))
+            until(lambda: "t2.c1" * (len(of_type(machine.events(SESSION), "ToolCallStarted")) == 2))
+            sleep_past_the_lease()
+            sleep_past_the_lease()
+            os.kill(keeper, signal.SIGCONT)
+            driver.communicate(timeout=PATIENCE_S)
+            assert driver.returncode == 0, machine.said.read_text()
+        finally:
+            driver.kill()
+    assert not (machine.workspace / "effects").exists()
+    assert [body["call_id"] for body in of_type(machine.events(SESSION), "ToolCallAbandoned")] == ["t2.c1"]
 
 
 @pytest.mark.requirement("B4", "L1", "H5")
