@@ -7,7 +7,9 @@ part may be, a last write also by halves. A name is kept when its folder was syn
 
 from __future__ import annotations
 
+import atexit
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,8 +47,9 @@ def recorded(book: Path) -> list[Call]:
 
 @cache
 def built_shim() -> Path:
-    """The shim, built by the compiler of this machine."""
+    """The shim, built by the compiler of this machine; it is taken away when this process ends."""
     built = Path(tempfile.mkdtemp(prefix="shim-")) / "shim.so"
+    atexit.register(shutil.rmtree, built.parent, ignore_errors=True)
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(built), str(SHIM), "-ldl"], check=True)
     return built
 

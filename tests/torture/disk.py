@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import functools
 import json
 import os
 import shutil
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
+from tests.storage.power import built_shim
 from tests.torture.disk_judge import (
     DONE,
     SESSION,
@@ -42,7 +42,6 @@ from tests.torture.disk_judge import (
     types,
 )
 
-HERE = Path(__file__).parent
 TASK, PART = "Do it all.", "a part\n" * 40
 MANY = "seq 1 9000; echo once >> effects.log"
 """A command that has an effect, and prints so much that it becomes a blob."""
@@ -146,16 +145,6 @@ for line in sys.stdin:
 _LOADED = "import sys; from holdfast.cli.root import run; run(sys.argv[1:]); print(*sys.modules, sep='\\n')"
 
 
-@functools.cache
-def shim() -> Path:
-    """The built shim; it lives as long as this process."""
-    built = Path(tempfile.mkdtemp(prefix="disk-shim-")) / "shim.so"
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O2", "-o", str(built), str(HERE / "disk_shim.c"), "-ldl"], check=True
-    )
-    return built
-
-
 class Commands:
     """Runs commands, one after another, each in its own process."""
 
@@ -177,7 +166,7 @@ class Commands:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**environ, "LD_PRELOAD": str(shim())},
+            env={**environ, "LD_PRELOAD": str(built_shim())},
         )
 
     def run(self, room: Room, words: Sequence[str], arm: Arm | None = None) -> Ran:
@@ -203,9 +192,7 @@ class Commands:
 
     def close(self) -> None:
         """End the parent of all commands."""
-        assert self._parent.stdin is not None
-        self._parent.stdin.close()
-        self._parent.wait()
+        self._parent.communicate()
 
 
 _LOADS = (
@@ -261,6 +248,7 @@ class Server:
         asyncio.run_coroutine_threadsafe(self._server.__aexit__(None, None, None), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
 
 # --- rounds -------------------------------------------------------------------------------------
@@ -395,9 +383,8 @@ class Bench:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
-    """A bench in a folder that stays where a round found a fault."""
-    folder = Path(tempfile.mkdtemp(prefix="disk-"))
+def bench(folder: Path) -> Iterator[Bench]:
+    """A bench whose rounds happen in the folder."""
     made = Bench(folder)
     try:
         yield made
@@ -439,7 +426,8 @@ def main() -> int:
     given = parser.parse_args()
     results: list[Result] = []
     began_s = time.monotonic()
-    with bench() as made:
+    folder = Path(tempfile.mkdtemp(prefix="disk-"))
+    with bench(folder) as made:
         for stage in [given.stage] if given.stage else STAGES:
             for way in [given.way] if given.way else WAYS:
                 for k in [given.k] if given.k else range(1, made.count(stage, way) + 1, given.step):
@@ -448,6 +436,8 @@ def main() -> int:
                         sys.stdout.write(told(results[-1]) + "\n")
                         sys.stdout.flush()
     sys.stdout.write(f"{table(results)}\n{time.monotonic() - began_s:.0f} s\n")
+    if not given.k and not any(result.faults for result in results):
+        shutil.rmtree(folder)
     return int(any(result.faults for result in results))
 
 
