@@ -217,6 +217,6 @@ def test_a_disk_that_fails_is_said_to_be_that_and_writing_goes_on_when_it_works_
     assert writing == [
         "storage",
         f"{database} cannot be read or written: disk I/O error",
-        "Check the disk, its quota and the limit on the size of files; `holdfast fsck` tells what is damaged.",
+        "Check the disk, its quota and the limit on the size of files. `holdfast fsck` lists all damage.",
     ]
     assert full[0] == "storage_full"
