@@ -173,6 +173,8 @@ SWAPPED = (
         ("DELETE FROM approvals; DELETE FROM blob_uses; DELETE FROM leases", []),
         ("DROP TABLE approvals; DROP TABLE snapshots; DROP TABLE blob_uses; DROP INDEX sessions_by_key", []),
         ("PRAGMA user_version = 0", []),
+        ("UPDATE sessions SET parent = 2 WHERE number = 3", []),
+        ("UPDATE sessions SET at_seq = 71 WHERE number = 3", []),
         ("UPDATE sessions SET row = CAST(json_set(row, '$.turns', 9) AS BLOB)", []),
     ],
 )

@@ -85,11 +85,11 @@ def _save_into(file: Path, wreck: Wreck, blobs: Path) -> Salvaged:
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with closing(sqlite3.connect(file, isolation_level=None)) as new:
-            new.execute("PRAGMA journal_mode = WAL")
             migrate(new)
             new.execute("BEGIN")
             salvaged = _Salvage(wreck, new, blobs).run()
             new.execute("COMMIT")
+            new.execute("PRAGMA journal_mode = WAL")  # last: no part of it is ever in a log beside it
         sync_folder(file.parent)
         return salvaged
     except BaseException:
@@ -202,12 +202,12 @@ class _Salvage:
         return last_position
 
     def _parent(self, session: Session, first: StoredRecord | None) -> Session | None:
-        """The session that it branched off from, as its row says, else its first own record."""
+        """The session that it branched off from, as its first own record says, else its row."""
         parent = self._sessions.get(session.parent) if session.parent is not None else None
         event = _event(first)
-        if parent is None and first is not None and isinstance(event, SessionForked):
-            parent = next((each for each in self._sessions.values() if each.id == event.parent), None)
-            session.at_seq = first.seq - 1
+        if first is not None and isinstance(event, SessionForked):
+            named = next((each for each in self._sessions.values() if each.id == event.parent), None)
+            parent, session.at_seq = named or parent, first.seq - 1
         if parent is None or parent.head_seq < session.at_seq:
             session.parent, session.at_seq = None, 0
             return None
