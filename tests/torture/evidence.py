@@ -50,7 +50,6 @@ class Served:
     """Input and output tokens, as they are told in an answer that is whole."""
     cost_microusd: int = 0
     """What the server charges, whether or not anybody hears the answer."""
-    is_whole: bool = True
 
     @property
     def sha256(self) -> str:

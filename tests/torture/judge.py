@@ -21,7 +21,7 @@ from tests.torture.evidence import DATABASE, OPEN_FILES, Evidence, Fault, Ran, b
 PATIENCE_S = 5.0
 """So long a process that is ending may take."""
 
-_REST = {"SettingsStored", "ModelCallStarted"}
+_FILLED_IN = {"SettingsStored", "ModelCallStarted"}
 """Told with what they refer to filled in: not as they are stored."""
 _CODES = {"done": 0, "failed": 1, "limit": 4, "stuck": 6, "interrupted": 130}
 _UNAVAILABLE = ("provider_transient", "rate_limited", "provider_refused", "provider_unready")
@@ -112,7 +112,7 @@ def acknowledged(rows: Sequence[Mapping[str, Any]], ran: Iterable[Ran]) -> Itera
             before = told["seq"]
             if row is None or row["type"] != told["type"]:
                 yield Fault("lost", f"it told record {told['seq']} ({told['type']}), which is not there")
-            elif row["type"] not in _REST:
+            elif row["type"] not in _FILLED_IN:
                 differs = [name for name in row["body"] if not _is_told(name, row["body"], told)]
                 if differs:
                     yield Fault("lost", f"record {told['seq']} was told with another {', '.join(differs)}")

@@ -237,8 +237,7 @@ class SceneServer(ModelServer):
         reply = msgspec.structs.replace(reply, **fault)
         is_streaming = self.scene.is_streaming and b'"stream":true' in request.body
         rendered = render(reply, self.scene.wire, number, is_streaming=is_streaming)
-        is_whole = not fault
-        cost = PRICE[0] * usage[0] + (PRICE[1] * usage[1] if is_whole else 0)
+        cost = PRICE[0] * usage[0] + (PRICE[1] * usage[1] if not fault else 0)
         ref = ("chatcmpl-" if self.scene.wire == "openai" else "msg_") + str(number)
         prefix = "" if self.scene.wire == "openai" else "toolu_"
         self.served.append(
@@ -253,7 +252,6 @@ class SceneServer(ModelServer):
                 ),
                 usage=usage,
                 cost_microusd=0 if reply.status != 200 else cost,
-                is_whole=is_whole,
             )
         )
         return reply, rendered
