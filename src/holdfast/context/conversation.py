@@ -183,8 +183,8 @@ class Conversation:
         carried = self._written(wire, self._unsent[: self._carried]) if self._carried else []
         new = self._written(wire, self._unsent[self._carried :])
         view, left_out = self._fragments, self._left_out
-        new_bytes = _size(new)
-        if not fits(len(base) + len(self._buffer) + _size(carried) + new_bytes):
+        new_bytes, carried_bytes = _size(new), _size(carried) if carried else 0
+        if not fits(len(base) + len(self._buffer) + carried_bytes + new_bytes):
             before: list[Fragment | Unsent] = [*view, *carried]
             places = set(cut(before, len(base) + new_bytes))
             kept = [part for place, part in enumerate(before) if place in places]
@@ -192,6 +192,7 @@ class Conversation:
             left_out = _spans(left_out, dropped, [part.seq for part in kept])
             view = [part for part in kept if isinstance(part, Fragment)]
             carried = [part for part in kept if isinstance(part, Unsent)]
+            carried_bytes = _size(carried)
         new = carried + new
         fresh = b",".join([each.element for each in new])
         keep = _common(self._fragments, view)
@@ -213,7 +214,7 @@ class Conversation:
             left_out=left_out,
             parts=parts,
             size_bytes=sum(map(len, parts)),
-            fresh_bytes=_size(carried) + new_bytes,
+            fresh_bytes=carried_bytes + new_bytes,
             hasher=hasher,
         )
 

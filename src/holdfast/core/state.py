@@ -291,8 +291,8 @@ def open_run(state: State) -> Run | None:
 
 def phase(state: State) -> Phase:
     """The situation, from the state alone."""
-    run = open_run(state)
-    if run is None:
+    run = state.run
+    if run is None or run.status:
         return "idle"
     if run.stopping is not None:
         return "stopping"

@@ -84,7 +84,7 @@ def encode(record: Record, previous_link: bytes) -> StoredRecord:
         cause,
         name,
         version,
-        digest_of(body),
+        hashlib.sha256(body).digest(),
     )
     return StoredRecord(
         record.session,

@@ -222,9 +222,8 @@ class ChatReader:
         if not isinstance(usage, dict):
             return
         details = _dict(usage.get("prompt_tokens_details"))
-        prompt, completion, total = (
-            count(usage.get(f"{kind}_tokens")) for kind in ("prompt", "completion", "total")
-        )
+        prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        total = count(usage.get("total_tokens"))
         read = prompt.tokens or max(total.tokens - completion.tokens, 0)
         # Gemini and xAI do not count hidden reasoning in the completion, but in the total.
         written = max(completion.tokens, total.tokens - read)

@@ -55,6 +55,8 @@ def count(value: object) -> Count:
 
 def plain(value: object) -> int:
     """Return the number if it is plain, otherwise 0: for counts that make a call cheaper, or are only shown."""
+    if value is None:
+        return 0
     counted = count(value)
     return counted.tokens if counted.is_plain else 0
 

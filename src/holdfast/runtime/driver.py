@@ -213,7 +213,7 @@ class Driver:
 
     async def _prepare(self, step: Prepare, batch: list[Record]) -> Finding | None:
         """Return the finding of the step; None if it is slow, and its finding comes as its own cause."""
-        state = self.state
+        state = self._journal.state
         if not self._planner.is_quick(step, state):
             task = asyncio.create_task(self._planner.make_ready(step, state))
             self._preparing[step.key] = task
@@ -230,11 +230,11 @@ class Driver:
 
     async def _found(self, step: Prepare, batch: list[Record]) -> Found:
         if isinstance(step, Admit):
-            return await self._planner.admission(step, self.state)
-        journal, wire = self._journal, self._planner.wire(self.state)
+            return await self._planner.admission(step, self._journal.state)
+        journal, wire = self._journal, self._planner.wire(self._journal.state)
         if journal.wire not in ("", wire.name):
             await journal.rewrite(self._parts.store, batch)
-        return await self._planner.request(step, self.state, journal.conversation, wire)
+        return await self._planner.request(step, self._journal.state, journal.conversation, wire)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
@@ -261,7 +261,7 @@ class Driver:
                 if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
-                self._running[action.key] = _begun(self._attempt(action, self.state, body))
+                self._running[action.key] = _begun(self._attempt(action, self._journal.state, body))
         self._arm([action for action in self._wanted if type(action) is Wait])
 
     async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
@@ -317,7 +317,7 @@ class Driver:
         _cancel(tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
-        self._originals.keep_open(self.state)
+        self._originals.keep_open(self._journal.state)
 
 
 async def end_orphans(tools: Tools, state: State, hold: Hold) -> None:
