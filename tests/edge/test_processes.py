@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,11 +23,25 @@ def shell_lines(count: int, delay_s: float) -> list[dict[str, Any]]:
     return [{"tool_calls": [call("shell", command=command)], "delay_s": delay_s} for command in commands]
 
 
+def waiting_lines(count: int) -> list[dict[str, Any]]:
+    """As `shell_lines`; the first command is not done before there is a file `go`."""
+    command = "until [ -e go ]; do sleep 0.05; done; echo 0 >> effects.log"
+    return [{"tool_calls": [call("shell", command=command)]}, *shell_lines(count, 0)[1:]]
+
+
 def until(process: subprocess.Popen[str], *words: str) -> dict[str, Any]:
     """The first record told by a process whose line holds all these words."""
     line = next(line for line in lines_of(process) if all(word in line for word in words))
     found: dict[str, Any] = json.loads(line)
     return found
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]]]:
@@ -49,12 +65,15 @@ def test_two_processes_work_on_different_sessions_of_one_home(machine: Machine) 
 
 @pytest.mark.requirement("C11")
 def test_a_second_process_on_the_same_session_hands_its_words_over_and_follows(machine: Machine) -> None:
-    model = machine.script([*shell_lines(6, 0.5), {"text": "done", "repeat": True}])
+    model = machine.script([*waiting_lines(6), {"text": "done", "repeat": True}])
     command = ("-s", "t:same", "-m", model, "--autonomy", "full")
     first = machine.start("run", "first words", *command, "--stream-json")
-    until(first, '"ModelCallStarted"')
-    second = machine.holdfast("run", "second words", *command, "--json")
-    assert (second.code, second.json["status"], second.json["text"]) == (0, "done", "done")
+    until(first, '"ToolCallStarted"')
+    second = machine.start("run", "second words", *command, "--json")
+    until(first, '"MessageReceived"', "second words")
+    (machine.workspace / "go").touch()
+    code, (told,) = end(second)
+    assert (code, told["status"], told["text"]) == (0, "done", "done")
     assert end(first)[0] == 0
     events = machine.events("t:same")
     assert [body["text"] for body in of_type(events, "MessageReceived")] == ["first words", "second words"]
@@ -65,14 +84,17 @@ def test_a_second_process_on_the_same_session_hands_its_words_over_and_follows(m
 
 @pytest.mark.requirement("C11", "H1")
 def test_when_the_driver_is_killed_the_follower_takes_over_at_once(machine: Machine) -> None:
-    model = machine.script([*shell_lines(8, 0.4), {"text": "done", "repeat": True}])
+    model = machine.script([*waiting_lines(8), {"text": "done", "repeat": True}])
     command = ("-s", "t:over", "-m", model, "--autonomy", "full", "--stream-json")
     first = machine.start("run", "go", *command, **LONG_LEASE)
-    until(first, '"ModelCallStarted"')
+    until(first, '"ToolCallStarted"')
     second = machine.start("resume", "t:over", "--stream-json", **LONG_LEASE)
-    until(second, '"ToolCallFinished"')
+    doors = machine.home / "run"
+    wait_for(lambda: any(doors.glob(f"{second.pid}-*.sock")))
+    assert machine.holdfast("sessions").code == 0, "as long as a command takes, and the second one follows"
     first.kill()
     until(second, '"Attached"', '"epoch":2')
+    (machine.workspace / "go").touch()
     assert end(second)[0] == 0
     first.communicate()
     assert Counter((machine.workspace / "effects.log").read_text().split()) <= Counter("01234567")
