@@ -99,6 +99,9 @@ class Conversation:
         self._unsent: list[Said] = []
         self._carried = 0
         """How many of the unsent messages were in requests of another wire format. A cut may leave them out."""
+        self._of_earlier_runs = 0
+        """How many of the unsent messages were there when the open run began. A cut may leave them out, except its
+        task: one call that is larger than the window must not keep every later run from sending anything."""
         self._texts: dict[int, str] = {}
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
@@ -160,6 +163,7 @@ class Conversation:
                 if self._stopped_seq and not is_continuation:
                     self._drop_stopped()
                 self._stopped_seq, self._has_asked = 0, False
+                self._of_earlier_runs = len(self._unsent)
 
     def _drop_stopped(self) -> None:
         """Another task begins: the one that somebody stopped before it began is not asked for any more."""
@@ -180,20 +184,21 @@ class Conversation:
         Changes nothing except the running hash. The intent that records the edit changes the conversation, through
         `add`.
         """
-        carried = self._written(wire, self._unsent[: self._carried]) if self._carried else []
-        new = self._written(wire, self._unsent[self._carried :])
+        count = max(self._carried, self._of_earlier_runs)
+        movable = self._written(wire, self._unsent[:count]) if count else []
+        new = self._written(wire, self._unsent[count:])
         view, left_out = self._fragments, self._left_out
-        new_bytes, carried_bytes = _size(new), _size(carried) if carried else 0
-        if not fits(len(base) + len(self._buffer) + carried_bytes + new_bytes):
-            before: list[Fragment | Unsent] = [*view, *carried]
+        new_bytes, movable_bytes = _size(new), _size(movable) if movable else 0
+        if not fits(len(base) + len(self._buffer) + movable_bytes + new_bytes):
+            before: list[Fragment | Unsent] = [*view, *movable]
             places = set(cut(before, len(base) + new_bytes))
             kept = [part for place, part in enumerate(before) if place in places]
             dropped = [part.seq for place, part in enumerate(before) if place not in places]
             left_out = _spans(left_out, dropped, [part.seq for part in kept])
             view = [part for part in kept if isinstance(part, Fragment)]
-            carried = [part for part in kept if isinstance(part, Unsent)]
-            carried_bytes = _size(carried)
-        new = carried + new
+            movable = [part for part in kept if isinstance(part, Unsent)]
+            movable_bytes = _size(movable)
+        new = movable + new
         fresh = b",".join([each.element for each in new])
         keep = _common(self._fragments, view)
         rest: tuple[e.Again | e.Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
@@ -214,7 +219,7 @@ class Conversation:
             left_out=left_out,
             parts=parts,
             size_bytes=sum(map(len, parts)),
-            fresh_bytes=carried_bytes + new_bytes,
+            fresh_bytes=movable_bytes + new_bytes,
             hasher=hasher,
         )
 
@@ -252,7 +257,7 @@ class Conversation:
             self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
         else:
             self._edit(request)
-        self._unsent, self._texts, self._carried = [], {}, 0
+        self._unsent, self._texts, self._carried, self._of_earlier_runs = [], {}, 0, 0
         self._left_out = request.left_out
 
     def _edit(self, request: e.Request) -> None:

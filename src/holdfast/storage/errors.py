@@ -159,7 +159,7 @@ def not_ours(where: Path) -> StorageCorrupt:
 def replaced(where: Path) -> StorageReplaced:
     """The refusal to go on with a file that nobody else sees any more."""
     return StorageReplaced(
-        f"{where} was replaced or taken away while it was in use; nothing more is written to it",
+        f"{where} was replaced, emptied or taken away while it was in use; nothing more is written to it",
         hint="`holdfast fsck` tells whether what lies there now is whole.",
     )
 

@@ -118,13 +118,14 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Conne
         raise
 
 
-def place_of(path: Path) -> tuple[int, int] | None:
-    """Which file has the name now, by device and inode; None when there is none. Every commit asks."""
+def place_of(path: Path) -> tuple[int, int, bool] | None:
+    """Return which file has the name now, by device and inode, and whether it holds anything. None if there is no
+    file. Every commit asks."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - half of what pathlib takes
     except FileNotFoundError:
         return None
-    return facts.st_dev, facts.st_ino
+    return facts.st_dev, facts.st_ino, facts.st_size >= _LEAST_BYTES
 
 
 def was_used(home: Path) -> bool:

@@ -31,6 +31,8 @@ from holdfast.tools.writing import probe
 
 MAX_THREADS = 16
 """The most calls of one sync tool that run at once. More calls wait."""
+HEED_S = 1.0
+"""How long an async tool has to end after its cancellation."""
 
 _EFFECTS = ("read", "write", "exec", "network")
 _CHILD = str(Path(__file__).with_name("function_child.py"))
@@ -76,8 +78,9 @@ def tool(
             approval where people are asked.
         on_interrupt: What to do after a crash, when its outcome is unknown. By default a reading function runs
             again; for any other, the model is told that the outcome is unknown.
-        timeout_s: The time limit. An async function is cancelled after it. A sync function cannot be stopped: it
-            continues, and the model is told that the outcome is unknown.
+        timeout_s: The time limit. An async function is cancelled after it. A sync function cannot be stopped, and
+            neither can an async one that ignores its cancellation: it continues, and the model is told that the
+            outcome is unknown.
         isolation: `process` runs it in its own process, which can be stopped. This costs about 0.1 s a call.
         name: Replaces the function's own name.
         plan: For `on_interrupt="probe"`. Takes the function's arguments and returns the file changes that it would
@@ -108,7 +111,7 @@ def tool(
             effect=effect,
             on_interrupt=rule,
             timeout_s=timeout_s,
-            keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
+            keeps_time=True,
             source="function",
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             kinds=signature.kinds,
@@ -145,14 +148,8 @@ class FunctionTool(Generic[P, R]):
         """Call the function with arguments that passed its schema. Raises what the function raises."""
         if self._target is not None:
             return await self._run_apart(self._target, arguments, context)
-        if not self.spec.keeps_time:
-            call: Callable[..., Any] = self.function
-            keywords = self.bound(arguments, context)
-            context.check()
-            try:
-                return RawResult("ok", text_of(await call(**keywords)))
-            except SystemExit as stop:
-                raise raisable(stop) from stop
+        if inspect.iscoroutinefunction(self.function):
+            return await self._run_async(arguments, context)
         return await self._run_sync(arguments, context)
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
@@ -173,6 +170,37 @@ class FunctionTool(Generic[P, R]):
         if self._signature.context_name:
             keywords[self._signature.context_name] = context
         return keywords
+
+    async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """Run the coroutine as a task of its own, so that one that ignores its cancellation holds nobody up."""
+        limit, inner = limited(context)
+        call: Callable[..., Any] = self.function
+        keywords = self.bound(arguments, inner)
+
+        async def work() -> str:
+            try:
+                return text_of(await call(**keywords))
+            except SystemExit as stop:
+                raise raisable(stop) from stop
+
+        context.check()
+        task = asyncio.create_task(work())
+        try:
+            async with limit:
+                await asyncio.wait({task})
+            return RawResult("ok", task.result())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        except asyncio.CancelledError:
+            await _ended(task)
+            raise
+        if await _ended(task):
+            return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
+        text = (
+            f"{self.spec.name} did not finish in time. It ignored its cancellation and may still be running."
+        )
+        return RawResult("unknown", text)
 
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         limit, inner = limited(context)
@@ -230,6 +258,15 @@ class FunctionTool(Generic[P, R]):
             why = f"{self.spec.name} ended without an answer (exit code {ended.exit_code})."
             return RawResult("error", why, detail=ended.output[-4000:])
         return msgspec.json.decode(told, type=RawResult)
+
+
+async def _ended(task: asyncio.Task[str]) -> bool:
+    """Cancel the task. Return whether it ended soon."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=HEED_S)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen: nobody asks for it any more
+    return task.done()
 
 
 def text_of(value: object) -> str:

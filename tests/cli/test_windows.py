@@ -1,0 +1,25 @@
+"""A model's window that is too small for what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.processes import Cli, says
+
+WINDOW = '[catalog."script:*"]\ncontext_tokens = 8000\n'
+
+
+@pytest.mark.requirement("C5", "H1")
+def test_one_call_that_is_larger_than_the_window_does_not_end_its_session_for_good(cli: Cli) -> None:
+    cli.configure(WINDOW)
+    large = {
+        "tool_calls": [{"name": "write_file", "arguments": {"path": "big.txt", "content": "word " * 20_000}}]
+    }
+    ended = cli("run", "Write.", "-m", cli.model(large, says("Hello."), says("Again.")))
+    assert ended.code == 1
+    assert "window of 8,000 tokens" in ended.err
+    assert (cli.workspace / "big.txt").stat().st_size == 100_000
+    told = cli("resume", "last", "Say hello.", "--json")
+    assert (told.code, told.json["text"]) == (0, "Hello.")
+    assert "leaves out" in cli("show", "last").out or "no longer sees" in cli("show", "last").out
+    assert cli("fsck").code == 0
