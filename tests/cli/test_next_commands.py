@@ -72,3 +72,16 @@ def test_json_has_the_plain_command(away: Cli) -> None:
 def test_where_the_shell_finds_it_a_command_is_printed_by_its_name(cli: Cli) -> None:
     ended = cli("run", "x", "-m", cli.model(calls("shell", command="true")))
     assert f"  continue:  holdfast resume {cli('sessions', '--json').json['session']}\n" in ended.err
+
+
+@pytest.mark.requirement("L4")
+def test_the_command_that_trusts_a_project_file_trusts_it_in_the_home_that_was_named(away: Cli) -> None:
+    (away.workspace / "holdfast.toml").write_text('model = "openai:dear"\n')
+    flags = ("--home", str(away.home))
+    model = away.model(says("Done."), says("Done."))
+    (trust,) = [c for c in PRINTED.findall(away("run", "x", "-m", model, *flags).err) if " trust " in c]
+    asked = copied(away, trust)
+    assert asked.returncode == 2, "nobody can be asked"
+    (agreed,) = [c for c in PRINTED.findall(asked.stderr) if c.endswith("--yes") or "--yes" in c]
+    assert copied(away, agreed).returncode == 0
+    assert "is not trusted" not in away("run", "x", "-m", model, *flags).err

@@ -430,7 +430,11 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.requirement("L7", "H1")
-@pytest.mark.parametrize("spoil", [replace, Path.unlink], ids=["replaced", "taken away"])
+@pytest.mark.parametrize(
+    "spoil",
+    [replace, Path.unlink, lambda path: os.truncate(path, 0)],
+    ids=["replaced", "taken away", "emptied"],
+)
 async def test_a_database_that_is_replaced_while_in_use_is_noticed(
     store: SqliteStore, spoil: Callable[[Path], None]
 ) -> None:

@@ -20,7 +20,7 @@ from holdfast.runtime.snapshot import holds
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.salvage import salvage
-from holdfast.views.lines import Line, Span, neutral, one_line, table
+from holdfast.views.lines import Line, Span, counted, neutral, one_line, table
 
 _BAD_NEWS = 1
 _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": "red"}
@@ -79,7 +79,9 @@ def _fsck_lines(folder: Path, found: Verified) -> Iterator[Line | str]:
         yield [Span(f"{'lost':<11}", "dim"), f"{_which(stretch)}: lost before a repair, no new damage"]
     if found.damages:
         yield ""
-        yield f"Found {len(found.damages)} damages. All other records are readable."
+        is_checked = not any(damage.kind == "file" for damage in found.damages)
+        rest = " All other records are readable." if is_checked else ""
+        yield f"Found {counted(len(found.damages), 'damage')}.{rest}"
     else:
         yield f"{folder}: every record, row and blob is intact."
 

@@ -19,7 +19,7 @@ from holdfast.cli.live import JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import has_person, is_terminal, say_json, tell
+from holdfast.cli.terminal import has_person, is_terminal, say_json, tell, with_commands
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State
@@ -208,7 +208,7 @@ async def at_work(home: Home, flags: RunFlags, past: Prospect | None) -> AsyncIt
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
         for warning in warnings:
-            tell([Span("! ", "yellow"), neutral(warning)])
+            tell([Span("! ", "yellow"), *with_commands(warning)])
         yield app, settings
 
 

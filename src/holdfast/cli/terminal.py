@@ -80,10 +80,15 @@ def _shown(line: Line | str, stream: TextIO) -> str:
 def _spans(line: Line | str) -> list[Span]:
     """Return the spans of a line. In a text, commands stand in backticks. Commands are made copyable."""
     if isinstance(line, str):
-        spans = [Span(text, COMMAND if at % 2 else "") for at, text in enumerate(_COMMAND.split(line))]
+        spans = with_commands(line)
     else:
         spans = [piece if isinstance(piece, Span) else Span(piece) for piece in line]
     return [Span(as_called(text), style) if style == COMMAND else Span(text, style) for text, style in spans]
+
+
+def with_commands(text: str) -> list[Span]:
+    """Return a text of ours as spans: the commands in it, which stand in backticks, will be made copyable."""
+    return [Span(piece, COMMAND if at % 2 else "") for at, piece in enumerate(_COMMAND.split(neutral(text)))]
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

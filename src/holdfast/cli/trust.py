@@ -119,7 +119,7 @@ def _row(change: Change) -> list[Span | str]:
 
 def _is_wanted(path: Path) -> bool:
     if not has_person():
-        hint = f"See what it changes, then: holdfast trust {shlex.quote(str(path))} --yes"
+        hint = f"See what it changes, then: `holdfast trust {shlex.quote(str(path))} --yes`"
         raise UsageError(f"Nobody can be asked whether to trust {path}.", hint=hint)
     return asyncio.run(_asked())
 

@@ -210,7 +210,7 @@ def full(where: Path) -> StorageFull:
     """The refusal to write where there is no room."""
     return StorageFull(
         f"no space left to write {where}; everything acknowledged so far is safe",
-        hint="Free some space, then go on with `holdfast resume`.",
+        hint="Free some space, then continue with `holdfast resume last`.",
     )
 
 
