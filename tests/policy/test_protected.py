@@ -17,7 +17,8 @@ DENIED = [
     ".git/worktrees/a/gitdir", ".git/rebase-merge/git-rebase-todo", ".git", "sub/.git", "sub/.git/hooks/x",
     ".gitconfig", ".bashrc", ".profile", "home/.zshenv", ".config/fish/config.fish", ".envrc", ".mcp.json",
     ".vscode/tasks.json", ".vscode", ".idea/workspace.xml", ".agent/x", ".agents/x", ".claude/settings.json",
-    ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x",
+    ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x", ".local/bin/ls", ".vimrc", ".config/nvim/init.lua",
+    ".tmux.conf", ".gdbinit", ".pythonrc.py", ".ssh/config",
 ]  # fmt: skip
 ASKED = [
     "holdfast.toml",
@@ -26,6 +27,10 @@ ASKED = [
     ".github/workflows/ci.yml",
     ".gitlab-ci.yml",
     "Jenkinsfile",
+    ".husky/pre-commit",
+    ".pre-commit-config.yaml",
+    ".devcontainer/devcontainer.json",
+    ".cargo/config.toml",
 ]
 PLAIN = [
     ".gitignore", ".gitattributes", ".git/HEAD", ".git/refs/heads/main", "git/hooks/x", "docs/holdfast.toml.md",

@@ -58,11 +58,20 @@ STEERING: tuple[Named, ...] = (
         ".config/fish", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".inputrc",
         ".config/environment.d", ".config/autostart", ".config/systemd",
     )),
+    Named("deny", "a program of the user runs it when it starts", (
+        ".local/bin", ".local/share/applications", ".vimrc", ".gvimrc", ".exrc", ".vim", ".config/nvim", ".emacs",
+        ".emacs.d", ".config/emacs", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc", ".sqliterc",
+        ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip", ".m2/settings.xml", ".ssh",
+    )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
     )),
     Named("ask", "it has settings of Holdfast", ("holdfast.toml",)),
     Named("ask", "git fetches and runs what it names", (".gitmodules",)),
+    Named("ask", "a tool of the project runs what it says", (
+        ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".devcontainer", ".devcontainer.json",
+        "mise.toml", ".mise.toml", ".tool-versions", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config", ".cargo/config.toml",
+    )),
     Named("ask", "it controls a build server", (
         ".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".gitlab/ci", ".circleci",
         ".travis.yml", "azure-pipelines.yml", ".azure-pipelines", "jenkinsfile", "bitbucket-pipelines.yml",
