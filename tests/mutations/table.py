@@ -108,8 +108,8 @@ _LEASES = (
     Mutation(
         "the lease is not checked before a coroutine of the program is called",
         "tools/function.py",
-        "            context.check()\n            try:",
-        "            try:",
+        "        context.check()\n        task = ",
+        "        task = ",
         "tests/tools/test_function_tools.py::test_a_function_whose_lease_is_over_is_not_called",
     ),
     Mutation(

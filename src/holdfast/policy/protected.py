@@ -60,8 +60,9 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("deny", "a program of the user runs it when it starts", (
         ".local/bin", ".local/share/applications", ".vimrc", ".gvimrc", ".exrc", ".vim", ".config/nvim", ".emacs",
-        ".emacs.d", ".config/emacs", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc", ".sqliterc",
-        ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip", ".m2/settings.xml", ".ssh",
+        ".emacs.d", ".config/emacs", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc",
+        ".sqliterc", ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip", ".m2/settings.xml",
+        ".ssh",
     )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
@@ -70,7 +71,8 @@ STEERING: tuple[Named, ...] = (
     Named("ask", "git fetches and runs what it names", (".gitmodules",)),
     Named("ask", "a tool of the project runs what it says", (
         ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".devcontainer", ".devcontainer.json",
-        "mise.toml", ".mise.toml", ".tool-versions", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config", ".cargo/config.toml",
+        "mise.toml", ".mise.toml", ".tool-versions", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config",
+        ".cargo/config.toml",
     )),
     Named("ask", "it controls a build server", (
         ".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".gitlab/ci", ".circleci",
