@@ -61,8 +61,8 @@ STEERING: tuple[Named, ...] = (
     Named("deny", "a program of the user runs it when it starts", (
         ".local/bin", ".local/share/applications", ".vimrc", ".gvimrc", ".exrc", ".vim", ".config/nvim", ".emacs",
         ".emacs.d", ".config/emacs", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc",
-        ".sqliterc", ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip", ".m2/settings.xml",
-        ".ssh",
+        ".sqliterc", ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip",
+        ".m2/settings.xml", ".ssh",
     )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
