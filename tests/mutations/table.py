@@ -150,15 +150,15 @@ _LEASES = (
     Mutation(
         "a commit of an old epoch is taken",
         "storage/writes.py",
-        "session = number AND epoch = ?9 AND holder IS NOT NULL)",
-        "session = number AND ?9 = ?9 AND holder IS NOT NULL)",
+        "session = number AND epoch = ? AND holder IS NOT NULL)",
+        "session = number AND ? >= 0 AND holder IS NOT NULL)",
         "tests/storage/test_conformance.py",
     ),
     Mutation(
         "a commit behind another one is taken",
         "storage/writes.py",
-        "WHERE id = ?8 AND seq = ?1 AND EXISTS (",
-        "WHERE id = ?8 AND EXISTS (",
+        "WHERE id = ? AND seq = ? AND EXISTS (",
+        "WHERE id = ? AND ? >= 0 AND EXISTS (",
         "tests/storage/test_conformance.py",
     ),
     Mutation(
@@ -171,8 +171,8 @@ _LEASES = (
     Mutation(
         "a lease is given back while a command waits",
         "storage/writes.py",
-        '"SELECT 1 FROM inbox WHERE session = ?1 AND body IS NOT NULL) RETURNING 1"',
-        '"SELECT 1 FROM inbox WHERE session = ?1 AND body IS NULL AND 0) RETURNING 1"',
+        '"SELECT 1 FROM inbox WHERE session = ? AND body IS NOT NULL) RETURNING 1"',
+        '"SELECT 1 FROM inbox WHERE session = ? AND body IS NULL AND 0) RETURNING 1"',
         "tests/storage/test_conformance.py",
     ),
     Mutation(

@@ -226,8 +226,8 @@ def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
     """As `Store.held`."""
     rows = connection.execute(
         "SELECT id FROM leases JOIN sessions ON number = session"
-        " WHERE holder IS NOT NULL AND from_ms <= ?1 AND until_ms > ?1",
-        (uptime_ms,),
+        " WHERE holder IS NOT NULL AND from_ms <= ? AND until_ms > ?",
+        (uptime_ms, uptime_ms),
     )
     return {row[0] for row in rows}
 
@@ -273,8 +273,8 @@ def find(connection: sqlite3.Connection, name: str) -> list[str]:
 def sessions(connection: sqlite3.Connection, status: str, grep: str, limit: int) -> list[SessionRow]:
     """As `Store.sessions`."""
     rows = connection.execute(
-        f"SELECT {_ROW} FROM sessions WHERE ?1 = '' OR status = ?1 {_NEWEST} LIMIT ?2",
-        (status, -1 if grep else limit),
+        f"SELECT {_ROW} FROM sessions WHERE ? = '' OR status = ? {_NEWEST} LIMIT ?",
+        (status, status, -1 if grep else limit),
     )
     found: list[SessionRow] = []
     for values in rows:
@@ -311,8 +311,8 @@ def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> li
     """As `Store.approvals`."""
     found = connection.execute(
         f"{_MARKED} LEFT JOIN records AS r ON r.session = a.session AND r.seq = asked_seq"
-        f" WHERE decided_seq {'=' if is_open else '<>'} 0 AND (?1 = '' OR s.id = ?1) ORDER BY r.position",
-        (session,),
+        f" WHERE decided_seq {'=' if is_open else '<>'} 0 AND (? = '' OR s.id = ?) ORDER BY r.position",
+        (session, session),
     )
     rows = (_approval(connection, *marked) for marked in found.fetchall())
     return [row for row in rows if row is not None]

@@ -121,21 +121,24 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
         _branch_off(connection, commit)
     row, count = commit.row, len(commit.records)
     advanced = connection.execute(
-        "UPDATE sessions SET seq = ?1 + ?2, status = ?3, title = ?4, updated_ms = ?5, due_ms = ?6, row = ?7,"
-        f" position = iif(?2, {_LAST_POSITION} + ?2, position)"
-        " WHERE id = ?8 AND seq = ?1 AND EXISTS ("
-        "SELECT 1 FROM leases WHERE session = number AND epoch = ?9 AND holder IS NOT NULL)"
-        " RETURNING number, position - ?2",
+        "UPDATE sessions SET seq = ?, status = ?, title = ?, updated_ms = ?, due_ms = ?, row = ?,"
+        f" position = iif(?, {_LAST_POSITION} + ?, position)"
+        " WHERE id = ? AND seq = ? AND EXISTS ("
+        "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
+        " RETURNING number, position - ?",
         (
-            commit.expected_seq,
-            count,
+            commit.expected_seq + count,
             row.status,
             row.title,
             row.updated_ms,
             row.due_ms,
             bytearray(encode_json(row)),
+            count,
+            count,
             commit.session,
+            commit.expected_seq,
             commit.epoch,
+            count,
         ),
     ).fetchall()
     if not advanced:
@@ -166,14 +169,14 @@ def put_records(
 
 
 def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
-    parent = _number(connection, commit.forked_from)
+    parent, at_seq = _number(connection, commit.forked_from), commit.expected_seq
     linked = connection.execute(
-        "UPDATE sessions SET parent = ?1, at_seq = ?2, seq = ?2 WHERE id = ?3 AND seq = 0"
-        " AND number > ?1 AND ?2 <= (SELECT seq FROM sessions WHERE number = ?1) RETURNING 1",
-        (parent, commit.expected_seq, commit.session),
+        "UPDATE sessions SET parent = ?, at_seq = ?, seq = ? WHERE id = ? AND seq = 0"
+        " AND number > ? AND ? <= (SELECT seq FROM sessions WHERE number = ?) RETURNING 1",
+        (parent, at_seq, at_seq, commit.session, parent, at_seq, parent),
     ).fetchall()
     if not linked:
-        raise Fenced(f"session {commit.session} cannot branch off at record {commit.expected_seq}")
+        raise Fenced(f"session {commit.session} cannot branch off at record {at_seq}")
 
 
 def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
@@ -201,9 +204,9 @@ def _released(connection: sqlite3.Connection, number: int) -> bool:
     """Give the lease back, unless a command waits; whether it was given back."""
     return bool(
         connection.execute(
-            "UPDATE leases SET holder = NULL WHERE session = ?1 AND NOT EXISTS ("
-            "SELECT 1 FROM inbox WHERE session = ?1 AND body IS NOT NULL) RETURNING 1",
-            (number,),
+            "UPDATE leases SET holder = NULL WHERE session = ? AND NOT EXISTS ("
+            "SELECT 1 FROM inbox WHERE session = ? AND body IS NOT NULL) RETURNING 1",
+            (number, number),
         ).fetchall()
     )
 
