@@ -91,16 +91,18 @@ def test_resume_drives_within_a_second_and_waits_for_no_lease(machine: Machine) 
 
 @pytest.mark.requirement("H1")
 def test_killed_while_it_starts_the_task_was_accepted_whole_or_not_at_all(machine: Machine) -> None:
-    """At moments between its first statement to the database and a few after the commit of its first call."""
+    """At moments between the first row that it writes and the one after the commit of its first call."""
+    assert machine.holdfast(*begin(machine, "test:first")).code == 0, "the home is there"
     seen = machine.folder / "seen"
-    with machine.start(*begin(machine, SESSION), "--stream-json", **CUSTOM, SEEN=str(seen)) as process:
+    slow = begin(machine, SESSION, [{"text": "Not in time.", "delay_s": 60}])
+    with machine.start(*slow, "--stream-json", **CUSTOM, SEEN=str(seen)) as process:
         next_record(process, "ModelCallStarted")
         statements = seen.read_text().count("S")
         process.kill()
     accepted = []
     for number in range(1, 5):
         session = f"test:start-{number}"
-        moment = {**CUSTOM, "MOMENT": f"S{(statements + 4) * number // 4}", "SIGNAL": "9"}
+        moment = {**CUSTOM, "MOMENT": f"S{(statements + 1) * number // 4}", "SIGNAL": "9"}
         with machine.start(*begin(machine, session), "--stream-json", **moment) as process:
             told = list(lines_of(process))
         assert process.returncode == -9

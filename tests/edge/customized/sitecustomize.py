@@ -3,7 +3,8 @@ signal at a moment that is counted and not timed, so that the same moment comes 
 lengths of time, or another clock.
 
     MOMENT=.100         at the hundredth thing that it asks of the system: a file to open, a module to load
-    MOMENT=S10          at the tenth statement that another thread than the main one asks of the database
+    MOMENT=S10          at the tenth statement of another thread than the main one that adds to the database, or
+                        changes a session: what it looks at, and how often it renews a lease, depends on the time
     MOMENT=R1           when a file of a folder that it holds open was replaced for the first time
     SIGNAL=9            this signal; without it none
     SEEN=FILE           a file that gets a `.`, an `S` or an `R` for each of them
@@ -60,8 +61,11 @@ def watch() -> None:
     def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection = plain(*args, **kwargs)
         # In the main thread SQLite would swallow what a signal's handler raises.
-        connection.set_trace_callback(lambda _: threading.current_thread() is _MAIN or see(seen, "S"))
+        connection.set_trace_callback(lambda sql: writes(sql) and see(seen, "S"))
         return connection
+
+    def writes(sql: str) -> bool:
+        return sql.startswith(("INSERT", "UPDATE sessions")) and threading.current_thread() is not _MAIN
 
     sqlite3.connect = connect
     rename = os.rename
