@@ -247,7 +247,7 @@ ENDINGS = (
     Mutation(
         "clearing up changes an outcome",
         "errors.py",
-        '        _log.warning("%s could not be cleared up: %s: %s", what, type(error).__name__, error)',
+        '        _log.warning("%s could not be cleared up: %s", what, why)',
         "        raise error",
         "tests/cli/test_clearing_up.py tests/app/test_composition.py",
     ),
