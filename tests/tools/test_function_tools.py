@@ -273,10 +273,8 @@ async def test_a_sync_function_that_outlives_its_time_is_unknown_and_blocks_nobo
 async def test_an_async_function_that_ignores_its_cancellation_holds_nobody_up(
     bench_of: Callable[..., Bench],
     skip_ahead: Callable[[float], None],
-    monkeypatch: pytest.MonkeyPatch,
     is_cut: bool,
 ) -> None:
-    monkeypatch.setattr(dispatcher, "GRACE_S", 1_000.0)
     release, begun, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     @tool(effect="write")
@@ -294,14 +292,12 @@ async def test_an_async_function_that_ignores_its_cancellation_holds_nobody_up(
     await begun.wait()
     if is_cut:
         running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
     else:
         skip_ahead(100.0)
-        ended = await running
-        assert ended.status == "unknown"
-        assert "ignored its cancellation" in ended.text
+    ended = await running
     release.set()
+    assert ended.status == "unknown"
+    assert "ignored its cancellation" in ended.text
 
 
 async def test_more_sync_calls_than_threads_wait_and_are_not_started_in_vain(

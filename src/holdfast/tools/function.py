@@ -111,7 +111,7 @@ def tool(
             effect=effect,
             on_interrupt=rule,
             timeout_s=timeout_s,
-            keeps_time=True,
+            keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
             source="function",
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             kinds=signature.kinds,
@@ -173,9 +173,8 @@ class FunctionTool(Generic[P, R]):
 
     async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Run the coroutine as a task of its own, so that one that ignores its cancellation holds nobody up."""
-        limit, inner = limited(context)
         call: Callable[..., Any] = self.function
-        keywords = self.bound(arguments, inner)
+        keywords = self.bound(arguments, context)
 
         async def work() -> str:
             try:
@@ -186,20 +185,13 @@ class FunctionTool(Generic[P, R]):
         context.check()
         task = asyncio.create_task(work())
         try:
-            async with limit:
-                await asyncio.wait({task})
-            return RawResult("ok", task.result())
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            return RawResult("ok", await asyncio.shield(task))
         except asyncio.CancelledError:
-            await _ended(task)
-            raise
-        if await _ended(task):
-            return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
-        text = (
-            f"{self.spec.name} did not finish in time. It ignored its cancellation and may still be running."
-        )
+            task.cancel()
+            await asyncio.wait({task}, timeout=HEED_S)
+            if task.done():
+                raise
+        text = f"{self.spec.name} did not stop in time. It ignored its cancellation and may still be running."
         return RawResult("unknown", text)
 
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -258,15 +250,6 @@ class FunctionTool(Generic[P, R]):
             why = f"{self.spec.name} ended without an answer (exit code {ended.exit_code})."
             return RawResult("error", why, detail=ended.output[-4000:])
         return msgspec.json.decode(told, type=RawResult)
-
-
-async def _ended(task: asyncio.Task[str]) -> bool:
-    """Cancel the task. Return whether it ended soon."""
-    task.cancel()
-    await asyncio.wait({task}, timeout=HEED_S)
-    if task.done() and not task.cancelled():
-        task.exception()  # seen: nobody asks for it any more
-    return task.done()
 
 
 def text_of(value: object) -> str:
