@@ -176,16 +176,22 @@ class FunctionTool(Generic[P, R]):
         call: Callable[..., Any] = self.function
         keywords = self.bound(arguments, context)
 
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
         async def work() -> str:
             try:
                 return text_of(await call(**keywords))
             except SystemExit as stop:
                 raise raisable(stop) from stop
+            finally:
+                if not ended.done():
+                    ended.set_result(None)
 
         context.check()
         task = asyncio.create_task(work())
         try:
-            return RawResult("ok", await asyncio.shield(task))
+            await ended  # the task itself would take its own cancellation from here
+            return RawResult("ok", task.result())
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait({task}, timeout=HEED_S)
