@@ -1,8 +1,7 @@
 """Turns a cause into events: first those of the cause itself (`_meaning`), then those that the rules add, until no
 rule adds any.
 
-Refusals, failures and stops are events
-like any other; nothing here raises for what may happen.
+Refusals, failures and stops are events like any other; nothing here raises for what may happen.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
 from holdfast.core.rules import follow_up
-from holdfast.core.state import Proposed, Started, State, open_run, started_calls, starts_of
-from holdfast.core.wanted import Wait, wanted
+from holdfast.core.state import Proposed, Started, State, has_begun, open_run, started_calls, starts_of
+from holdfast.core.wanted import Admit, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
@@ -135,10 +134,9 @@ def _command(draft: Draft, cause: Commanded) -> None:
 
 def _stopped(state: State, by: str) -> str:
     """The message for the user. Words that no request of the run carried are not part of the next task either."""
-    has_begun = state.run is not None and state.run.totals.model_calls
-    return (
-        f"Stopped by {by}." if has_begun else f"Stopped by {by} before it began; the next task is without it."
-    )
+    if has_begun(state):
+        return f"Stopped by {by}."
+    return f"Stopped by {by} before it began; the next task is without it."
 
 
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
@@ -200,7 +198,8 @@ def _prepared(draft: Draft, cause: Finding) -> None:
         case e.Request() | Unaffordable() | Unready() as found:
             model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
-            tool_calls.take_finding(draft, cause.step.key, found)
+            assert isinstance(cause.step, Admit)
+            tool_calls.take_finding(draft, cause.step.call, found)
 
 
 def _due(draft: Draft, key: str) -> None:

@@ -14,6 +14,7 @@ from holdfast.core.state import (
     Turn,
     Unsaid,
     facts,
+    has_begun,
     open_run,
 )
 from holdfast.protocol import events as e
@@ -158,8 +159,9 @@ def _unsaid_after(state: State, event: e.RunStopped) -> Unsaid:
     brings them."""
     if event.status != "interrupted":
         return state.unsaid
-    has_begun = state.run is not None and state.run.totals.model_calls
-    return replace(state.unsaid, words_seq=0, last_words_seq=state.unsaid.last_words_seq if has_begun else 0)
+    return replace(
+        state.unsaid, words_seq=0, last_words_seq=state.unsaid.last_words_seq if has_begun(state) else 0
+    )
 
 
 def _noted(state: State, event: e.NoteAdded) -> State:

@@ -289,6 +289,11 @@ def open_run(state: State) -> Run | None:
     return state.run if state.run is not None and not state.run.status else None
 
 
+def has_begun(state: State) -> bool:
+    """Whether the open or last run has sent a request."""
+    return state.run is not None and state.run.totals.model_calls > 0
+
+
 def phase(state: State) -> Phase:
     """The situation, from the state alone."""
     run = state.run

@@ -13,7 +13,6 @@ from holdfast.core.state import (
     Call,
     Proposed,
     action_key,
-    admissible,
     open_run,
     started_calls,
     starts_of,
@@ -30,12 +29,8 @@ NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 
-def take_finding(draft: Draft, key: str, found: Admission | Probed | Lost) -> None:
-    """Act on what the gates say about the call with this key, or what a look at an interrupted call showed."""
-    run = open_run(draft.state)
-    call = next((call for call in admissible(draft.state) if action_key(call) == key), None)
-    if call is None or run is None or run.is_paused or run.stopping is not None:
-        return
+def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> None:
+    """Act on what the gates say about a call, or what a look at an interrupted call showed."""
     match found:
         case Probed(happened="yes"):
             draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE, trust="data")))

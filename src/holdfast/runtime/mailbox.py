@@ -1,8 +1,7 @@
 """Delivers items to one reader, in order, from anywhere in its event loop.
 
 An `asyncio.Queue` serves many readers and has a bound. For one reader without a bound, this does the same with a
-tenth
-of the calls, and a driver uses it at every step.
+tenth of the calls, and a driver uses it at every step.
 """
 
 from __future__ import annotations
