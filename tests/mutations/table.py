@@ -364,6 +364,20 @@ _MONEY = (
         "tests/providers/test_network.py",
     ),
     Mutation(
+        "what had come of a plain answer that is cut is not counted",
+        "providers/native.py",
+        "received_bytes = max(reader.received_bytes, _size(kept))",
+        "received_bytes = reader.received_bytes",
+        "tests/providers/test_network.py",
+    ),
+    Mutation(
+        "what had come of a plain answer that breaks is not counted",
+        "providers/native.py",
+        "max(answer.size_bytes, kept_bytes)",
+        "answer.size_bytes",
+        "tests/providers/test_network.py",
+    ),
+    Mutation(
         "time in which a run rests counts as driven",
         "core/evolve.py",
         "if state.run is None or phase(state) in RESTING:",

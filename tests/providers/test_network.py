@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
+import msgspec
 import pytest
 
 from holdfast.protocol.limits import ModelFacts
@@ -57,6 +59,49 @@ async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fau
     expected = {"anthropic": (Usage(10), ("output",)), "openai": (Usage(), ("input", "output"))}
     assert (result.usage, result.estimated) == expected[name]
     assert result.received_bytes == sum(len(delta.text.encode()) for delta in shown) > 100
+
+
+HALF = Reply(text="é" * 600, chunk_bytes=100, fault="stall")
+"""Of an answer that is not a stream: 600 bytes and more come of it, and then nothing."""
+
+
+@pytest.mark.requirement("H3")
+@WIRES
+@pytest.mark.parametrize("fault", ["stall", "cut"])
+async def test_an_answer_that_is_not_a_stream_and_breaks_tells_what_had_arrived(
+    name: str, fault: Fault
+) -> None:
+    async with served(name, [msgspec.structs.replace(HALF, fault=fault)]) as subject:
+        result = await attempt(subject, is_streaming=False, idle_s=0.1 if fault == "stall" else 60)
+    assert isinstance(result, ModelFailure)
+    assert (result.usage, result.estimated) == (Usage(), ("input", "output"))
+    assert result.received_bytes >= 100
+
+
+@pytest.mark.requirement("H3")
+@WIRES
+async def test_an_answer_that_is_not_a_stream_and_is_cancelled_tells_what_had_arrived(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_come, read = asyncio.Event(), aiohttp.StreamReader.readany
+
+    async def reading(reader: aiohttp.StreamReader) -> bytes:
+        chunk = await read(reader)
+        has_come.set()
+        return chunk
+
+    monkeypatch.setattr(aiohttp.StreamReader, "readany", reading)
+    cuts: list[ModelCut] = []
+    async with served(name, [HALF]) as subject:
+        call = asyncio.create_task(attempt(subject, is_streaming=False, on_cut=cuts.append))
+        async with asyncio.timeout(60):
+            await has_come.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    (cut,) = cuts
+    assert (cut.usage, cut.estimated) == (Usage(), ("input", "output"))
+    assert cut.received_bytes >= 100
 
 
 @pytest.mark.requirement("H3")

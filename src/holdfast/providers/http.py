@@ -68,8 +68,10 @@ class HttpPool:
         idle_s: float,
         check: Check,
         receive: Receive | None = None,
+        kept: list[bytes] | None = None,
     ) -> Answer | NoAnswer:
         """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is read whole.
+        Its chunks go to `kept` too, for who wants to know what came of an answer that breaks off.
         `idle_s` is the longest silence, before the first word and after each. Comments, pings and empty lines
         count as silence. A redirect is an answer like any other: it is not followed.
 
@@ -90,7 +92,7 @@ class HttpPool:
                 asyncio.timeout(idle_s) as deadline,
                 session.post(url, data=data, headers=headers, allow_redirects=False, proxy=proxy) as response,
             ):
-                return await _read(response, deadline, idle_s, receive)
+                return await _read(response, deadline, idle_s, receive, [] if kept is None else kept)
         except aiohttp.ClientConnectorCertificateError as error:
             message = "The certificate of the model's server is not valid for its address."
             return NoAnswer(
@@ -133,11 +135,16 @@ class HttpPool:
 
 
 async def _read(
-    response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle_s: float, receive: Receive | None
+    response: aiohttp.ClientResponse,
+    deadline: asyncio.Timeout,
+    idle_s: float,
+    receive: Receive | None,
+    kept: list[bytes],
 ) -> Answer | NoAnswer:
+    chunks = kept if response.status == 200 else []  # a refusal costs nothing
     is_stream = receive is not None and response.status == 200 and _is_event_stream(response.headers)
     limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
-    loop, size_bytes, kept, patience_s = asyncio.get_running_loop(), 0, [], idle_s
+    loop, size_bytes, patience_s = asyncio.get_running_loop(), 0, idle_s
     while chunk := await response.content.readany():
         size_bytes += len(chunk)
         if size_bytes > limit:
@@ -148,7 +155,7 @@ async def _read(
         if is_stream and receive is not None:
             heard = receive(chunk)
         else:
-            kept.append(chunk)
+            chunks.append(chunk)
             heard = Heard.NOTHING if chunk.isspace() else Heard.SOMETHING
         if response.content.at_eof():
             break
@@ -156,7 +163,7 @@ async def _read(
             patience_s = AFTER_END_S
         if heard is not Heard.NOTHING:
             deadline.reschedule(loop.time() + patience_s)
-    return Answer(response.status, response.headers, b"".join(kept))
+    return Answer(response.status, response.headers, b"".join(chunks))
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

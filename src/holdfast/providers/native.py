@@ -84,6 +84,7 @@ class NativeProvider:
         parser = EventParser()
 
         streamed_bytes = 0
+        kept: list[bytes] = []
 
         def receive(chunk: bytes) -> Heard:
             nonlocal streamed_bytes
@@ -98,8 +99,9 @@ class NativeProvider:
                 idle_s=attempt.idle_s,
                 check=attempt.check,
                 receive=receive if attempt.is_streaming else None,
+                kept=kept,
             )
-            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes)
+            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes, _size(kept))
         except BadAnswer as bad:
             result = _unusable(bad.failure, reader)
         except EventTooLarge:
@@ -107,7 +109,8 @@ class NativeProvider:
             result = _charged(Failure("provider_fatal", message), reader, MAX_EVENT_BYTES)
         except asyncio.CancelledError:
             reported = reader.reported
-            attempt.on_cut(ModelCut("", reported.usage, reported.estimated, reader.received_bytes))
+            received_bytes = max(reader.received_bytes, _size(kept))
+            attempt.on_cut(ModelCut("", reported.usage, reported.estimated, received_bytes))
             raise
         if isinstance(result, ModelFailure):
             result = replace(result, failure=self._scrubbed(result.failure))
@@ -122,15 +125,19 @@ class NativeProvider:
         return failure
 
 
+def _size(chunks: list[bytes]) -> int:
+    return sum(map(len, chunks))
+
+
 def _read(
-    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int
+    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int, kept_bytes: int
 ) -> ModelReply | ModelFailure:
     if isinstance(answer, NoAnswer):
         # The connection may break after the last word. Another attempt would pay twice for the same answer.
         if reader.is_whole:
             return _whole(reader, "")
         if answer.was_sent:
-            return _charged(answer.failure, reader, answer.size_bytes)
+            return _charged(answer.failure, reader, max(answer.size_bytes, kept_bytes))
         return ModelFailure(answer.failure)
     if answer.status != 200:
         body = answer.body.decode("utf-8", "replace")
@@ -141,7 +148,7 @@ def _read(
         return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
     except BadAnswer as bad:
         if streamed_bytes or _is_half(answer.body):
-            return _charged(bad.failure, reader, len(answer.body))
+            return _charged(bad.failure, reader, kept_bytes)
         raise
 
 
