@@ -27,6 +27,8 @@ from tests.torture.evidence import (
 BEGUN, ENDED, EDITED = "begun", "ended", "edited"
 LOW_ESTIMATE = 10
 """An estimate in the place of a count may be too low by such a part."""
+BYTES_PER_TOKEN = 4
+"""As the server counts."""
 UNKNOWN = "may have taken effect in full, in part or not at all"
 """What a model is told of a call that may have happened."""
 DEFAULT_LIMIT_MICROUSD = 2_000_000
@@ -260,8 +262,31 @@ def money(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterat
                 run += reserved.pop(body["key"])
         if limit and run + sum(reserved.values()) > limit:
             yield Fault("lost", f"at record {row['seq']} {run} of {limit} micro-dollars are spent or held")
-    charged = sum(each.cost_microusd for each in served)
+    for body in bodies(rows, "ModelCallCut"):
+        if body["usage"].get("output_tokens", 0) < len(body.get("text", "")) // BYTES_PER_TOKEN:
+            yield Fault(
+                "unreported", f"words of {body['key']} had come, and are not counted: {body['text']!r}"
+            )
+    charged = sum(each.cost_microusd for each in served) - never_came(rows, served)
     if charged > spent + held + sum(reserved.values()) + guessed // LOW_ESTIMATE:
         yield Fault(
             "unreported", f"the server charged {charged}, the journal has {spent} spent and {held} held"
         )
+
+
+def never_came(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> int:
+    """What the server charges for answers that were ready when their calls were cut: such a call is reported with its
+    input and what had come, as an estimate. No answer that is known otherwise is among them."""
+    sent = {body["key"]: body["request"]["sha256"] for body in bodies(rows, "ModelCallStarted")}
+    told = {ref for each in served for ref in heard(each.body).asked}
+    told |= {body.get("request_ref", "") for body in bodies(rows, "Responded")}
+    unheard = [each for each in served if told.isdisjoint({each.ref, *(call.ref for call in each.calls)})]
+    total = 0
+    for body in bodies(rows, "ModelCallCut"):
+        answers = [each for each in unheard if each.sha256 == sent[body["key"]]]
+        if answers and "output" in body.get("estimated", ()):
+            answer = max(answers, key=lambda each: each.output_microusd)
+            unheard.remove(answer)
+            missing = answer.cost_microusd - body.get("cost_microusd", 0)
+            total += max(min(missing, answer.output_microusd), 0)
+    return total

@@ -50,6 +50,8 @@ class Served:
     """Input and output tokens, as they are told in an answer that is whole."""
     cost_microusd: int = 0
     """What the server charges, whether or not anybody hears the answer."""
+    output_microusd: int = 0
+    """How much of that is for the answer itself."""
 
     @property
     def sha256(self) -> str:

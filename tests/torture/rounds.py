@@ -461,7 +461,9 @@ class Gathered(NamedTuple):
     """Whether the session came to its end."""
 
 
-def gather(torment: Callable[[World], None], seed: int, folder: Path) -> Gathered:
+def gather(
+    torment: Callable[[World], None], seed: int, folder: Path, serve: type[SceneServer] = SceneServer
+) -> Gathered:
     """Play a round in a folder."""
     machine = make_machine(folder)
     furnish(machine.workspace)
@@ -469,7 +471,7 @@ def gather(torment: Callable[[World], None], seed: int, folder: Path) -> Gathere
         machine, scene(seed), random.Random(f"{torment.__name__.removesuffix('_round')} {seed}"), {}
     )
     machine.configure(world.scene.config)
-    server = SceneServer(world.scene, world.count_descriptors)
+    server = serve(world.scene, world.count_descriptors)
     with serving(server), renames_in(machine.workspace, ".", "made") as renames:
         world.environ |= {
             "PYTHONPATH": str(CUSTOMIZED),

@@ -237,7 +237,7 @@ class SceneServer(ModelServer):
         reply = msgspec.structs.replace(reply, **fault)
         is_streaming = self.scene.is_streaming and b'"stream":true' in request.body
         rendered = render(reply, self.scene.wire, number, is_streaming=is_streaming)
-        cost = PRICE[0] * usage[0] + (PRICE[1] * usage[1] if not fault else 0)
+        output_cost = PRICE[1] * usage[1] if not fault else 0
         ref = ("chatcmpl-" if self.scene.wire == "openai" else "msg_") + str(number)
         prefix = "" if self.scene.wire == "openai" else "toolu_"
         self.served.append(
@@ -251,7 +251,8 @@ class SceneServer(ModelServer):
                     )
                 ),
                 usage=usage,
-                cost_microusd=0 if reply.status != 200 else cost,
+                cost_microusd=0 if reply.status != 200 else PRICE[0] * usage[0] + output_cost,
+                output_microusd=output_cost,
             )
         )
         return reply, rendered

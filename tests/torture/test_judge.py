@@ -6,13 +6,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.testing.model_replies import Rendered, Reply
+from holdfast.testing.model_server import Received
 from tests.torture import effects as by
 from tests.torture.evidence import (
     DATABASE,
@@ -28,7 +33,18 @@ from tests.torture.evidence import (
     refs_of,
 )
 from tests.torture.judge import alive, codes, descriptors, judge
-from tests.torture.rounds import calm_round, clear_up, gather, own_view
+from tests.torture.rounds import (
+    SESSION,
+    Meddler,
+    Record,
+    World,
+    calm_round,
+    clear_up,
+    gather,
+    own_view,
+    work,
+)
+from tests.torture.scene import SceneServer
 
 CALM = 194
 """A seed whose session writes files, edits them and runs commands, asks nothing and meets no failure."""
@@ -190,6 +206,83 @@ def test_a_prefix_of_other_bytes_is_seen(forged: Evidence) -> None:
 def test_money_that_the_server_charges_and_nobody_counted_is_unreported(forged: Evidence) -> None:
     dearer = replace(forged.served[0], cost_microusd=forged.served[0].cost_microusd + 1)
     assert kinds(replace(forged, served=[dearer, *forged.served[1:]])) == {"unreported"}
+
+
+class Silent(SceneServer):
+    """It has its second answer ready, and never sends it."""
+
+    was_asked = threading.Event()
+
+    def answer(self, request: Received) -> tuple[Reply, Rendered]:
+        reply, rendered = super().answer(request)
+        if len(self.served) == 2:
+            reply = msgspec.structs.replace(reply, delay_s=3600)
+            self.was_asked.set()
+        return reply, rendered
+
+
+def stopped_while_it_waits(world: World) -> None:
+    """Somebody stops the run when its second request has come to the server."""
+    stop = Meddler(world, ("stop", SESSION), 2)
+
+    meant: list[Record] = []
+
+    def on_record(row: Record) -> None:
+        if row["type"] == "ModelCallStarted":
+            meant.append(row)
+            assert len(meant) != 2 or Silent.was_asked.wait(60)
+            stop.on_record(row)
+
+    work(world, iter(()), on_record)
+    stop.join()
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
+    """A session with a call that was cut before anything of its answer came."""
+    folder = tmp_path_factory.mktemp("cut") / "round"
+    gathered = gather(stopped_while_it_waits, CALM, folder, Silent)
+    assert [*judge(gathered.evidence), *own_view(gathered)] == []
+    yield gathered.evidence
+    clear_up(folder)
+
+
+def test_an_answer_that_never_came_is_reported_by_an_estimate_of_its_call(cut: Evidence) -> None:
+    (body,) = bodies(journal(cut.home), "ModelCallCut")
+    assert (body["text"], body["estimated"]) == ("", ["input", "output"])
+    assert by.never_came(journal(cut.home), cut.served) >= cut.served[1].output_microusd * 0.9 > 0
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        {"estimated": ["input"]},
+        {"cost_microusd": 0},
+        {"text": "I work. " * 5},
+    ],
+    ids=str,
+)
+def test_a_call_that_was_cut_and_is_not_charged_as_it_should_be_is_seen(
+    cut: Evidence, forge: dict[str, Any]
+) -> None:
+    rows = journal(cut.home)
+    (body,) = bodies(rows, "ModelCallCut")
+    body.update(forge)
+    assert {fault.kind for fault in by.money(rows, cut.served)} == {"unreported"}
+
+
+def test_an_answer_that_came_is_not_taken_for_one_that_never_came(forged: Evidence) -> None:
+    """Its call is said to have been cut; but the next request holds what it asks for."""
+    rows = journal(forged.home)
+    gone = next(row for row in rows if row["type"] == "Responded")
+    gone["type"] = "ModelCallCut"
+    estimate = {
+        "text": "",
+        "estimated": ["input", "output"],
+        "cost_microusd": gone["body"]["usage"]["input_tokens"],
+    }
+    gone["body"] |= estimate
+    assert {fault.kind for fault in by.money(rows, forged.served)} == {"unreported"}
 
 
 def test_more_money_than_a_run_may_spend_is_seen(forged: Evidence) -> None:
