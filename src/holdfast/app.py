@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +50,7 @@ _RUN_FOLDER = "run"
 _SCRIPT = "script"
 
 
+@cache
 def factory(target: str) -> Any:
     """Return what is at "module:name"."""
     module, _, name = target.partition(":")
@@ -166,7 +167,7 @@ class App:
             raise UsageError(
                 f"The workspace {workspace} is not a folder.", hint="Name another one with -w DIR."
             )
-        folder = str(workspace.resolve())
+        folder = os.path.realpath(workspace)  # `resolve` does the same, and parses it again
         if not is_text(folder):
             raise UsageError(
                 f"The name of the workspace {folder!r} is not UTF-8 text.",

@@ -26,7 +26,10 @@ def change_settings(draft: Draft, settings: Settings) -> None:
 
 def _stored(draft: Draft, settings: Settings) -> SettingsRef:
     """The settings by name; groups that the journal does not hold yet are recorded."""
-    fresh = {name: group for name, group in groups_of(settings).items() if name not in draft.state.groups}
+    ref = ref_of(settings)
+    fresh = {
+        name: group for name, group in groups_of(settings, ref).items() if name not in draft.state.groups
+    }
     if fresh:
         draft.add(e.SettingsStored(fresh))
-    return ref_of(settings)
+    return ref

@@ -94,9 +94,10 @@ def ref_of(settings: Settings) -> SettingsRef:
     return SettingsRef(**{group: name_of(getattr(settings, group)) for group in _GROUPS})
 
 
-def groups_of(settings: Settings) -> dict[str, Group]:
-    """Return the groups by name."""
-    return {name_of(group): group for group in (getattr(settings, name) for name in _GROUPS)}
+def groups_of(settings: Settings, ref: SettingsRef | None = None) -> dict[str, Group]:
+    """Return the groups by name. `ref`: their names, if they are known."""
+    names = ref or ref_of(settings)
+    return {getattr(names, group): getattr(settings, group) for group in _GROUPS}
 
 
 def settings_by(ref: SettingsRef, groups: Mapping[str, Group]) -> Settings | None:
@@ -106,7 +107,8 @@ def settings_by(ref: SettingsRef, groups: Mapping[str, Group]) -> Settings | Non
 
 
 _GROUPS = Settings.__struct_fields__
-_SINGLE_NAMES = frozenset(each.name for group in fields(Settings) for each in fields(group.type))
+_GROUP_OF = {each.name: group.name for group in fields(Settings) for each in fields(group.type)}
+"""The group of each single name."""
 
 
 def settings_with(facts: ModelFacts, workspace: str, **values: Any) -> Settings:
@@ -117,9 +119,10 @@ def settings_with(facts: ModelFacts, workspace: str, **values: Any) -> Settings:
 def changed(settings: Settings, **values: Any) -> Settings:
     """Return the settings with other values, each by its single name, or a whole group by the group's name."""
     settings = replace(settings, **{name: values.pop(name) for name in _GROUPS if name in values})
-    if not values.keys() <= _SINGLE_NAMES:
-        raise TypeError(f"there are no such settings: {sorted(values.keys() - _SINGLE_NAMES)}")
-    return Settings(**{name: group_with(getattr(settings, name), values) for name in _GROUPS})
+    if not values.keys() <= _GROUP_OF.keys():
+        raise TypeError(f"there are no such settings: {sorted(values.keys() - _GROUP_OF.keys())}")
+    changing = {_GROUP_OF[name] for name in values}
+    return replace(settings, **{name: group_with(getattr(settings, name), values) for name in changing})
 
 
 def group_with(group: G, values: Mapping[str, Any]) -> G:

@@ -199,6 +199,7 @@ def _most_specific(name: str, overrides: Mapping[str, Override]) -> Override:
     return overrides[max(matching, key=lambda glob: len(glob) - sum(map(glob.count, "*?[]")))]
 
 
+@functools.lru_cache(maxsize=256)
 def _output_cap(name: str) -> int:
     return next((cap for glob, cap in _OUTPUT_CAPS if fnmatchcase(name, glob)), 0)
 

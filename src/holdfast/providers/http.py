@@ -6,6 +6,7 @@ One pool of connections serves all providers of a runtime. Nothing here knows a 
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 import os
 from collections.abc import Callable, Mapping
@@ -174,6 +175,7 @@ def _is_event_stream(headers: Mapping[str, str]) -> bool:
     return "json" not in kind and "html" not in kind
 
 
+@functools.lru_cache(maxsize=256)
 def is_loopback(url: str) -> bool:
     """Return whether the address is this machine: localhost, 127.0.0.0/8 or ::1."""
     host = urlsplit(url).hostname or ""

@@ -1,4 +1,4 @@
-"""Changes every text in a value: in a frozen struct, and in its tuples, lists and dicts.
+"""Finds and changes every text in a value: in a frozen struct, and in its tuples, lists and dicts.
 
 The caller decides which texts must not change.
 """
@@ -10,7 +10,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.redact.redactor import Redactor
+
 T = TypeVar("T")
+
+
+def without_secrets(redact: Redactor, value: T) -> T:
+    """Return the value with every secret in its texts masked. One look at all of them together is enough for most."""
+    return value if redact.finds_none(texts_in(value)) else in_every_text(redact, value)
+
+
+def texts_in(value: object) -> list[str]:
+    """Return every text in the value, in no particular order. Of a struct also its names, but no omitted defaults."""
+    texts: list[str] = []
+    values = [msgspec.to_builtins(value)]
+    for each in values:  # it grows meanwhile
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, dict):
+            values += [*each, *each.values()]
+        elif isinstance(each, list | tuple):
+            values += each
+    return texts
 
 
 def in_every_text(change: Callable[[str], str], value: T) -> T:

@@ -38,7 +38,7 @@ _NARROWER = {r"\w": "A-Za-z0-9_", r"\d": "0-9", r"\s": r" \t\n\r"}
 class Gate:
     """Open for every text in which one of the patterns matches, and closed for nearly every other.
 
-    The first `unseen_chars` characters pass without a search.
+    Until it is made, texts of up to `unseen_chars` characters together pass without a search.
     """
 
     def __init__(self, patterns: Iterable[str], unseen_chars: int = 0) -> None:
@@ -63,6 +63,7 @@ class Gate:
     def _matches(self) -> Callable[[str], bool]:
         import jsonschema_rs  # slow to import: loaded with the first text that is searched
 
+        self._unseen_chars = 0
         pattern = "|".join(f"(?:{pattern})" for pattern in self._patterns)
         options = jsonschema_rs.RegexOptions(dfa_size_limit=_STATES_MAX_BYTES)
         return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options).is_valid

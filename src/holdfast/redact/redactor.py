@@ -103,13 +103,17 @@ class Redactor:
         return apart
 
     def for_all(self, texts: Iterable[str]) -> Redactor:
-        """What masks exactly these texts: one that does not look at any of them again, where one look at all of them
-        together tells that none holds a secret. What a line of its own may hold, a gate sees between other lines."""
+        """What masks exactly these texts: one that does not look at any of them again, where `finds_none`."""
+        return _SEEN if self.finds_none(texts) else self
+
+    def finds_none(self, texts: Iterable[str]) -> bool:
+        """Return whether one look at all the texts together tells that none holds a secret. What a line of its own
+        may hold, a gate sees between other lines."""
         joined = "\n".join(texts)
         for needle in self._needles:
             if needle.text in joined:
-                return self
-        return _SEEN if SHAPES_GATE.is_shut(joined) and PLACES_GATE.is_shut(joined) else self
+                return False
+        return SHAPES_GATE.is_shut(joined) and PLACES_GATE.is_shut(joined)
 
     def __call__(self, text: str, *, is_cut: bool = False) -> str:
         for _ in range(_PASSES_MAX):

@@ -11,7 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.commands import Command, Continue, Resolve, Send
 from holdfast.protocol.ids import is_command_id
 from holdfast.redact import Redactor
-from holdfast.redact.deep import in_every_text
+from holdfast.redact.deep import in_every_text, texts_in
 
 
 def storable(command: Command, redact: Redactor) -> Command:
@@ -22,6 +22,9 @@ def storable(command: Command, redact: Redactor) -> Command:
     """
     if not is_command_id(command.id):
         raise UsageError(f"{redact(command.id)[:40]!r} is not a valid id for a command.")
+    texts = texts_in(command)
+    if all(map(str.isascii, texts)) and redact.finds_none(texts):
+        return command
     for what, name in _names(command):
         check_name(what, name, redact)
     return in_every_text(lambda text: redact(encodable(text)), command)

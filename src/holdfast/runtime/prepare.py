@@ -29,7 +29,7 @@ from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
-from holdfast.redact.deep import in_every_text
+from holdfast.redact.deep import without_secrets
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
@@ -168,7 +168,7 @@ class Planner:
         key = (model, settings, wire.name, has_tools)
         if self._base_key != key:
             offered = self._parts.tools.specs(settings) if has_tools else ()
-            specs = [in_every_text(self._parts.redact, spec) for spec in offered]
+            specs = without_secrets(self._parts.redact, offered)
             self._has_specs = bool(specs)
             self._base = wire.base(model, system_prompt(settings), specs)
             self._base_sha256 = await self._parts.store.blobs.put(self._base)
