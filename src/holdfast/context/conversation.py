@@ -124,11 +124,14 @@ class Conversation:
         """
         conversation = cls()
         conversation._transcript = Transcript(is_asking=True)
+        texts = conversation._texts
         for seq, event in requested:
-            if isinstance(event, e.ModelCallStarted):
-                conversation._apply(event)
+            if type(event) is e.ModelCallStarted:
+                conversation._edit(event.request)
+                conversation._left_out = event.request.left_out
+                texts.clear()  # no later request may quote them
             else:
-                conversation._texts[seq] = text_in(event)
+                texts[seq] = text_in(event)
         return conversation
 
     def add(self, record: e.Record) -> None:
@@ -263,7 +266,7 @@ class Conversation:
     def _edit(self, request: e.Request) -> None:
         """Make the view that a recorded request tells."""
         known, old = self._fragments, self._buffer
-        if request.keep != len(known) or any(not isinstance(each, e.Fresh) for each in request.rest):
+        if request.keep != len(known) or [each for each in request.rest if type(each) is not e.Fresh]:
             self._fragments, self._buffer = [], bytearray()
             self._base = b""  # the running hash does not cover this view
             self._repeat(known[: request.keep], old)
@@ -277,11 +280,12 @@ class Conversation:
                 self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
 
     def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
-        if self._fragments:
-            self._buffer += b","
-        start = len(self._buffer)
-        self._buffer += element
-        self._fragments.append(Fragment(number, mark, seq, start, len(self._buffer)))
+        buffer, fragments = self._buffer, self._fragments
+        if fragments:
+            buffer += b","
+        start = len(buffer)
+        buffer += element
+        fragments.append(Fragment(number, mark, seq, start, len(buffer)))
 
     def _repeat(self, fragments: Sequence[Fragment], old: bytearray) -> None:
         for each in fragments:

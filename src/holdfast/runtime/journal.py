@@ -90,14 +90,12 @@ class Journal:
         request proves the words. If anything does not match, this journal stays unchanged.
         """
         try:
-            requested = [
-                (seq, decode_event(type_, v, body))
-                for seq, type_, v, body in await store.select(self.session, REQUESTED, snapshot.state.seq)
-            ]
-            sent = requested[-1][1]
+            selected = await store.select(self.session, REQUESTED, snapshot.state.seq)
+            sent = decode_event(*selected[-1][1:])
             if not isinstance(sent, ModelCallStarted):
                 return False
-            conversation = Conversation.restored(requested)
+            # one event at a time: to hold them all takes longer than to decode them
+            conversation = Conversation.restored((each[0], decode_event(*each[1:])) for each in selected)
             if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):
                 return False
         except (
