@@ -109,8 +109,7 @@ async def holdfast(port: int, latency_ms: int, folder: Path) -> AsyncIterator[Wo
         async def work(turns: int, name: str) -> int:
             chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
             settings = changed(chosen.settings, is_streaming=False)
-            session = await controller.begin(f"bench:{name}", owner("bench"), Send("go", settings))
-            state = await controller.drive(session)
+            state = await controller.run(f"bench:{name}", owner("bench"), Send("go", settings))
             assert state.run is not None
             assert state.run.status == "done", state.run
             return state.run.totals.turns - 1

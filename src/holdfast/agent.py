@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -272,9 +272,20 @@ class Agent:
             StorageError: the home cannot be used.
         """
         app = await self._open()
-        name = await self._send(app, session, await self._known(app, session), text)
-        with self._runtime.working(name):
-            return await report(app.store, await app.controller.drive(name))
+        known = await self._known(app, session)
+        words = await self._words(app, known, text)
+        with ExitStack() as working:
+
+            def on_begun(name: str) -> None:
+                working.enter_context(self._runtime.working(name))
+
+            if known:
+                await app.controller.give(known, _SENDER, words)
+                on_begun(known)
+                state = await app.controller.drive(known)
+            else:
+                state = await app.controller.run(session, _SENDER, words, on_begun)
+            return await report(app.store, state)
 
     async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
         """Like `run`, but yield each record and each `Delta` as it arrives, until the run rests.
@@ -285,7 +296,10 @@ class Agent:
         app = await self._open()
         known = await self._known(app, session)
         cursor = await app.store.last_seq(known) if known else 0
-        name = await self._send(app, session, known, text)
+        words = await self._words(app, known, text)
+        if known:
+            await app.controller.give(known, _SENDER, words)
+        name = known or await app.controller.begin(session, _SENDER, words)
         async with aclosing(_watch(app, self._runtime, name, cursor)) as items:
             async for item in items:
                 yield item if isinstance(item, Delta) else _event(item)
@@ -390,15 +404,11 @@ class Agent:
             return await _found(app, name)
         raise UsageError(f"{name!r} is not a valid name for a session.", hint=_NAMES)
 
-    async def _send(self, app: App, key: str, known: str, text: str) -> str:
-        """Send words to the known session, or to a new one with that key, and return its id."""
+    async def _words(self, app: App, known: str, text: str) -> Send:
+        """Return the words for the known session, or for a new one (empty), with the settings of this agent."""
         if not isinstance(text, str):
             raise UsageError(f"text = {text!r:.80}: must be text: the task of the agent.")
-        send = Send(text, await self._settings(app, known))
-        if not known:
-            return await app.controller.begin(key, _SENDER, send)
-        await app.controller.give(known, _SENDER, send)
-        return known
+        return Send(text, await self._settings(app, known))
 
     async def _settings(self, app: App, session: str) -> Settings:
         """Return the settings of this agent in the session, or in a new one (empty). Log warnings once."""

@@ -15,6 +15,7 @@ import pytest
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast import agent as agent_module
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
+from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived, Record, ToolCallStarted
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
@@ -152,7 +153,9 @@ async def test_a_task_that_an_earlier_process_left_unread_is_given_once(
     model = script(tmp_path, [{"text": "Done.", "repeat": True}])
     async with Agent(model=model, home=tmp_path / "home") as agent:
         app = await agent._open()
-        await agent._send(app, "cli:demo", "", "go")  # and killed before it is read
+        words = await agent._words(app, "", "go")
+        # And it is killed before they are read.
+        await app.controller.begin("cli:demo", owner("agent", "library"), words)
     with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database, database:
         database.execute("UPDATE inbox SET posted_ms = posted_ms + ?", (set_back_ms,))
     async with Agent(model=model, home=tmp_path / "home") as agent:

@@ -55,6 +55,13 @@ SECRETS = (
         "tests/library/test_secrets.py",
     ),
     Mutation(
+        "the descriptions of tools are sent and stored in clear text",
+        "runtime/prepare.py",
+        "specs = without_secrets(self._parts.redact, offered)",
+        "specs = offered",
+        "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
+    ),
+    Mutation(
         "a call with the value of a known secret runs",
         "tools/gates.py",
         '        Gate("secrets", partial(_secrets, secret_in), "quick"),\n',

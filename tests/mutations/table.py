@@ -162,6 +162,20 @@ _LEASES = (
         "tests/storage/test_conformance.py",
     ),
     Mutation(
+        "a session is begun although another one has its key",
+        "storage/writes.py",
+        "    if not number:\n        raise Fenced(",
+        "    if number < 0:\n        raise Fenced(",
+        "tests/storage/test_conformance.py",
+    ),
+    Mutation(
+        "a task whose session somebody else has begun is lost",
+        "runtime/controller.py",
+        "        if hold.first is not None:  # it never began: its key is taken",
+        "        if hold.is_over:",
+        "tests/scenarios/test_begun.py",
+    ),
+    Mutation(
         "a lease is taken over from another one than the dead one",
         "storage/writes.py",
         "is_dead = over is not None and over.epoch == epoch",

@@ -97,6 +97,16 @@ class Journals(Protocol):
         """
         ...
 
+    async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
+        """Do `commit` for a session that does not exist yet. The same transaction makes it, with the id and key of
+        the commit's row, and takes its lease with the epoch 1.
+
+        Raises:
+            Fenced: there is such a session, or another one has the key.
+            UsageError: the id or the key is not valid.
+        """
+        ...
+
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         """Return records in order, including those shared with the parent, with their hash chain checked.
 

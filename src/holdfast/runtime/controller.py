@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
@@ -27,7 +27,7 @@ from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import InboxEntry, Lease, Standing
+from holdfast.protocol.rows import InboxEntry, Lease, SessionRow, Standing
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
@@ -191,6 +191,36 @@ class SessionController:
 
     # --- driving --------------------------------------------------------------------------------
 
+    async def run(
+        self,
+        key: str,
+        principal: Principal,
+        body: CommandBody,
+        on_begun: Callable[[str], object] = lambda _: None,
+    ) -> State:
+        """Do `begin` and `drive`, with fewer commits: the first one of the driver makes the session. `on_begun` is
+        called with its id when the command is durable.
+
+        Raises:
+            What `begin` raises: nothing was accepted. What `drive` raises.
+        """
+        check_name("The name of the session", key, self._parts.redact)
+        clock = self._parts.clock
+        made: str = session_id(clock.now_ms(), secrets.token_bytes(10))
+        first = await self._allowed(made, principal, body)
+        lease, until_ms = Lease(made, 1, self._holder, LEASE_MS), clock.uptime_ms() + LEASE_MS
+        hold = Hold(lease, until_ms, clock, first=first, on_begun=on_begun)
+        with self._lookout.watching():
+            await self._lookout.ready()
+            async with self._holding(Standing(SessionRow(made, key), None, 1), hold):
+                state = await self._drive(hold, key)
+        if hold.first is not None:  # somebody else has begun a session with that key
+            made = await self.begin(key, principal, body)
+            on_begun(made)
+        elif state is not None and hold.is_over:
+            return state
+        return await self.drive(made)
+
     async def drive(self, session: str) -> State:
         """Drive the session until it rests, or follow its driver until then.
 
@@ -246,6 +276,8 @@ class SessionController:
         """Check after a refused commit that another driver has or had the session. Otherwise every commit would be
         refused.
         """
+        if hold.first is not None:  # it never began: its key is taken
+            return
         if hold.is_lapsed or isinstance(error, Lapsed):  # a lapsed lease may have been renewed since
             return
         lease = (await self._standing(hold.lease.session)).lease
@@ -273,7 +305,7 @@ class SessionController:
             batch += journal.take(decision(journal.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
-            hold.is_over = await store.commit(commit)
+            await hold.commit(store, commit)
             self._originals.note(session, batch)
             self._bus.committed(session, batch)
 
@@ -303,8 +335,8 @@ class SessionController:
     # --- leases ---------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _holding(self, standing: Standing) -> AsyncIterator[Hold | None]:
-        """Yield the lease of a session, or None if it is not free."""
+    async def _holding(self, standing: Standing, hold: Hold | None = None) -> AsyncIterator[Hold | None]:
+        """Yield the lease of a session, or None if it is not free. `hold`: the lease of a session that is begun."""
         session = standing.row.session
         if session in self._held:
             yield None
@@ -312,9 +344,8 @@ class SessionController:
         if self._is_closed:
             raise _closed()
         held = self._held[session] = asyncio.get_running_loop().create_future()
-        hold: Hold | None = None
         try:
-            hold = await self._acquire(standing)
+            hold = hold or await self._acquire(standing)
             with self._heartbeat.keeping(hold) if hold is not None else contextlib.nullcontext():
                 yield hold
         finally:

@@ -105,7 +105,8 @@ class Driver:
         """
         self._hold.on_lost = self.fail
         try:
-            await self._attach(await self._journal.open(self._parts.store))
+            first = self._hold.first
+            await self._attach((first,) if first else await self._journal.open(self._parts.store))
             while not self._hold.is_over:
                 if not self._is_at_rest():
                     await self._step()
@@ -241,7 +242,7 @@ class Driver:
         commit = self._journal.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
-        self._hold.is_over = await self._parts.store.commit(commit)
+        await self._hold.commit(self._parts.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
 

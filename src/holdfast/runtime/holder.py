@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import Lapsed
-from holdfast.protocol.ports import Clock
-from holdfast.protocol.rows import Holder, Lease
+from holdfast.protocol.ports import Clock, Journals
+from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease
 
 LEASE_MS = 10_000
 RENEW_MS = 3_000
@@ -32,6 +32,19 @@ class Hold:
     is_over: bool = False
     on_lost: Callable[[Exception], None] = lambda _: None
     """The heartbeat calls this with the reason why the lease cannot be kept."""
+    first: InboxEntry | None = None
+    """The first command of a new session. Nothing of session, command and lease is stored before the first commit."""
+    on_begun: Callable[[str], object] = lambda _: None
+    """Is called with the id of the new session after that commit."""
+
+    async def commit(self, store: Journals, commit: Commit) -> None:
+        """Commit under this lease. The first commit of a new session makes it."""
+        if self.first is None:
+            self.is_over = await store.commit(commit)
+            return
+        self.is_over = await store.begin(commit, self.lease.holder, LEASE_MS)
+        self.first = None
+        self.on_begun(self.lease.session)
 
     @property
     def is_lapsed(self) -> bool:

@@ -133,6 +133,13 @@ class SqliteStore:
         check_contiguous(commit)
         return await self._writer.do(lambda connection: writes.commit(connection, commit))
 
+    async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
+        check_session(commit.session, commit.row.key)
+        check_contiguous(commit)
+        return await self._writer.do(
+            lambda connection: writes.begin(connection, commit, holder, self._term(duration_ms))
+        )
+
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
         return await self._ask(lambda connection: reads.read(connection, session, after_seq, upto_seq))
 

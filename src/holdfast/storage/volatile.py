@@ -235,6 +235,15 @@ class VolatileStore:
             journal.holder = None
         return is_released
 
+    async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
+        session, key = commit.session, commit.row.key
+        check_session(session, key)
+        if session in self._journals or key in self._keys or (commit.epoch, commit.expected_seq) != (1, 0):
+            raise Fenced(f"session {session} or its name {key!r} is taken")
+        await self.claim(session, key, commit.row.created_ms)
+        await self.lease(session, holder, duration_ms)
+        return await self.commit(commit)
+
     def _branch_point(self, journal: _Journal, commit: Commit) -> int:
         parent = self._journal(commit.forked_from)
         if journal.head_seq or commit.expected_seq > parent.head_seq:

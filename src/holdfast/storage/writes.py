@@ -32,15 +32,20 @@ def claim(
         found = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
         if found is not None:
             return str(found[0])
-    row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
+    number = _make(connection, SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms))
+    if number and first is not None:
+        _put(connection, number, first)
+    return session
+
+
+def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
+    """Make a session without records and return its number; 0 if its id or its key is taken."""
     made = connection.execute(
         "INSERT INTO sessions (id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
-        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT (id) DO NOTHING RETURNING number",
-        (session, key, row.status, now_ms, encode_json(row)),
+        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING RETURNING number",
+        (row.session, row.key, row.status, row.updated_ms, encode_json(row)),
     ).fetchall()
-    if made and first is not None:
-        _put(connection, made[0][0], first)
-    return session
+    return int(made[0][0]) if made else 0
 
 
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
@@ -83,11 +88,15 @@ def lease(
     is_dead = over is not None and over.epoch == epoch
     if standing is not None and standing.left_ms and not is_dead:
         return standing
+    _hold(connection, number, epoch + 1, holder, term)
+    return Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
+
+
+def _hold(connection: sqlite3.Connection, number: int, epoch: int, holder: Holder, term: Term) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms) VALUES (?, ?, ?, ?, ?)",
-        (number, epoch + 1, encode_json(holder), *term),
+        (number, epoch, encode_json(holder), *term),
     )
-    return Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
 
 
 def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -> list[Lease]:
@@ -149,6 +158,15 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
     put_records(connection, number, enumerate(commit.records, position + 1))
     _settle(connection, number, commit)
     return commit.releases_lease and _released(connection, number)
+
+
+def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: Term) -> bool:
+    """As `Store.begin`."""
+    number = _make(connection, first.row)
+    if not number:
+        raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
+    _hold(connection, number, 1, holder, term)
+    return commit(connection, first)
 
 
 def put_records(

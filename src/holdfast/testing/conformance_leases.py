@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.errors import Fenced, UsageError
 from holdfast.protocol.events import (
     MessageReceived,
+    SessionOpened,
 )
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
@@ -28,7 +29,9 @@ from holdfast.testing.driving import (
     an_id,
     drive,
     lease_of,
+    new,
     refused,
+    texts,
 )
 
 
@@ -208,6 +211,48 @@ class LeaseConformance:
         moved = an_entry(an_id(1), "c2", b"second")
         assert (await store.post(moved, 9)).outcome == "accepted"
 
+    async def test_a_session_begins_with_its_lease_and_its_first_commit(
+        self, store: Store, clock: JumpingClock
+    ) -> None:
+        driving = new(store, key="cli:demo")
+        first = driving.make(SessionOpened(driving.session, "cli:demo"), acknowledged=("c1",))
+        assert not await store.begin(first, a_holder("a"), TERM_MS)
+        assert await lease_of(store, driving.session) == driving.lease
+        assert await store.find("cli:demo") == [driving.session]
+        assert await store.session(driving.session) == first.row
+        assert await store.read(driving.session) == list(first.records)
+        assert (await store.recover(driving.session)).waiting == ()
+        assert (await store.post(an_entry(driving.session, "c1"), 1)).outcome == "duplicate"
+        clock.advance(TERM_MS / 1000)
+        assert (await store.lease(driving.session, a_holder("b"), TERM_MS)).epoch == 2
+        assert (await store.verify()).damages == ()
+
+    async def test_a_session_may_rest_after_the_commit_that_begins_it(self, store: Store) -> None:
+        driving = new(store)
+        assert await store.begin(driving.make(MessageReceived("one"), releases_lease=True), a_holder("a"), 1)
+        assert await lease_of(store, driving.session) is None
+
+    async def test_a_session_that_exists_is_not_begun_again_and_nothing_of_it_changes(
+        self, store: Store
+    ) -> None:
+        known = await drive(store, 1, "cli:demo")
+        for text in ("one", "two"):
+            for other in (new(store, 1), new(store, 2, "cli:demo")):
+                first = other.make(MessageReceived("another"))
+                await refused(Fenced, store.begin(first, a_holder("b"), TERM_MS))
+            assert await store.session(an_id(2)) is None
+            assert await lease_of(store, known.session) == known.lease
+            await known.commit(MessageReceived(text))
+        assert texts(await store.read(known.session)) == ["one", "two"]
+
+    async def test_of_those_who_begin_a_session_of_one_key_only_one_does(self, store: Store) -> None:
+        firsts = [new(store, number, "cli:demo").make(MessageReceived("one")) for number in range(1, 6)]
+        begun = await asyncio.gather(
+            *(store.begin(first, a_holder("a"), TERM_MS) for first in firsts), return_exceptions=True
+        )
+        assert [type(each) for each in begun].count(Fenced) == 4
+        assert len(await store.sessions()) == len(await store.held()) == 1
+
     async def test_sessions_without_a_key_are_always_new(self, store: Store) -> None:
         assert await store.claim(an_id(1), "", NOW_MS) != await store.claim(an_id(2), "", NOW_MS)
         row = await store.session(an_id(1))
@@ -232,6 +277,7 @@ class LeaseConformance:
         driving = await drive(store)
         for key in ("tg:\ud800", "tg:", "tg", "tg:a b", "tg:" + "x" * 65):
             await refused(UsageError, store.claim(an_id(2), key, NOW_MS))
+            await refused(UsageError, store.begin(new(store, 2, key).make(), a_holder("a"), TERM_MS))
         for session in ("\ud800", "", "session", an_id(2).lower()):
             await refused(UsageError, store.claim(session, "", NOW_MS))
         for name in ("\ud800", "", " ", "a ", "a\nb", "a\0b", "x" * 201):

@@ -103,6 +103,12 @@ async def drive(store: Store, number: int = 1, key: str = "", nonce: str = "a") 
     return Driving(store, lease, 0, FIRST_LINK, State(session=session, key=key))
 
 
+def new(store: Store, number: int = 1, key: str = "") -> Driving:
+    """Return what begins a session that the store does not have."""
+    lease = Lease(an_id(number), 1, a_holder("a"), TERM_MS)
+    return Driving(store, lease, 0, FIRST_LINK, State(session=lease.session, key=key))
+
+
 async def branch(parent: Driving, at_seq: int, number: int, *events: Event) -> Driving:
     """Make a session that shares the first records of another."""
     child = await drive(parent.store, number)

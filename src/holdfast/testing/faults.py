@@ -65,13 +65,19 @@ class FaultyStore:
         self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
 
     async def commit(self, commit: Commit) -> bool:
+        return await self._committed(lambda: self._inner.commit(commit))
+
+    async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
+        return await self._committed(lambda: self._inner.begin(commit, holder, duration_ms))
+
+    async def _committed(self, commit: Callable[[], Awaitable[bool]]) -> bool:
         self._check_alive()
         self.commits += 1
         number = self.commits
         if number == self._faults.crash_before_commit:
             self.crash()
         self.check_space()
-        is_released = await self.pass_on(lambda: self._inner.commit(commit))
+        is_released = await self.pass_on(commit)
         if number == self._faults.crash_after_commit:
             self.crash()
         return is_released
