@@ -252,6 +252,13 @@ ENDINGS = (
         "tests/sandbox/test_escapes.py",
     ),
     Mutation(
+        "a stop while an outcome is made ready makes it unknown, and its driver never ends",
+        "runtime/runner.py",
+        "    except asyncio.CancelledError:\n        return await task\n",
+        "    except asyncio.CancelledError:\n        raise\n",
+        "tests/scenarios/test_done_and_stopped.py",
+    ),
+    Mutation(
         "clearing up changes an outcome",
         "errors.py",
         '        _log.warning("%s could not be cleared up: %s", what, why)',

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from holdfast.runtime.masking import masked_copy
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
+T = TypeVar("T")
 MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
 GIVEN_UP = (
@@ -166,7 +167,7 @@ class Runner:
         arguments = encodable(call.arguments)
         whole = self._parts.redact if "\\" in arguments else redact  # an escape would have hidden a secret
         if len(arguments) > IN_THREAD_FROM_CHARS:
-            copy = await asyncio.to_thread(masked_copy, arguments, whole)
+            copy = await _to_its_end(asyncio.to_thread(masked_copy, arguments, whole))
         else:
             copy = masked_copy(arguments, whole)
         if copy.values:
@@ -212,7 +213,7 @@ class Runner:
         blob = ""
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
-            blob = await self._parts.store.blobs.put(whole.encode("utf-8", "replace"))
+            blob = await _to_its_end(self._parts.store.blobs.put(whole.encode("utf-8", "replace")))
             text = clip(whole, MAX_TOOL_TEXT_CHARS, blob)
         failure = None
         if raw.status in _CODES:
@@ -235,8 +236,18 @@ class Runner:
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:
     """Return the text as it may be stored. A thread searches a long one."""
     if len(text) > IN_THREAD_FROM_CHARS:
-        return await asyncio.to_thread(lambda: clean(redact(text, is_cut=is_cut)))
+        return await _to_its_end(asyncio.to_thread(lambda: clean(redact(text, is_cut=is_cut))))
     return clean(redact(text, is_cut=is_cut))
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work returns, also when the attempt is cancelled meanwhile: the effect is over, and its outcome
+    is known."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task
 
 
 class _Teller:

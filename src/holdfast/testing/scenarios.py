@@ -24,7 +24,7 @@ from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.ports import Provider, Store, Tool
 from holdfast.protocol.settings import Settings, changed, settings_with
 from holdfast.providers.script import script_from_lines
-from holdfast.redact import make_redactor
+from holdfast.redact import Redactor, make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.runtime.parts import Parts
@@ -102,7 +102,13 @@ class Played:
     """What each crash left in the journal."""
 
 
-def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: World) -> SessionController:
+def controller_of(
+    scenario: Scenario,
+    store: Store,
+    clock: JumpingClock,
+    world: World,
+    redact: Redactor | None = None,
+) -> SessionController:
     """A runtime on the store, with the tools and models of the scenario."""
     script = script_from_lines(scenario.lines, scenario.name)
     models = {MODEL.name: script, **scenario.others}
@@ -111,7 +117,7 @@ def controller_of(scenario: Scenario, store: Store, clock: JumpingClock, world: 
         return models[name]
 
     tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
-    return SessionController(Parts(store, clock, resolve, tools, make_redactor()))
+    return SessionController(Parts(store, clock, resolve, tools, redact or make_redactor()))
 
 
 async def finish(
