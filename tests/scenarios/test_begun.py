@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,8 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.ports import Provider, Store
 from holdfast.protocol.rows import Commit, Holder
-from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.driver import AT_ONCE_S
-from holdfast.runtime.parts import Parts
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Crash, Faults, FaultyStore
@@ -28,6 +27,7 @@ from tests.scenarios.stage import Stage
 ANN = owner("ann")
 KEY = "cli:demo"
 NOTED = Scenario("noted", [calls(call("note", text="a")), words("Done.")], tools_of)
+SAID = Scenario("said", [words("Done.")])
 SLOW = Scenario("slow", [calls(call("wait", seconds=500)), words("Done.")], tools_of)
 
 
@@ -176,9 +176,8 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
         store, begun = FaultyStore(inner), list[int]()
         clock.hold_while(lambda: store.in_flight > 0)
         parts = controller_of(NOTED, store, clock, World(workspace))._parts
-        parts = Parts(store, clock, resolve, parts.tools, make_redactor())
         began_ms = clock.now_ms()
-        async with SessionController(parts) as controller:
+        async with SessionController(replace(parts, resolve=resolve)) as controller:
             state = await controller.run(
                 KEY, ANN, Send("Go.", settings_of(NOTED, workspace)), lambda _: begun.append(clock.now_ms())
             )
@@ -186,6 +185,27 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
         assert state.run.status == "failed"
         assert begun[0] - began_ms <= AT_ONCE_S * 1000 + 1
         assert seen[0] == (pytest.approx(5_000, abs=100), [state.session])
+
+    stage.run(play)
+
+
+@pytest.mark.requirement("C4")
+def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage) -> None:
+    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        store = FaultyStore(inner)
+        clock.hold_while(lambda: store.in_flight > 0)
+        parts = controller_of(SAID, store, clock, World(workspace))._parts
+
+        async def resolve(name: str) -> Provider:
+            await asyncio.sleep(5)
+            return await parts.resolve(name)
+
+        commits = [0]
+        async with SessionController(replace(parts, resolve=resolve)) as controller:
+            for _ in range(2):
+                await controller.run("", ANN, Send("Go.", settings_of(SAID, workspace)))
+                commits.append(store.commits)
+        assert commits == [0, 3, 5]  # the first session was durable before it had a request
 
     stage.run(play)
 

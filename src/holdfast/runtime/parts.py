@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.protocol.ports import Clock, Resolver, Store, Tools
+from holdfast.protocol.ports import Clock, Resolver, Store, Tools, Wire
 from holdfast.redact import Redactor
 
 
@@ -21,3 +21,5 @@ class Parts:
     redact: Redactor
     run_folder: Path | None = None
     """The folder of the doorbells; None if no other process shares the store."""
+    wires: dict[str, Wire] = field(default_factory=dict)
+    """By PROVIDER:MODEL, those of providers that are ready: nothing waits for them again."""

@@ -44,7 +44,6 @@ class Planner:
     def __init__(self, parts: Parts, originals: Originals) -> None:
         self._parts = parts
         self._originals = originals
-        self._wires: dict[str, Wire] = {}
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
@@ -55,7 +54,7 @@ class Planner:
         """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
             return step.call.interrupted is None and self._parts.tools.is_quick(step.call.name)
-        return facts(state).name in self._wires
+        return facts(state).name in self._parts.wires
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -79,7 +78,7 @@ class Planner:
             if isinstance(step, Admit):
                 return await self.admission(step, state)
             model = facts(state).name
-            self._wires[model] = (await self._parts.resolve(model)).wire
+            self._parts.wires[model] = (await self._parts.resolve(model)).wire
             return None
 
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
@@ -99,7 +98,7 @@ class Planner:
 
     def wire(self, state: State) -> Wire:
         """How to write the next request, for a model that is ready."""
-        return self._wires[facts(state).name]
+        return self._parts.wires[facts(state).name]
 
     def take_body(self) -> bytes:
         """Return the bytes of the last prepared request, once."""
