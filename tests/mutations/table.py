@@ -472,6 +472,13 @@ _BOUNDS = (
         "tests/storage/test_conformance.py",
     ),
     Mutation(
+        "a plain count of tokens has no bound",
+        "providers/usage.py",
+        "if 0 <= value < TOKENS_MAX",
+        "if 0 <= value < 10**400",
+        "tests/providers/test_readers.py",
+    ),
+    Mutation(
         "a count of tokens has no bound",
         "providers/usage.py",
         "if not 0 <= number < TOKENS_MAX:",

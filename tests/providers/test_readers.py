@@ -325,6 +325,7 @@ def test_usage_is_read_from_all_the_places_where_servers_put_it(
         (-9, True, (0, 0), ("input", "output")),
         (10**9, 10**30, (0, 0), ("input", "output")),
         (10**400, "1e999", (0, 0), ("input", "output")),
+        (1e9, "1000000000", (0, 0), ("input", "output")),
         ("nan", "1_0", (0, 0), ("input", "output")),
         (999_999_999, 4, (999_999_999, 4), ()),
     ],
