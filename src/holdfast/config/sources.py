@@ -104,10 +104,9 @@ def _checked(entries: Iterable[Entry], source: str, problems: list[str]) -> Iter
     for entry in entries:
         where = _where(source, entry.lines[-1])
         key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
-        section = _unknown_section(entry)
         if key:
             yield from _value(key, entry.key, entry.value, where, problems)
-        elif section:
+        elif section := _unknown_section(entry):
             if section not in told:  # once for all of its keys
                 where = _where(source, entry.lines[len(section) - 1])
                 problems.append(f"{where}: {_no_section(section)}")

@@ -11,6 +11,8 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+from msgspec.structs import replace
+
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
@@ -67,7 +69,7 @@ class SessionController:
     async def __aenter__(self) -> SessionController:
         if self._parts.run_folder is not None:
             self._doorbell.open(self._parts.run_folder, f"{os.getpid()}-{self._holder.nonce}")
-            self._holder = this_process(self._doorbell.path)
+            self._holder = replace(self._holder, doorbell=self._doorbell.path)
         return self
 
     async def __aexit__(self, *_: object) -> None:

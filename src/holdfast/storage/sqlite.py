@@ -36,7 +36,7 @@ from holdfast.storage import fsck, reads, writes
 from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
-from holdfast.storage.home import BLOBS, DATABASE, connect_to_read, open_database, open_to_read, place_of
+from holdfast.storage.home import BLOBS, DATABASE, connect_reader, open_database, open_to_read, place_of
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.reads import Term
 from holdfast.storage.writer import Writer
@@ -198,7 +198,7 @@ class SqliteStore:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = connect_to_read(self.path, self._busy_s)
+                connection = connect_reader(self.path, self._busy_s)
             try:
                 return question(connection)
             finally:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -56,6 +57,9 @@ class Writer:
         self._waiting: deque[asyncio.Future[Any]] = deque()
         """Senders that found the queue full."""
         self._is_closed = False
+        self._ended: Future[None] = Future()
+        """Done when the thread has closed the connection."""
+        self._ended.set_running_or_notify_cancel()
         self._thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
 
     @property
@@ -101,7 +105,8 @@ class Writer:
         if self._thread.ident is None:
             self._connection.close()
         else:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.wrap_future(self._ended)
+            self._thread.join()
 
     def _run(self) -> None:
         jobs: list[_Job] = []
@@ -120,7 +125,10 @@ class Writer:
                 self._jobs.put(None)
                 lost = [job.future for job in jobs + self._next()[0]] + list(self._waiting)
             _tell([_Answer(future, None, StorageError("the writer ended with an error")) for future in lost])
-            self._connection.close()
+            try:
+                self._connection.close()
+            finally:
+                self._ended.set_result(None)
 
     def _next(self) -> tuple[list[_Job], bool]:
         """Wait for a job and take all that there are. Return whether more may come."""
