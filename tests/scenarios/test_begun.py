@@ -224,6 +224,27 @@ def test_a_name_that_is_none_begins_nothing(stage: Stage, key: str) -> None:
     stage.run(play)
 
 
+class Slow(FaultyStore):
+    """Takes half a minute to begin a session."""
+
+    async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
+        await asyncio.sleep(30)
+        return await super().begin(commit, holder, duration_ms)
+
+
+@pytest.mark.requirement("C11", "L7")
+def test_a_lease_is_not_lost_before_the_session_has_begun(stage: Stage) -> None:
+    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        begun: list[str] = []
+        state = await once(SLOW, clock, Slow(inner), workspace, begun)
+        assert begun == [state.session]
+        records = await records_of(inner, state.session)
+        assert {each.epoch for each in records} == {1}
+        assert (told(records), ended(records)) == (["Go."], [("done", "answer")])
+
+    stage.run(play)
+
+
 class Refusing(FaultyStore):
     """Refuses to begin a session, as if its key were taken each time."""
 

@@ -44,7 +44,7 @@ class Heartbeat:
         try:
             while self._holds:
                 await asyncio.sleep(BEAT_S)
-                holds = list(self._holds.values())
+                holds = [hold for hold in self._holds.values() if hold.first is None]
                 now_ms = self._clock.uptime_ms()
                 if any(now_ms > hold.until_ms - LEASE_MS + RENEW_MS for hold in holds):
                     await self._renew(holds)
