@@ -126,6 +126,27 @@ async def test_a_cancelled_sender_leaves_a_whole_operation(bench: Bench) -> None
     assert bench.numbers() == [1, 2]
 
 
+async def test_a_cancelled_close_does_not_keep_the_next_one_from_its_end(bench: Bench) -> None:
+    holding = asyncio.create_task(bench.writer.do(bench.hold))
+    await until(lambda: bench.statements != [])
+    closing = asyncio.create_task(bench.writer.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    bench.gate.set()
+    await bench.writer.aclose()
+    assert await holding == "held"
+    assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-writer"]
+
+
+async def test_closing_takes_no_thread_of_its_own(bench: Bench) -> None:
+    assert await bench.writer.do(bench.insert(1)) == 1
+    before = set(threading.enumerate())
+    await bench.writer.aclose()
+    assert set(threading.enumerate()) < before
+
+
 async def test_closing_writes_what_is_waiting(bench: Bench) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(bench.writer.do(bench.hold))
