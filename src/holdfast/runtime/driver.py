@@ -2,6 +2,9 @@
 
 There is one per session. It decides nothing (`core`) and runs nothing itself (`runner`). While it has the lease,
 only it appends. Resume, timer, approval, cancel and a late answer are all the same step.
+
+Causes are settled one after the other, under a lock. An attempt settles its own outcome, and then runs what follows
+from it: in a run whose calls come one by one, one task goes from call to call, and nobody has to be woken in between.
 """
 
 from __future__ import annotations
@@ -55,6 +58,14 @@ class _Over(NamedTuple):
     task: asyncio.Task[Finding | None]
 
 
+class _Begun(NamedTuple):
+    """An attempt whose intent is committed, with what it runs on."""
+
+    action: Attempt
+    state: State
+    body: bytes
+
+
 class Driver:
     """Drives one session under one lease, from attaching until there is nothing left to do now."""
 
@@ -70,9 +81,13 @@ class Driver:
         self._planner = Planner(parts, originals)
         self._runner = Runner(parts, bus, self._session, hold.check, originals)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
-        """What comes in: causes, finished prepare steps, and rings."""
-        self._running: dict[str, asyncio.Task[None]] = {}
-        """Every attempt until its outcome is settled, so that none starts twice."""
+        """What comes in beside the outcomes of attempts: causes, finished prepare steps, and rings."""
+        self._settling = asyncio.Lock()
+        """Whoever settles a cause has it."""
+        self._running: dict[str, asyncio.Task[None] | None] = {}
+        """Every attempt until its outcome is settled, so that none starts twice; None once it has its outcome."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The tasks that run attempts and settle them."""
         self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
         """The slow prepare steps, until their findings are settled."""
         self._wanted: list[Action] = []
@@ -106,11 +121,13 @@ class Driver:
         self._hold.on_lost = self.fail
         try:
             first = self._hold.first
-            await self._attach((first,) if first else await self._journal.open(self._parts.store))
+            waiting = (first,) if first else await self._journal.open(self._parts.store)
+            async with self._settling:
+                await self._attach(waiting)
             while not self._hold.is_over:
                 if not self._is_at_rest():
                     await self._step()
-                elif not await self._read_inbox():
+                elif not await self._look():
                     break
             return self.state
         finally:
@@ -136,18 +153,20 @@ class Driver:
         )
 
     async def _step(self) -> None:
-        """Wait for the next cause and settle it. None is a ring."""
-        cause = await self._causes.take()
-        if self.failure is not None:
-            raise self.failure
-        if isinstance(cause, Outcome):
-            self._running.pop(cause.key, None)
-        if cause is None:
-            await self._read_inbox()
-        elif isinstance(cause, _Over):
-            await self._prepared(cause)
-        else:
-            await self._advance(cause)
+        """Wait for the next cause, or until an attempt has settled itself. Settle the cause. None is a ring."""
+        await self._causes.ready()
+        async with self._settling:
+            if self.failure is not None:
+                raise self.failure
+            if self._hold.is_over or not self._causes:
+                return
+            cause = self._causes.take()
+            if cause is None:
+                await self._read_inbox()
+            elif isinstance(cause, _Over):
+                await self._prepared(cause)
+            else:
+                await self._advance(cause)
 
     async def _prepared(self, over: _Over) -> None:
         """A step that took its time is over: settle what it found, or render the request that it made ready.
@@ -159,6 +178,11 @@ class Driver:
         del self._preparing[over.key]
         found = None if over.task.cancelled() else over.task.result()
         await self._advance(*([found] if found is not None else []))
+
+    async def _look(self) -> bool:
+        """Settle the commands that came until now, where nothing else is to be done. Return whether there were any."""
+        async with self._settling:
+            return await self._read_inbox()
 
     async def _read_inbox(self) -> bool:
         """Settle the commands in the inbox, and return whether there were any. A run that is stopping comes first."""
@@ -174,8 +198,11 @@ class Driver:
 
     # --- causes ---------------------------------------------------------------------------------
 
-    async def _advance(self, *causes: Cause, opening: tuple[Event, ...] = ()) -> None:
-        """Decide the causes and their prepare steps, commit everything as one, and act on it.
+    async def _advance(
+        self, *causes: Cause, opening: tuple[Event, ...] = (), by: asyncio.Task[None] | None = None
+    ) -> _Begun | None:
+        """Decide the causes and their prepare steps, commit everything as one, and act on it. Return an attempt that
+        begins for the task `by` to run; None without such a task, or where no attempt begins.
 
         A step waits for the last of the causes, because each of them may change it. If a run begins to stop, the
         remaining commands stay in the inbox.
@@ -200,7 +227,7 @@ class Driver:
                 self._wanted = wanted(journal.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
-        await self._sync()
+        return await self._sync(by)
 
     def _next_step(self) -> Prepare | None:
         """Return a prepare step that is wanted and not in progress."""
@@ -248,32 +275,59 @@ class Driver:
 
     # --- what is in flight ----------------------------------------------------------------------
 
-    async def _sync(self) -> None:
+    async def _sync(self, by: asyncio.Task[None] | None) -> _Begun | None:
         """Cancel what is not wanted any more, and begin what is wanted and does not run yet: its intent is committed
-        by now."""
+        by now. Return the first that begins if there is a task to run it."""
         keys = {action.key for action in self._wanted}
-        if unwanted := [task for key, task in self._running.items() if key not in keys]:
+        if self._running.keys() - keys:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-            _cancel(unwanted)
+            _cancel(task for key, task in self._running.items() if task is not None and key not in keys)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
+        first: _Begun | None = None
         for action in self._wanted:
             if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
                 if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
-                self._running[action.key] = _begun(self._attempt(action, self._journal.state, body))
+                begun = _Begun(action, self._journal.state, body)
+                if by is not None and first is None:
+                    first, self._running[action.key] = begun, by
+                else:
+                    self._begin(begun)
         self._arm([action for action in self._wanted if type(action) is Wait])
+        return first
 
-    async def _attempt(self, action: Attempt, state: State, body: bytes) -> None:
-        assert state.settings is not None
-        try:
-            outcome = await self._runner.run(action, state, body, state.settings)
-        except Exception as failure:  # what ends a task of ours ends the driving
+    def _begin(self, begun: _Begun) -> None:
+        task = _started(self._run(begun))
+        self._running[begun.action.key] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What ends a task of ours ends the driving."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
             self.fail(failure)
-        else:
-            if not self._is_closing:
-                self._causes.put(outcome)
+
+    async def _run(self, begun: _Begun | None) -> None:
+        """Run an attempt and settle its outcome, then the attempt that follows from it, as long as one does."""
+        while begun is not None:
+            assert begun.state.settings is not None
+            outcome = await self._runner.run(*begun, begun.state.settings)
+            begun = await self._settle(outcome)
+
+    async def _settle(self, outcome: Outcome) -> _Begun | None:
+        """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
+        task, self._running[outcome.key] = self._running[outcome.key], None
+        async with self._settling:
+            del self._running[outcome.key]
+            if self._is_closing or self.failure is not None or self._hold.is_over:
+                return None
+            following = await self._advance(outcome, by=None if task is None or task.cancelling() else task)
+        if following is None:
+            self._causes.wake()  # the session may rest
+        return following
 
     def fail(self, failure: BaseException) -> None:
         """End the driver as soon as possible."""
@@ -314,7 +368,7 @@ class Driver:
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._running.values(), *self._preparing.values()]
+        tasks = [*self._tasks, *self._preparing.values()]
         _cancel(tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
@@ -333,7 +387,7 @@ async def end_orphans(tools: Tools, state: State, hold: Hold) -> None:
         await tools.end_orphans(keys)
 
 
-def _begun(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def _started(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """A task that has begun: from Python 3.12 on it does at once all that it need not wait for."""
     if sys.version_info >= (3, 12):
         return asyncio.eager_task_factory(asyncio.get_running_loop(), coroutine)

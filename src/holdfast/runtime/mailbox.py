@@ -27,12 +27,19 @@ class Mailbox(Generic[T]):
     def put(self, item: T) -> None:
         """Add an item, and wake the reader."""
         self._items.append(item)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the reader, to look at something else."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    async def take(self) -> T:
-        """Return the oldest item when there is one."""
-        while not self._items:
+    async def ready(self) -> None:
+        """Wait until there is an item, or somebody wakes the reader."""
+        if not self._items:
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
+
+    def take(self) -> T:
+        """Return the oldest item."""
         return self._items.popleft()
