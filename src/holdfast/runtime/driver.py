@@ -180,7 +180,7 @@ class Driver:
         await self._advance(*([found] if found is not None else []))
 
     async def _look(self) -> bool:
-        """Settle the commands that came until now, where nothing else is to be done. Return whether there were any."""
+        """Settle the commands in the inbox while nothing else is to be done. Return whether there were any."""
         async with self._settling:
             return await self._read_inbox()
 
