@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -141,6 +142,19 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
         if not line:
             return
         yield line
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, in the order of their numbers."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found and child not in found}:
+        found |= more
+    return sorted(found - {pid})
 
 
 def at_s(record: Mapping[str, Any]) -> float:

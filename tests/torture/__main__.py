@@ -19,7 +19,7 @@ from typing import get_args
 from tests.torture.evidence import Kind
 from tests.torture.rounds import ROUNDS, Result, play
 
-ALL = {"kill": 400, "stop": 180, "clock": 100}
+ALL = {"kill": 400, "stop": 180, "clock": 100, "speak": 60}
 """The rounds of each kind that the whole suite has; each has its seed, from 0 on. In some a command ends before the
 moment to be stopped at comes: there are 150 stops and more."""
 

@@ -127,8 +127,13 @@ def _is_told(name: str, body: Mapping[str, Any], told: Mapping[str, Any]) -> boo
 
 
 def messages(rows: Sequence[Mapping[str, Any]], ran: Sequence[Ran]) -> Iterator[Fault]:
-    """Each message that a command brought came once; that of a killed command at most once."""
+    """Each message that a command brought came once, as such or as the answer to a question; that of a killed command
+    at most once."""
     came = Counter(body["text"] for body in bodies(rows, "MessageReceived"))
+    brought = {command.says for command in ran}
+    came.update(
+        body["note"] for body in bodies(rows, "ApprovalResolved") if body.get("note") in brought - {""}
+    )
     for command in ran:
         if command.says:
             count, is_accepted = came.pop(command.says, 0), command.code not in (2, 9)

@@ -3,6 +3,7 @@
 `kill`: processes are killed at random moments, also those that recover, and the child of a command alone.
 `stop`: a driver is stopped between a commit and its effect, another one goes on, and then the first one wakes.
 `clock`: the clock on the wall is set forwards and back, for all processes at once.
+`speak`: others bring messages while the session is driven, and processes are killed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.edge.machine import CUSTOMIZED, Machine, make_machine
+from tests.edge.machine import CUSTOMIZED, Machine, descendants, make_machine
 from tests.torture.evidence import Evidence, Fault, Ran, bodies, journal
 from tests.torture.judge import alive, judge
 from tests.torture.nursery import start
@@ -192,19 +193,6 @@ class Going:
         self.process.kill()
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below one, in the order of their numbers."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found and child not in found}:
-        found |= more
-    return sorted(found - {pid})
-
-
 def follow(
     world: World,
     *words: str,
@@ -265,12 +253,16 @@ def decide(world: World, blows: Iterator[Blow]) -> None:
 
 
 class Meddler:
-    """Somebody who pauses or stops the session from another process, when so many records were told."""
+    """Somebody who pauses, stops or addresses the session from another process, when so many records were told."""
 
-    def __init__(self, world: World, words: tuple[str, ...], at: int) -> None:
+    def __init__(
+        self, world: World, words: tuple[str, ...], at: int, says: str = "", blow: Blow | None = None
+    ) -> None:
         self._world = world
         self._words = words
         self._left = at
+        self._says = says
+        self._blow = blow
         self._thread: threading.Thread | None = None
 
     def on_record(self, _: Record) -> None:
@@ -278,8 +270,11 @@ class Meddler:
         self._left -= 1
         if not self._left:
             self._world.is_stopped |= self._words[0] == "stop"
-            self._thread = threading.Thread(target=follow, args=(self._world, *self._words))
+            self._thread = threading.Thread(target=self._meddle)
             self._thread.start()
+
+    def _meddle(self) -> None:
+        follow(self._world, *self._words, says=self._says, blow=self._blow)
 
     def join(self) -> None:
         """Wait until it has done so."""
@@ -420,6 +415,33 @@ def set_clock(clock: Path, offset_ms: int) -> None:
         file.write(f"{offset_ms:+020d}")
 
 
+def speak_round(world: World) -> None:
+    """One or two others bring a message to the session while it is driven; they and the drivers may be killed."""
+    chance = world.chance
+    others = [other for other in (meddler(world), speaker(world, 1)) if other is not None]
+    others += [speaker(world, 2)] if chance.random() < 0.5 else []
+    most = chance.randint(0, 4)
+
+    def blows() -> Iterator[Blow]:
+        while world.blows < most:
+            yield Blow(chance.randint(1, 12), chance.uniform(0, 0.08))
+
+    def on_record(record: Record) -> None:
+        for other in others:
+            other.on_record(record)
+
+    work(world, blows(), on_record)
+    for other in others:
+        other.join()
+
+
+def speaker(world: World, number: int) -> Meddler:
+    """Somebody with a message, who is killed in one of two rounds."""
+    chance, text = world.chance, f"This too, please. ({number})"
+    blow = Blow(delay_s=chance.uniform(0, 1.5)) if chance.random() < 0.5 else None
+    return Meddler(world, ("run", text, "-s", SESSION), chance.randint(3, 30), text, blow)
+
+
 def calm_round(world: World) -> None:
     """Nothing is done to anybody: what the judge must find to be right."""
     work(world, iter(()))
@@ -429,6 +451,7 @@ ROUNDS: dict[str, Callable[[World], None]] = {
     "kill": kill_round,
     "stop": stop_round,
     "clock": clock_round,
+    "speak": speak_round,
     "calm": calm_round,
 }
 

@@ -21,13 +21,27 @@ from holdfast.testing.model_server import ModelServer, Received
 from tests.torture.effects import heard
 from tests.torture.evidence import EFFECTS, LEDGER, OPEN_FILES, Call, Served
 
-Kind = Literal["text", "write", "edit", "change", "shell", "read", "several", "two shells", "ask", "list"]
+Kind = Literal[
+    "text", "write", "edit", "change", "shell", "read", "several", "two shells", "ask", "list", "long"
+]
 EPILOGUE = "That was all: say so."
 PRICE = (1, 4)
 """Micro-dollars for a token of input and of output."""
 END = "- end\n"
+LONG = "seq 1 15000"
+"""Prints so much that the model reads only a part of it: the whole becomes a blob, and is redacted in a thread."""
 
-_KINDS: tuple[Kind, ...] = ("write", "edit", "change", "shell", "read", "several", "two shells", "list")
+_KINDS: tuple[Kind, ...] = (
+    "write",
+    "edit",
+    "change",
+    "shell",
+    "read",
+    "several",
+    "two shells",
+    "list",
+    "long",
+)
 _FAULTS: tuple[dict[str, Any], ...] = (
     {"status": 429, "headers": {"retry-after": "0"}},
     {"status": 503},
@@ -170,6 +184,11 @@ def _call(kind: Kind, mark: str, body: bytes, chance: random.Random) -> tuple[Re
                 f"echo {mark} ended >> {EFFECTS}"
             )
             return ReplyCall("shell", {"command": command}), ""
+        case "long":
+            return ReplyCall(
+                "shell",
+                {"command": f"echo {mark} begun >> {EFFECTS}; {LONG}; echo {mark} ended >> {EFFECTS}"},
+            ), ""
         case "ask":
             return ReplyCall("ask_user", {"question": f"What about {mark}?", "options": ["this", "that"]}), ""
         case "list":

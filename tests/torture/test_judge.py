@@ -32,7 +32,7 @@ from tests.torture.evidence import (
     journal,
     refs_of,
 )
-from tests.torture.judge import alive, codes, descriptors, judge
+from tests.torture.judge import alive, codes, descriptors, judge, messages
 from tests.torture.rounds import (
     SESSION,
     Meddler,
@@ -298,6 +298,13 @@ def test_a_model_that_is_not_told_of_a_call_whose_outcome_is_unknown_is_seen(for
     gone = next(row for row in rows if row["type"] == "ToolCallFinished")
     gone["type"] = "ToolCallAbandoned"
     assert {fault.kind for fault in by.conversation(rows, forged.served)} == {"unreported"}
+
+
+@pytest.mark.parametrize(("note", "kinds"), [("Hm.", set()), ("Oh.", {"lost"})])
+def test_a_message_that_answers_a_question_came(note: str, kinds: set[str]) -> None:
+    body = {"approval_id": "a-1", "decision": "answer", "note": note}
+    found = messages([{"type": "ApprovalResolved", "body": body}], [Ran(("run", "Hm."), 0, says="Hm.")])
+    assert {fault.kind for fault in found} == kinds
 
 
 # --- codes and what is left ---------------------------------------------------------------------
