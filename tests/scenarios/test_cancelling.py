@@ -1,4 +1,4 @@
-"""What is cancelled is cancelled once: it clears up undisturbed."""
+"""What is cancelled is cancelled once: it clears up undisturbed. What ignores that holds nobody up."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StorageFull
+from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.ports import CallContext, Store, Tool
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.scenarios import Scenario, Step, World, controller_of, play, say, settings_of
 from holdfast.tools.function import tool
-from tests.scenarios.scenes import call, calls
+from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
 
 TIDYING_S = 0.5
@@ -81,3 +82,54 @@ def test_a_call_that_clears_up_is_not_cancelled_again_when_its_driver_fails(vola
         assert world.effects == ["tidied"]
 
     volatile.run(fail)
+
+
+def stubborn(world: World) -> Iterable[Tool]:
+    """A tool that goes on for hours, whoever cancels it."""
+
+    @tool(effect="write", timeout_s=100.0)
+    async def hang() -> str:
+        """Wait."""
+        for _ in range(100):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                world.called.append(("cancelled", ""))
+        world.effects.append("late")
+        return "late"
+
+    return (hang,)
+
+
+@pytest.mark.requirement("L1", "L2-06")
+def test_a_run_goes_on_without_a_tool_that_ignores_the_end_of_its_time(volatile: Stage) -> None:
+    async def outlive(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        lines = [calls(call("hang")), calls(call("hang")), words("Then not.")]
+        played = await play(Scenario("stubborn", lines, stubborn), clock, inner, workspace)
+        left = [r.event for r in played.records if isinstance(r.event, e.ToolCallAbandoned)]
+        assert [("ignored its cancellation" in each.text) for each in left] == [True, True]
+        assert played.state.run is not None
+        assert (played.state.run.status, played.state.run.driven_ms // 1_000) == ("done", 2 * 105)
+        # What the call returns in the end is nobody's any more.
+        count = len(played.records)
+        await asyncio.sleep(3 * 3_600)
+        assert played.world.effects == ["late", "late"]
+        assert await inner.last_seq(played.state.session) == count
+
+    volatile.run(outlive)
+
+
+@pytest.mark.requirement("L2-06")
+def test_a_run_is_stopped_over_a_tool_that_ignores_its_cancellation(volatile: Stage) -> None:
+    async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        steps = lambda settings: (say("Go.", settings), Step(Stop(), on="ToolCallStarted", delay_s=1.0))  # noqa: E731
+        played = await play(
+            Scenario("stopped", [calls(call("hang"))], stubborn, steps), clock, inner, workspace
+        )
+        assert played.world.called == [("cancelled", "")]
+        assert played.state.run is not None
+        assert played.state.run.status == "interrupted"
+        await asyncio.sleep(3 * 3_600)  # until it has ended by itself
+        assert played.world.effects == ["late"]
+
+    volatile.run(stop)

@@ -24,7 +24,7 @@ from holdfast.sandbox import keeper
 from holdfast.tools import dispatcher
 from holdfast.tools import function as function_module
 from holdfast.tools.builtin import make_tools
-from holdfast.tools.function import HEED_S, tool
+from holdfast.tools.function import tool
 from tests.tools import isolated_tools
 from tests.tools.conftest import KEY, SESSION, Bench
 
@@ -266,38 +266,6 @@ async def test_a_sync_function_that_outlives_its_time_is_unknown_and_blocks_nobo
     release.set()
     assert ended.status == "unknown"
     assert "may still be running" in ended.text
-
-
-@pytest.mark.requirement("L1")
-@pytest.mark.parametrize("is_cut", [False, True], ids=["its time is over", "its run is stopped"])
-async def test_an_async_function_that_ignores_its_cancellation_holds_nobody_up(
-    bench_of: Callable[..., Bench],
-    skip_ahead: Callable[[float], None],
-    is_cut: bool,
-) -> None:
-    release, begun, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
-
-    @tool(effect="write")
-    async def hang() -> None:
-        """Wait."""
-        begun.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                loop.call_soon(skip_ahead, HEED_S)
-
-    bench = bench_of(hang)
-    running = asyncio.create_task(bench.tools.run("hang", "{}", bench.context(timeout_s=100.0)))
-    await begun.wait()
-    if is_cut:
-        running.cancel()
-    else:
-        skip_ahead(100.0)
-    ended = await running
-    release.set()
-    assert ended.status == "unknown"
-    assert "ignored its cancellation" in ended.text
 
 
 async def test_more_sync_calls_than_threads_wait_and_are_not_started_in_vain(

@@ -39,14 +39,19 @@ from holdfast.runtime.holder import Hold
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
+from holdfast.runtime.overdue import Overdue
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
-from holdfast.runtime.runner import Runner
+from holdfast.runtime.runner import Runner, left_running
 
 AT_ONCE_S = 0.05
 """How long a decision waits for a prepare step. Then it is committed without it."""
 PATIENCE_MS = 60_000
 """If the next timer is further away than this, the session is parked."""
+HEED_S = 1.0
+"""How long what is cancelled may take until the session goes on without it."""
+OVERDUE_S = 5.0
+"""How much longer than its time limit a tool call may take: to notice the limit, and to clear up."""
 CLOSE_S = 5.0
 """How long a driver that ends waits for what it cancelled."""
 
@@ -86,6 +91,7 @@ class Driver:
         """Whoever settles a cause has it."""
         self._running: dict[str, asyncio.Task[None] | None] = {}
         """Every attempt until its outcome is settled, so that none starts twice; None once it has its outcome."""
+        self._overdue = Overdue(self._leave)
         self._tasks: set[asyncio.Task[None]] = set()
         """The tasks that run attempts and settle them."""
         self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
@@ -166,6 +172,8 @@ class Driver:
             elif isinstance(cause, _Over):
                 await self._prepared(cause)
             else:
+                if isinstance(cause, Outcome):  # of an attempt that was left
+                    del self._running[cause.key]
                 await self._advance(cause)
 
     async def _prepared(self, over: _Over) -> None:
@@ -281,7 +289,10 @@ class Driver:
         keys = {action.key for action in self._wanted}
         if self._running.keys() - keys:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-            _cancel(task for key, task in self._running.items() if task is not None and key not in keys)
+            unwanted = {k: task for k, task in self._running.items() if task is not None and k not in keys}
+            _cancel(unwanted.values())
+            for key in unwanted:
+                self._overdue.watch(key, HEED_S)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
         first: _Begun | None = None
@@ -291,6 +302,8 @@ class Driver:
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
                 begun = _Begun(action, self._journal.state, body)
+                if type(action) is RunTool:
+                    self._overdue.watch(action.key, action.attempt.timeout_s + OVERDUE_S)
                 if by is not None and first is None:
                     first, self._running[action.key] = begun, by
                 else:
@@ -319,7 +332,11 @@ class Driver:
 
     async def _settle(self, outcome: Outcome) -> _Begun | None:
         """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
-        task, self._running[outcome.key] = self._running[outcome.key], None
+        task = self._running.get(outcome.key)
+        if task is not asyncio.current_task():  # it was left
+            return None
+        self._running[outcome.key] = None
+        self._overdue.forget(outcome.key)
         async with self._settling:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._hold.is_over:
@@ -328,6 +345,12 @@ class Driver:
         if following is None:
             self._causes.wake()  # the session may rest
         return following
+
+    def _leave(self, key: str) -> None:
+        """Go on without a tool call that ignores its cancellation. What it returns later counts no more."""
+        if self._running.get(key) is not None:
+            self._running[key] = None
+            self._causes.put(left_running(key))
 
     def fail(self, failure: BaseException) -> None:
         """End the driver as soon as possible."""
@@ -368,6 +391,7 @@ class Driver:
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
+        self._overdue.close()
         tasks = [*self._tasks, *self._preparing.values()]
         _cancel(tasks)
         if tasks:

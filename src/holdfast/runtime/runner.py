@@ -39,6 +39,7 @@ GIVEN_UP = (
     "This call did not run: its arguments held what looks like a secret, and there was no room to hold them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
+IGNORED = "The tool did not stop in time. It ignored its cancellation and may still be running."
 IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would block all other sessions."""
 
@@ -294,6 +295,11 @@ class _FirstDelta:
     def note(self) -> None:
         if not self.after_ms:
             self.after_ms = max(self._clock.uptime_ms() - self._started_ms, 1)
+
+
+def left_running(key: str) -> Outcome:
+    """Return the outcome of a tool call that ignores its cancellation."""
+    return Outcome(key, CallResult("unknown", IGNORED, trust="data"))
 
 
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:

@@ -31,8 +31,6 @@ from holdfast.tools.writing import probe
 
 MAX_THREADS = 16
 """The most calls of one sync tool that run at once. More calls wait."""
-HEED_S = 1.0
-"""How long an async tool has to end after its cancellation."""
 
 _EFFECTS = ("read", "write", "exec", "network")
 _CHILD = str(Path(__file__).with_name("function_child.py"))
@@ -172,33 +170,13 @@ class FunctionTool(Generic[P, R]):
         return keywords
 
     async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Run the coroutine as a task of its own, so that one that ignores its cancellation holds nobody up."""
         call: Callable[..., Any] = self.function
         keywords = self.bound(arguments, context)
-
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def work() -> str:
-            try:
-                return text_of(await call(**keywords))
-            except SystemExit as stop:
-                raise raisable(stop) from stop
-            finally:
-                if not ended.done():
-                    ended.set_result(None)
-
         context.check()
-        task = asyncio.create_task(work())
         try:
-            await ended  # the task itself would take its own cancellation from here
-            return RawResult("ok", task.result())
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task}, timeout=HEED_S)
-            if task.done():
-                raise
-        text = f"{self.spec.name} did not stop in time. It ignored its cancellation and may still be running."
-        return RawResult("unknown", text)
+            return RawResult("ok", text_of(await call(**keywords)))
+        except SystemExit as stop:
+            raise raisable(stop) from stop
 
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         limit, inner = limited(context)
