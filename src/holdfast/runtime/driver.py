@@ -313,7 +313,7 @@ class Driver:
 
     def _begin(self, begun: _Begun) -> None:
         task = _started(self._run(begun))
-        self._running[begun.action.key] = task
+        self._running.setdefault(begun.action.key, task)  # it may have its outcome already
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -327,6 +327,7 @@ class Driver:
         """Run an attempt and settle its outcome, then the attempt that follows from it, as long as one does."""
         while begun is not None:
             assert begun.state.settings is not None
+            self._running[begun.action.key] = asyncio.current_task()
             outcome = await self._runner.run(*begun, begun.state.settings)
             begun = await self._settle(outcome)
 
