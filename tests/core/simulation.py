@@ -21,7 +21,7 @@ from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
 from holdfast.core.state import RESTING, Phase, State, Waiting, action_key, open_run, phase, started_calls
 from holdfast.core.summary import totals
-from holdfast.core.wanted import Admit, CallModel, PrepareRequest, RunTool, Wait, wanted
+from holdfast.core.wanted import Admit, CallModel, Prepare, PrepareRequest, RunTool, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
@@ -41,6 +41,7 @@ from holdfast.protocol.tools import (
 from tests.core.stories import APPROVED, PASSED, SESSION, START_MS, request, settings
 
 T = TypeVar("T")
+LAST_STEPS = 10
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
 RESULTS = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
 ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned)
@@ -81,6 +82,8 @@ class Simulation:
         self.at_work_ms = 0
         self._late: list[Outcome] = []
         self._started: set[str] = set()
+        self._steps: list[Prepare] = []
+        """The last ones that were wanted."""
         self._transcript = Transcript()
         self._messages: list[Any] = []
         self._results: Counter[str] = Counter()
@@ -336,6 +339,12 @@ class Simulation:
                 attempt = action.call if isinstance(action, CallModel) else action.attempt
                 assert attempt.epoch == state.epoch
                 assert action.key in self._started, "nothing runs that its own driver did not record"
+        steps = [action for action in wanted(state) if isinstance(action, PrepareRequest | Admit)]
+        assert all(is_wanted(step, state) for step in steps)
+        assert [step for step in self._steps if is_wanted(step, state)] == [
+            step for step in self._steps if step in steps
+        ]
+        self._steps = [*self._steps, *steps][-LAST_STEPS:]
         assert decide(state, Due("nobody waits for this"), self.now_ms, self.awake_ms) == [], (
             "a decision is at its fixed point"
         )

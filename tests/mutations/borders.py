@@ -275,7 +275,7 @@ ENDINGS = (
     Mutation(
         "a finding under other settings counts",
         "core/decide.py",
-        "    if cause.step not in wanted(draft.state):",
+        "    if not is_wanted(cause.step, draft.state):",
         "    if cause.step.key not in {each.key for each in wanted(draft.state)}:",
         "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
     ),

@@ -108,8 +108,8 @@ _LEASES = (
     Mutation(
         "the lease is not checked before a coroutine of the program is called",
         "tools/function.py",
-        "        context.check()\n        task = ",
-        "        task = ",
+        "        context.check()\n        try:\n            return RawResult(",
+        "        try:\n            return RawResult(",
         "tests/tools/test_function_tools.py::test_a_function_whose_lease_is_over_is_not_called",
     ),
     Mutation(
@@ -399,10 +399,31 @@ _MONEY = (
         "tests/core/test_endings.py tests/core/test_invariants.py",
     ),
     Mutation(
+        "a run waits for a tool that ignores the end of its time",
+        "runtime/driver.py",
+        "action.attempt.timeout_s + OVERDUE_S)",
+        "1e6)",
+        "tests/scenarios/test_cancelling.py",
+    ),
+    Mutation(
+        "a stopped run waits for a tool that ignores its cancellation",
+        "runtime/driver.py",
+        "self._overdue.watch(key, HEED_S)",
+        "pass",
+        "tests/scenarios/test_cancelling.py",
+    ),
+    Mutation(
+        "an attempt that waits to be settled is cancelled",
+        "runtime/driver.py",
+        "        self._running[outcome.key] = None\n        self._overdue.forget",
+        "        self._overdue.forget",
+        "tests/scenarios/test_visitors.py",
+    ),
+    Mutation(
         "time of another driver counts as driven",
         "core/evolve.py",
-        "if passed_ms > 0 and record.epoch == state.epoch:",
-        "if passed_ms > 0:",
+        "passed_ms > 0 and record.epoch == state.epoch and",
+        "passed_ms > 0 and",
         "tests/core/test_endings.py tests/core/test_commands.py tests/core/test_invariants.py",
     ),
 )

@@ -14,7 +14,7 @@ from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
 from holdfast.core.rules import follow_up
 from holdfast.core.state import Proposed, Started, State, has_begun, open_run, started_calls, starts_of
-from holdfast.core.wanted import Admit, Wait, wanted
+from holdfast.core.wanted import Admit, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
@@ -192,7 +192,7 @@ def _allowed(principal: Principal, settings: Settings | None) -> Settings | None
 
 def _prepared(draft: Draft, cause: Finding) -> None:
     """Act on a finding. Ignore it if the state has changed so that another step is wanted."""
-    if cause.step not in wanted(draft.state):
+    if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
         case e.Request() | Unaffordable() | Unready() as found:

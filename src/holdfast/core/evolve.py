@@ -36,10 +36,11 @@ NO_EPOCH = -1
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    passed_ms = record.awake_ms - state.awake_ms
-    if passed_ms > 0 and record.epoch == state.epoch:
-        state = _driven(state, passed_ms)
-    here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms)
+    run, passed_ms = state.run, record.awake_ms - state.awake_ms
+    # The time since the last record in which this very driver was at work, by its clock.
+    if run is not None and passed_ms > 0 and record.epoch == state.epoch and phase(state) not in RESTING:
+        run = replace(run, driven_ms=run.driven_ms + passed_ms)
+    here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms, run=run)
     return _FOLDS[type(record.event)](here, record.event)
 
 
@@ -49,13 +50,6 @@ def fold(records: list[e.Record], state: State | None = None) -> State:
     for record in records:
         state = evolve(state, record)
     return state
-
-
-def _driven(state: State, passed_ms: int) -> State:
-    """Count the time since the last record in which this very driver was at work, by its clock."""
-    if state.run is None or phase(state) in RESTING:
-        return state
-    return replace(state, run=replace(state.run, driven_ms=state.run.driven_ms + passed_ms))
 
 
 # --- session ------------------------------------------------------------------------------------

@@ -100,8 +100,23 @@ def wanted(state: State) -> list[Action]:
         case "backing_off":
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
-            basis = (state.settings, state.unsaid, run.number)
-            return [PrepareRequest(next_key(state), bool(run.landing), basis), *_wall(state, run)]
+            return [_request(state, run), *_wall(state, run)]
+
+
+def is_wanted(step: Prepare, state: State) -> bool:
+    """Whether exactly this step is wanted. Does not look at what else is."""
+    run = open_run(state)
+    if run is None:
+        return False
+    now = phase(state)
+    if now == "preparing":
+        return step == _request(state, run)
+    return now in ("acting", "admitting") and step in _admissions(state, run)
+
+
+def _request(state: State, run: Run) -> PrepareRequest:
+    basis = (state.settings, state.unsaid, run.number)
+    return PrepareRequest(next_key(state), bool(run.landing), basis)
 
 
 def _admissions(state: State, run: Run) -> list[Action]:
