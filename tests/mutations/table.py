@@ -394,8 +394,8 @@ _MONEY = (
     Mutation(
         "time in which a run rests counts as driven",
         "core/evolve.py",
-        "if state.run is None or phase(state) in RESTING:",
-        "if state.run is None:",
+        "record.epoch == state.epoch and phase(state) not in RESTING:",
+        "record.epoch == state.epoch:",
         "tests/core/test_endings.py tests/core/test_invariants.py",
     ),
     Mutation(
@@ -417,7 +417,7 @@ _MONEY = (
         "runtime/driver.py",
         "        self._running[outcome.key] = None\n        self._overdue.forget",
         "        self._overdue.forget",
-        "tests/scenarios/test_visitors.py",
+        "tests/scenarios/test_done_and_stopped.py",
     ),
     Mutation(
         "time of another driver counts as driven",

@@ -12,6 +12,7 @@ import pytest
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.events import Record, Responded, RunStopping, ToolCallFinished
 from holdfast.protocol.ports import Blobs, Store
+from holdfast.protocol.rows import Commit
 from holdfast.redact import Redactor
 from holdfast.redact.spans import Span
 from holdfast.testing.clock import JumpingClock
@@ -108,5 +109,47 @@ def test_what_is_done_when_a_stop_comes_is_recorded_as_done_and_the_driver_ends(
         assert isinstance(ended, Responded) or ended.result.status == "ok"
         assert state.run is not None
         assert (state.run.status, state.run.totals.held_microusd) == ("interrupted", 0)
+
+    volatile.run(stop)
+
+
+class SlowToStop(FaultyStore):
+    """Lets a call end while the stop of its run is written."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner, Faults())
+        self.is_stopping = asyncio.Event()
+
+    async def commit(self, commit: Commit) -> bool:
+        if any(record.type == "RunStopping" for record in commit.records):
+            self.is_stopping.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        return await super().commit(commit)
+
+
+@pytest.mark.requirement("L2-06", "H1")
+def test_a_call_that_ends_while_the_stop_is_written_is_recorded_as_done(volatile: Stage) -> None:
+    async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        store, has_begun = SlowToStop(inner), asyncio.Event()
+
+        @tool(effect="write")
+        async def last() -> str:
+            """End when the run is being stopped."""
+            has_begun.set()
+            await store.is_stopping.wait()
+            return "done"
+
+        scenario = Scenario("last", [calls(call("last"))], lambda _: (last,))
+        async with controller_of(scenario, store, clock, World(workspace)) as controller:
+            session = await controller.open("a:b")
+            await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))
+            driving = asyncio.create_task(controller.drive(session))
+            await has_begun.wait()
+            await controller.submit(session, owner("tester"), Stop())
+            await driving
+        records = await records_of(inner, session)
+        (ended,) = [each.event for each in records if isinstance(each.event, ToolCallFinished)]
+        assert (ended.result.status, ended.result.text) == ("ok", "done")
 
     volatile.run(stop)
