@@ -334,7 +334,7 @@ class Driver:
     async def _settle(self, outcome: Outcome) -> _Begun | None:
         """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
         task = self._running.get(outcome.key)
-        if task is not asyncio.current_task():  # it was left
+        if task is None or task is not asyncio.current_task():  # it was left
             return None
         self._running[outcome.key] = None
         self._overdue.forget(outcome.key)
@@ -342,7 +342,11 @@ class Driver:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._hold.is_over:
                 return None
-            following = await self._advance(outcome, by=None if task is None or task.cancelling() else task)
+            try:
+                following = await self._advance(outcome, by=None if task.cancelling() else task)
+            except BaseException as failure:  # before another attempt settles on what was not committed
+                self.fail(failure)
+                raise
         if following is None:
             self._causes.wake()  # the session may rest
         return following
