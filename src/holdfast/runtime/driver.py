@@ -333,8 +333,8 @@ class Driver:
 
     async def _settle(self, outcome: Outcome) -> _Begun | None:
         """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
-        task = self._running.get(outcome.key)
-        if task is None or task is not asyncio.current_task():  # it was left
+        task = asyncio.current_task()
+        if task is None or self._running.get(outcome.key) is not task:  # it was left
             return None
         self._running[outcome.key] = None
         self._overdue.forget(outcome.key)
