@@ -130,7 +130,7 @@ class Going:
             else start(world.machine, (*words, *options), whole)
         )
         world.pids.append(self.process.pid)
-        if is_driver:
+        if is_driver and threading.current_thread() is threading.main_thread():  # who meddles may only follow
             world.driver = self.process.pid
         self.was_killed = self._hung = False
         self._timers: list[threading.Timer] = []
