@@ -137,7 +137,7 @@ class Conversation:
     def add(self, record: e.Record) -> None:
         """Fold a record: words become unsent messages, and an intent makes them part of the request."""
         self._say(record)
-        if isinstance(record.event, e.ModelCallStarted):
+        if type(record.event) is e.ModelCallStarted:
             self._has_asked = True
             self._apply(record.event)
 

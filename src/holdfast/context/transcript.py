@@ -6,7 +6,7 @@ calls. Words that arrive during a request or its calls come after its results. `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -90,7 +90,7 @@ class Transcript:
         self._results: dict[str, _Result] = {}
         self._waiting: list[Said] = []
 
-    def add(self, record: e.Record) -> Iterator[Said]:
+    def add(self, record: e.Record) -> Sequence[Said]:
         """Return the messages that this record completed."""
         seq, event = record.seq, record.event
         match event:  # those of every turn first: to ask for a class takes its time
@@ -99,61 +99,57 @@ class Transcript:
             case e.Responded(parts=parts):
                 if parts:
                     self._calls, self._results = calls_of(parts), {}
-                    yield Said(Message("assistant", parts, "assistant"), "a", seq)
-                yield from self._answered()
+                    return (Said(Message("assistant", parts, "assistant"), "a", seq), *self._answered())
+                return self._answered()
             case e.ToolCallFinished(call_id=call_id, result=result):
-                yield from self._result(
-                    call_id, _Result(seq, result.text, result.status != "ok", result.trust)
-                )
+                return self._result(call_id, _Result(seq, result.text, result.status != "ok", result.trust))
             case e.MessageReceived(text=text):
-                yield from self._words(seq, text, text)
+                return self._words(seq, text, text)
             case e.NoteAdded(text=text):
-                yield from self._words(seq, text, RUNTIME + text)
+                return self._words(seq, text, RUNTIME + text)
             case e.RunLanding(message=message):
-                yield from self._words(seq, message, RUNTIME + message + LAST_PASS)
+                return self._words(seq, message, RUNTIME + message + LAST_PASS)
             case e.ModelCallCut(text=text):
                 if text.strip():
-                    yield Said(
-                        Message("assistant", (Text(text + CUT),), "assistant"), "a", seq, ((seq, text),)
-                    )
-                yield from self._answered()
+                    cut = Message("assistant", (Text(text + CUT),), "assistant")
+                    return (Said(cut, "a", seq, ((seq, text),)), *self._answered())
+                return self._answered()
             case e.ModelCallFailed() | e.ModelCallAbandoned():
-                yield from self._answered()
+                return self._answered()
             case e.ToolCallRefused(call_id=call_id, failure=failure):
-                yield from self._result(call_id, _Result(seq, failure.message))
+                return self._result(call_id, _Result(seq, failure.message))
             case e.ToolCallAbandoned(call_id=call_id, text=text):
-                yield from self._result(call_id, _Result(seq, text))
+                return self._result(call_id, _Result(seq, text))
             case _:
                 pass
+        return ()
 
-    def _words(self, seq: int, text: str, shown: str) -> Iterator[Said]:
+    def _words(self, seq: int, text: str, shown: str) -> Sequence[Said]:
         is_note = shown != text
         message = Message("user", (Text(shown),), "user")
         said = Said(message, "n" if is_note else "u", seq, ((seq, text),))
         if self._calls or self._is_asking:
             self._waiting.append(said)
-        else:
-            yield said
+            return ()
+        return (said,)
 
-    def _result(self, call_id: str, result: _Result) -> Iterator[Said]:
+    def _result(self, call_id: str, result: _Result) -> Sequence[Said]:
         if call_id not in [call.call_id for call in self._calls]:
-            return
+            return ()
         self._results.setdefault(call_id, result)
         if len(self._results) < len(self._calls):
-            return
+            return ()
         told = [(call, self._results[call.call_id]) for call in self._calls]
         parts = [ToolResult(call.call_id, call.ref, call.name, r.text, r.is_error) for call, r in told]
         quotes = [(r.seq, r.text) for _, r in told]
         trust = least(*[each.trust for _, each in told])
-        yield Said(Message("tool", tuple(parts), trust), "t", result.seq, tuple(quotes))
         self._calls, self._results = (), {}
-        yield from self._waited()
+        return (Said(Message("tool", tuple(parts), trust), "t", result.seq, tuple(quotes)), *self._waited())
 
-    def _answered(self) -> Iterator[Said]:
+    def _answered(self) -> Sequence[Said]:
         self._is_asking = False
-        if not self._calls:
-            yield from self._waited()
+        return () if self._calls else self._waited()
 
-    def _waited(self) -> Iterator[Said]:
+    def _waited(self) -> Sequence[Said]:
         waiting, self._waiting = self._waiting, []
-        yield from waiting
+        return waiting
