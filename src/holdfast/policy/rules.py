@@ -71,7 +71,18 @@ Rule = Callable[[Facts], Decision | None]
 
 def judge(facts: Facts) -> tuple[Decision, ...]:
     """Return the decisions of all rules that apply, in the order of `RULES`; never empty."""
+    names_something = facts.paths or facts.commands or facts.words
+    return _judged(facts) if names_something else _judged_alike(facts)
+
+
+def _judged(facts: Facts) -> tuple[Decision, ...]:
     return tuple([decision for rule in RULES if (decision := rule(facts)) is not None])
+
+
+@functools.lru_cache(maxsize=256)
+def _judged_alike(facts: Facts) -> tuple[Decision, ...]:
+    """Judge the calls of a tool that name nothing: their facts are the same each time."""
+    return _judged(facts)
 
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
@@ -83,7 +94,7 @@ def touched(facts: Facts) -> tuple[Resource, ...]:
     """What the call touches: the paths that it names, or anything where nobody can tell or where they are many."""
     if facts.effect not in ("read", "write") or facts.commands or len(facts.paths) > MOST_PATHS:
         return EVERYTHING
-    return tuple(Resource(facts.effect, path.resolved) for path in facts.paths) or (Resource(facts.effect),)
+    return tuple([Resource(facts.effect, path.resolved) for path in facts.paths]) or (Resource(facts.effect),)
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -130,7 +141,10 @@ def secret_paths(facts: Facts) -> Decision | None:
 
 def inside_workspace(facts: Facts) -> Decision | None:
     """Deny paths outside the workspace to file tools."""
-    return next((_deny("workspace", path.problem) for path in facts.paths if path.problem), None)
+    for path in facts.paths:
+        if path.problem:
+            return _deny("workspace", path.problem)
+    return None
 
 
 def own_places(facts: Facts) -> Decision | None:
