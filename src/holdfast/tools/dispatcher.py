@@ -55,7 +55,8 @@ class Dispatcher:
 
     def add(self, tool: Tool) -> None:
         """Add a tool. Adding the same tool again changes nothing."""
-        if self._registry.tool(tool.spec.name) is not tool:
+        known = self._registry.found(tool.spec.name)
+        if known is None or known.tool is not tool:
             self._registry.add(tool)
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
@@ -64,16 +65,17 @@ class Dispatcher:
 
     def is_quick(self, name: str) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
-        spec = self._registry.spec(name)
-        has_plan = spec is not None and spec.on_interrupt == "probe"
+        found = self._registry.found(name)
+        has_plan = found is not None and found.spec.on_interrupt == "probe"
         return not has_plan and self._has_quick_gates
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""
         name = proposal.call.name
-        tool, spec = self._registry.tool(name), self._registry.spec(name)
-        if tool is None or spec is None:
+        found = self._registry.found(name)
+        if found is None:
             return refused("schema", self._unknown(name, proposal.settings))
+        tool, spec = found
         case = Case(proposal, spec)
         try:
             for gate in self._gates:
@@ -91,19 +93,20 @@ class Dispatcher:
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
         """Run an admitted call with its canonical arguments. Exceptions become results, except `Lapsed`."""
-        tool, spec = self._registry.tool(name), self._registry.spec(name)
-        if tool is None or spec is None:
+        found = self._registry.found(name)
+        if found is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data")
+        tool, spec = found
         result = await _run(tool, spec, arguments, context)
         return msgspec.structs.replace(result, trust=least(spec.trust, result.trust or spec.trust))
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
         """Ask the tool whether an interrupted call happened."""
-        tool, spec = self._registry.tool(proposal.call.name), self._registry.spec(proposal.call.name)
-        if tool is None or spec is None:
+        found = self._registry.found(proposal.call.name)
+        if found is None:
             return Probed("unknown")
         try:
-            return await tool.probe(expectation, _looking(proposal, spec))
+            return await found.tool.probe(expectation, _looking(proposal, found.spec))
         # A failed probe shows nothing.
         except Exception:
             return Probed("unknown")
@@ -157,7 +160,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
             options=tuple(values.get("options", ())) if is_question else (),
             resources=case.resources,
         )
-    expects = await _plan(case, tool)
+    expects = await _plan(case, tool) if spec.on_interrupt == "probe" else None
     # Without a plan there is nothing to compare with.
     cannot_probe = spec.on_interrupt == "probe" and expects is None
     return Allowed(
@@ -175,8 +178,6 @@ async def _admission(case: Case, tool: Tool) -> Admission:
 
 
 async def _plan(case: Case, tool: Tool) -> Expectation | None:
-    if case.spec.on_interrupt != "probe":
-        return None
     try:
         return await tool.plan(case.values, _looking(case.proposal, case.spec))
     # If the plan fails there is none; the call itself reports the error.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,13 @@ from holdfast.tools.schema import closed
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
+class Registered(NamedTuple):
+    """A tool, and its spec as it was registered, whatever the tool changed since."""
+
+    tool: Tool
+    spec: ToolSpec
+
+
 class Registry:
     """The tools in the order given. Each spec is pinned.
 
@@ -28,8 +36,7 @@ class Registry:
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools: dict[str, Tool] = {}
-        self._specs: dict[str, ToolSpec] = {}
+        self._tools: dict[str, Registered] = {}
         for tool in tools:
             self.add(tool)
 
@@ -43,15 +50,11 @@ class Registry:
         if spec.name in self._tools:
             raise UsageError(f"there are two tools with the name {spec.name!r}")
         _check_kinds(spec)
-        self._tools[spec.name], self._specs[spec.name] = tool, spec
+        self._tools[spec.name] = Registered(tool, spec)
 
-    def tool(self, name: str) -> Tool | None:
+    def found(self, name: str) -> Registered | None:
         """Return the tool with exactly this name."""
         return self._tools.get(name)
-
-    def spec(self, name: str) -> ToolSpec | None:
-        """Return the tool's spec as it was registered, whatever the tool changed since."""
-        return self._specs.get(name)
 
     def specs(
         self, allow_tools: tuple[str, ...] = (), deny_tools: tuple[str, ...] = ()
@@ -59,7 +62,9 @@ class Registry:
         """Return the tools that these globs allow, always in the same order, so that the prompt's prefix stays the
         same.
         """
-        return tuple(spec for name, spec in self._specs.items() if is_offered(name, allow_tools, deny_tools))
+        return tuple(
+            spec for _, spec in self._tools.values() if is_offered(spec.name, allow_tools, deny_tools)
+        )
 
     def nearest(self, name: str, offered: Iterable[str]) -> str:
         """Return the offered name that is most like an unknown one; empty if there is none."""
