@@ -137,6 +137,7 @@ class FunctionTool(Generic[P, R]):
         self._signature = signature
         self._plan = plan
         self._target = target
+        self._is_async = inspect.iscoroutinefunction(function)
         self._threads = Threads(MAX_THREADS)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -146,7 +147,7 @@ class FunctionTool(Generic[P, R]):
         """Call the function with arguments that passed its schema. Raises what the function raises."""
         if self._target is not None:
             return await self._run_apart(self._target, arguments, context)
-        if inspect.iscoroutinefunction(self.function):
+        if self._is_async:
             return await self._run_async(arguments, context)
         return await self._run_sync(arguments, context)
 
@@ -161,12 +162,15 @@ class FunctionTool(Generic[P, R]):
     def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         """Return the function's keyword arguments, converted to the annotated types, with the context."""
         signature = self._signature
-        known = set(signature.shape.__struct_fields__)
-        values = msgspec.convert({n: v for n, v in arguments.items() if n in known}, signature.shape)
-        keywords = {name: getattr(values, name) for name in arguments if name in known}
-        keywords |= msgspec.convert({n: v for n, v in arguments.items() if n not in known}, signature.rest)
-        if self._signature.context_name:
-            keywords[self._signature.context_name] = context
+        fields = signature.shape.__struct_fields__
+        known = {name: value for name, value in arguments.items() if name in fields}
+        values = msgspec.convert(known, signature.shape)
+        keywords = {name: getattr(values, name) for name in known}
+        if len(known) < len(arguments):
+            others = {name: value for name, value in arguments.items() if name not in known}
+            keywords |= msgspec.convert(others, signature.rest)
+        if signature.context_name:
+            keywords[signature.context_name] = context
         return keywords
 
     async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

@@ -38,8 +38,9 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """Return whether approval is still missing: a gate asks for it, and nobody has given it."""
-        wants = any(decision.verdict == "ask" for decision in self.decisions)
-        return wants and not any(decision.by == APPROVAL for decision in self.decisions)
+        if "ask" not in [decision.verdict for decision in self.decisions]:
+            return False
+        return APPROVAL not in [decision.by for decision in self.decisions]
 
 
 Verdict = Case | Refused

@@ -18,8 +18,9 @@ def limited(context: CallContext, grace_s: float = 0.0) -> tuple[asyncio.Timeout
         grace_s: Is added to both, as a backstop for a tool that keeps its own time.
     """
     loop = asyncio.get_running_loop()
-    deadline, idle_s = loop.time() + context.timeout_s + grace_s, context.idle_s + grace_s
-    limit = asyncio.timeout_at(min(deadline, loop.time() + idle_s))
+    now, idle_s = loop.time(), context.idle_s + grace_s
+    deadline = now + context.timeout_s + grace_s
+    limit = asyncio.timeout_at(min(deadline, now + idle_s))
 
     def on_output(text: str) -> None:
         with suppress(RuntimeError):  # the limit has passed: this output comes too late
