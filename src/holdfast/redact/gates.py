@@ -47,7 +47,7 @@ class Gate:
 
     def is_open(self, text: str) -> bool:
         """Return whether a pattern may match the text."""
-        if len(text) <= self._unseen_chars:
+        if self._unseen_chars and len(text) <= self._unseen_chars:
             self._unseen_chars -= len(text)
             return True
         try:

@@ -75,7 +75,10 @@ class Redactor:
 
     def known_in(self, text: str) -> str:
         """Return the name of a known secret in the text, plain or in a common encoding; empty if there is none."""
-        return next((each.name for each in self._needles if each.kind == KNOWN and each.text in text), "")
+        for needle in self._needles:
+            if needle.kind == KNOWN and needle.text in text:
+                return needle.name
+        return ""
 
     def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
         """Return the secret spans in order, without overlaps. If a text was cut off, the beginning of a known secret
