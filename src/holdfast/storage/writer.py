@@ -60,7 +60,8 @@ class Writer:
         self._ended: Future[None] = Future()
         """Done when the thread has closed the connection."""
         self._ended.set_running_or_notify_cancel()
-        self._thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
+        self._thread: threading.Thread | None = None
+        """Started with the first operation."""
 
     @property
     def waiting(self) -> int:
@@ -85,8 +86,10 @@ class Writer:
             if self._jobs.qsize() >= self._capacity:
                 return False
             self._jobs.put(job)
-            if self._thread.ident is None:
-                self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="holdfast-writer", daemon=True)
+                thread.start()
+                self._thread = thread
             return True
 
     async def _room(self) -> None:
@@ -102,7 +105,7 @@ class Writer:
         with self._lock:
             self._is_closed = True
             self._jobs.put(None)
-        if self._thread.ident is None:
+        if self._thread is None:
             self._connection.close()
         else:
             await asyncio.wrap_future(self._ended)
