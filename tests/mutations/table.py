@@ -387,7 +387,7 @@ _MONEY = (
     Mutation(
         "what had come of a plain answer that breaks is not counted",
         "providers/native.py",
-        "max(answer.size_bytes, kept_bytes)",
+        "max(answer.size_bytes, _size(kept))",
         "answer.size_bytes",
         "tests/providers/test_network.py",
     ),

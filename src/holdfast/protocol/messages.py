@@ -117,9 +117,9 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 def text_of(parts: tuple[Part, ...]) -> str:
     """The words among the parts, joined."""
-    return "".join([part.text for part in parts if isinstance(part, Text)])
+    return "".join([part.text for part in parts if type(part) is Text])
 
 
 def calls_of(parts: tuple[Part, ...]) -> tuple[ToolCall, ...]:
     """The calls among the parts, in order."""
-    return tuple([part for part in parts if isinstance(part, ToolCall)])
+    return tuple([part for part in parts if type(part) is ToolCall])

@@ -145,7 +145,7 @@ async def _read(
     chunks = kept if response.status == 200 else []  # a refusal costs nothing
     is_stream = receive is not None and response.status == 200 and _is_event_stream(response.headers)
     limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
-    loop, size_bytes, patience_s = asyncio.get_running_loop(), 0, idle_s
+    size_bytes, patience_s = 0, idle_s
     while chunk := await response.content.readany():
         size_bytes += len(chunk)
         if size_bytes > limit:
@@ -163,7 +163,7 @@ async def _read(
         if heard is Heard.END:
             patience_s = AFTER_END_S
         if heard is not Heard.NOTHING:
-            deadline.reschedule(loop.time() + patience_s)
+            deadline.reschedule(asyncio.get_running_loop().time() + patience_s)
     return Answer(response.status, response.headers, b"".join(chunks))
 
 

@@ -101,7 +101,7 @@ class NativeProvider:
                 receive=receive if attempt.is_streaming else None,
                 kept=kept,
             )
-            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes, _size(kept))
+            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes, kept)
         except BadAnswer as bad:
             result = _unusable(bad.failure, reader)
         except EventTooLarge:
@@ -130,14 +130,14 @@ def _size(chunks: list[bytes]) -> int:
 
 
 def _read(
-    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int, kept_bytes: int
+    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int, kept: list[bytes]
 ) -> ModelReply | ModelFailure:
     if isinstance(answer, NoAnswer):
         # The connection may break after the last word. Another attempt would pay twice for the same answer.
         if reader.is_whole:
             return _whole(reader, "")
         if answer.was_sent:
-            return _charged(answer.failure, reader, max(answer.size_bytes, kept_bytes))
+            return _charged(answer.failure, reader, max(answer.size_bytes, _size(kept)))
         return ModelFailure(answer.failure)
     if answer.status != 200:
         body = answer.body.decode("utf-8", "replace")
@@ -148,7 +148,7 @@ def _read(
         return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
     except BadAnswer as bad:
         if streamed_bytes or _is_half(answer.body):
-            return _charged(bad.failure, reader, kept_bytes)
+            return _charged(bad.failure, reader, _size(kept))
         raise
 
 

@@ -92,7 +92,7 @@ class ChatReader:
         chunk = parse_object(body)
         self._on_delta = _nobody
         self._take_chunk(chunk, is_error=False)
-        if not any(isinstance(choice.get("message"), dict) for choice in _dicts(chunk.get("choices"))):
+        if dict not in [type(choice.get("message")) for choice in _dicts(chunk.get("choices"))]:
             raise BadAnswer(wrong_shape("a response without a message", body.decode("utf-8", "replace")))
         self._is_done = True
 
@@ -298,16 +298,19 @@ def _payload(details: list[dict[str, Any]]) -> str:
     return msgspec.json.encode(whole).decode()
 
 
+# --- values of decoded JSON, which are of exactly these types ---------------------------------------
+
+
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return value if type(value) is str else ""
 
 
 def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return value if type(value) is dict else {}
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if type(entry) is dict] if type(value) is list else []
 
 
 def _nobody(delta: Delta) -> None:

@@ -63,5 +63,7 @@ def plain(value: object) -> int:
 
 def reported(usage: Usage, read: Count, written: Count) -> Reported:
     """Return the usage, marked if the counts of input and output are not plain numbers."""
+    if read.is_plain and written.is_plain:
+        return Reported(usage, ())
     parts: tuple[tuple[UsagePart, Count], ...] = (("input", read), ("output", written))
     return Reported(usage, tuple(part for part, counted in parts if not counted.is_plain))
