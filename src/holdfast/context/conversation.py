@@ -266,7 +266,7 @@ class Conversation:
     def _edit(self, request: e.Request) -> None:
         """Make the view that a recorded request tells."""
         known, old = self._fragments, self._buffer
-        if request.keep != len(known) or [each for each in request.rest if type(each) is not e.Fresh]:
+        if request.keep != len(known):
             self._fragments, self._buffer = [], bytearray()
             self._base = b""  # the running hash does not cover this view
             self._repeat(known[: request.keep], old)
@@ -354,4 +354,6 @@ def _fresh(unsent: Unsent) -> e.Fresh:
 
 
 def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:
+    if len(piece) == 1 and isinstance(literal := piece[0], str):
+        return literal.encode()
     return b"".join([json_text(texts[part]) if isinstance(part, int) else part.encode() for part in piece])

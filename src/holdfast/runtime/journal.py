@@ -95,7 +95,9 @@ class Journal:
             if not isinstance(sent, ModelCallStarted):
                 return False
             # one event at a time: to hold them all takes longer than to decode them
-            conversation = Conversation.restored((each[0], decode_event(*each[1:])) for each in selected)
+            conversation = Conversation.restored(
+                (seq, decode_event(type_, v, body)) for seq, type_, v, body in selected
+            )
             if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):
                 return False
         except (
