@@ -46,7 +46,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
     )
     home, environ = Home(folder, folder / "config.toml"), {"OPENAI_API_KEY": "x"}
     async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
-        chosen = app.settings(folder, model=f"openai:bench-{turns + 1}-0", allow_tools=("echo",))
+        chosen = app.settings(folder, model=f"openai:bench-{turns}-0", allow_tools=("echo",))
         session = await app.controller.open(f"bench:{SESSION}")
         settings = changed(chosen.settings, is_streaming=False)
         await app.controller.submit(session, owner("bench"), Send("one more", settings))
@@ -68,7 +68,7 @@ async def resumed_by_hand(port: int, turns: int, folder: Path) -> int:
     database = sqlite3.connect(path)
     rows = database.execute("SELECT body FROM steps WHERE session = ? ORDER BY seq", (SESSION,)).fetchall()
     database.close()
-    head = {"model": f"bench-{turns + 1}-0", "tools": [TOOL], "messages": []}
+    head = {"model": f"bench-{turns}-0", "tools": [TOOL], "messages": []}
     elements = [encode({"role": "user", "content": "go"}), *(row[0] for row in rows)]
     elements.append(encode({"role": "user", "content": "one more"}))
     body = bytearray(encode(head)[:-2] + b",".join(elements))

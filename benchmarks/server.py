@@ -1,7 +1,8 @@
 """The model of the measurements: a server in a process of its own that answers Chat Completions from ready bytes.
 
 The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with no latency in ms. Which turn
-it is stands in the last call id of the request, so a request costs the server what it takes to find that.
+it is stands in the last call id of the request, so a request costs the server what it takes to find that. Words that
+follow the answer ask for one tool turn more.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class Model(asyncio.Protocol):
         turns, latency_ms = int(found[1]), int(found[2])  # type: ignore[index]
         last = body.rfind(b'"call_')
         done = int(CALL_ID.match(body, last)[1]) if last >= 0 else 0  # type: ignore[index]
+        is_asked = done < turns or body.rfind(b'"role":"user"') > last >= 0
         reply = (
-            STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if done < turns else ANSWER
+            STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if is_asked else ANSWER
         )
         if latency_ms:
             asyncio.get_running_loop().call_later(latency_ms / 1000, self.transport.write, reply)
