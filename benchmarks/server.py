@@ -83,9 +83,7 @@ class Model(asyncio.Protocol):
         last = body.rfind(b'"call_')
         done = int(CALL_ID.match(body, last)[1]) if last >= 0 else 0  # type: ignore[index]
         is_asked = done < turns or body.rfind(b'"role":"user"') > last >= 0
-        reply = (
-            STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if is_asked else ANSWER
-        )
+        reply = STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if is_asked else ANSWER
         if latency_ms:
             asyncio.get_running_loop().call_later(latency_ms / 1000, self.transport.write, reply)
         else:

@@ -269,10 +269,13 @@ class SessionController:
             return None if driver.is_rung else state
         except Fenced as error:
             await self._check_taken(hold, error)
-            self._bus.look(session)  # what the other driver wrote meanwhile was taken for this driver's
             return None
         finally:
             del self._drivers[session]
+            if (
+                not hold.is_over
+            ):  # what was written meanwhile was taken for this driver's, and published by it
+                self._bus.look(session)
 
     async def _check_taken(self, hold: Hold, error: Fenced) -> None:
         """Check after a refused commit that another driver has or had the session. Otherwise every commit would be
@@ -352,6 +355,8 @@ class SessionController:
                 yield hold
         finally:
             del self._held[session]
+            if hold is not None:
+                hold.until_ms = 0  # whatever still runs has no effect any more
             try:
                 if hold is not None and not hold.is_over:
                     with (

@@ -39,19 +39,14 @@ from holdfast.runtime.holder import Hold
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
-from holdfast.runtime.overdue import Overdue
 from holdfast.runtime.parts import Parts
 from holdfast.runtime.prepare import Planner
-from holdfast.runtime.runner import Runner, left_running
+from holdfast.runtime.runner import Runner
 
 AT_ONCE_S = 0.05
 """How long a decision waits for a prepare step. Then it is committed without it."""
 PATIENCE_MS = 60_000
 """If the next timer is further away than this, the session is parked."""
-HEED_S = 1.0
-"""How long what is cancelled may take until the session goes on without it."""
-OVERDUE_S = 5.0
-"""How much longer than its time limit a tool call may take: to notice the limit, and to clear up."""
 CLOSE_S = 5.0
 """How long a driver that ends waits for what it cancelled."""
 
@@ -91,7 +86,6 @@ class Driver:
         """Whoever settles a cause has it."""
         self._running: dict[str, asyncio.Task[None] | None] = {}
         """Every attempt until its outcome is settled, so that none starts twice; None once it has its outcome."""
-        self._overdue = Overdue(self._leave)
         self._tasks: set[asyncio.Task[None]] = set()
         """The tasks that run attempts and settle them."""
         self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
@@ -102,6 +96,8 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self.failure: BaseException | None = None
         self._is_closing = False
+        self._has_put_off = False
+        """Commands wait in the inbox until the run has stopped."""
 
     @property
     def state(self) -> State:
@@ -172,8 +168,6 @@ class Driver:
             elif isinstance(cause, _Over):
                 await self._prepared(cause)
             else:
-                if isinstance(cause, Outcome):  # of an attempt that was left
-                    del self._running[cause.key]
                 await self._advance(cause)
 
     async def _prepared(self, over: _Over) -> None:
@@ -195,6 +189,7 @@ class Driver:
     async def _read_inbox(self) -> bool:
         """Settle the commands in the inbox, and return whether there were any. A run that is stopping comes first."""
         if phase(self.state) == "stopping":
+            self._has_put_off = True
             return False
         waiting = await self._parts.store.inbox(self._session)
         if waiting:
@@ -221,6 +216,7 @@ class Driver:
         for cause in causes:
             if isinstance(cause, Commanded):
                 if phase(journal.state) == "stopping":
+                    self._has_put_off = True
                     break
                 acknowledged.append(cause.command.id)
             batch += journal.take(decision(journal.state, cause, now_ms, awake_ms))
@@ -235,6 +231,9 @@ class Driver:
                 self._wanted = wanted(journal.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
+        if self._has_put_off and phase(journal.state) != "stopping":
+            self._has_put_off = False
+            self.ring()
         return await self._sync(by)
 
     def _next_step(self) -> Prepare | None:
@@ -289,21 +288,18 @@ class Driver:
         keys = {action.key for action in self._wanted}
         if self._running.keys() - keys:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-            unwanted = {k: task for k, task in self._running.items() if task is not None and k not in keys}
-            _cancel(unwanted.values())
-            for key in unwanted:
-                self._overdue.watch(key, HEED_S)
+            _cancel(task for key, task in self._running.items() if task is not None and key not in keys)
         if self._preparing:
             _cancel(task for key, task in self._preparing.items() if key not in keys)
         first: _Begun | None = None
+        if self.failure is not None:  # it came during the commit
+            return None
         for action in self._wanted:
             if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
                 if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
                 begun = _Begun(action, self._journal.state, body)
-                if type(action) is RunTool:
-                    self._overdue.watch(action.key, action.attempt.timeout_s + OVERDUE_S)
                 if by is not None and first is None:
                     first, self._running[action.key] = begun, by
                 else:
@@ -320,7 +316,10 @@ class Driver:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What ends a task of ours ends the driving."""
         self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        if task.cancelled():
+            if not self._is_closing:
+                self.fail(RuntimeError("somebody else cancelled the task of an attempt"))
+        elif (failure := task.exception()) is not None:
             self.fail(failure)
 
     async def _run(self, begun: _Begun | None) -> None:
@@ -333,11 +332,8 @@ class Driver:
 
     async def _settle(self, outcome: Outcome) -> _Begun | None:
         """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
-        task = asyncio.current_task()
-        if task is None or self._running.get(outcome.key) is not task:  # it was left
-            return None
-        self._running[outcome.key] = None
-        self._overdue.forget(outcome.key)
+        task, self._running[outcome.key] = self._running[outcome.key], None
+        assert task is not None, f"{outcome.key} is settled twice"
         async with self._settling:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._hold.is_over:
@@ -350,12 +346,6 @@ class Driver:
         if following is None:
             self._causes.wake()  # the session may rest
         return following
-
-    def _leave(self, key: str) -> None:
-        """Go on without a tool call that ignores its cancellation. What it returns later counts no more."""
-        if self._running.get(key) is not None:
-            self._running[key] = None
-            self._causes.put(left_running(key))
 
     def fail(self, failure: BaseException) -> None:
         """End the driver as soon as possible."""
@@ -396,11 +386,11 @@ class Driver:
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        self._overdue.close()
         tasks = [*self._tasks, *self._preparing.values()]
         _cancel(tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
+        self._runner.close()
         self._originals.keep_open(self._journal.state)
 
 

@@ -76,6 +76,7 @@ class Lookout:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
+        self._has_mark.set()  # who waits for it finds that all is closed
 
     async def _look(self) -> None:
         try:

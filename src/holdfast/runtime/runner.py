@@ -17,7 +17,7 @@ from holdfast.core.causes import Outcome
 from holdfast.core.model_calls import MAX_CALLS
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, RunTool
-from holdfast.errors import Fenced, StorageError
+from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, ToolCall, ToolResult
@@ -26,6 +26,7 @@ from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, Raw
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
+from holdfast.runtime.apart import Apart
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.masking import masked_copy
@@ -39,7 +40,9 @@ GIVEN_UP = (
     "This call did not run: its arguments held what looks like a secret, and there was no room to hold them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
-IGNORED = "The tool did not stop in time. It ignored its cancellation and may still be running."
+OVERDUE_S = 5.0
+"""How much longer than its time limit a call may take: to notice the limit, and to clear up."""
+IGNORED = "{name} did not stop in time. It ignored its cancellation and may still be running."
 IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would block all other sessions."""
 
@@ -57,6 +60,11 @@ class Runner:
         self._session = session
         self._check = check
         self._originals = originals
+        self._apart = Apart()
+
+    def close(self) -> None:
+        """Nothing runs any more."""
+        self._apart.close()
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
@@ -189,6 +197,17 @@ class Runner:
         if original is None:
             return CallResult("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP), trust="data")
         teller = _Teller(self._bus, original.redact, self._session, call.call_id)
+        is_left = False
+
+        def on_output(text: str) -> None:
+            if not is_left:
+                teller.tell("tool_output", text)
+
+        def check() -> int:
+            if is_left:
+                raise Lapsed
+            return self._check()
+
         context = CallContext(
             session=self._session,
             call_id=call.call_id,
@@ -196,16 +215,20 @@ class Runner:
             workspace=settings.tools.workspace,
             timeout_s=action.attempt.timeout_s,
             idle_s=settings.limits.idle_s,
-            on_output=lambda text: teller.tell("tool_output", text),
-            check=self._check,
+            on_output=on_output,
+            check=check,
         )
         try:
-            raw = await self._parts.tools.run(call.name, original.arguments, context)
+            work = self._parts.tools.run(call.name, original.arguments, context)
+            raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except asyncio.CancelledError:
             text = "The call was stopped before it ended. What it did until then stays done."
             return CallResult("cancelled", text, Failure("cancelled", text), trust="data")
         finally:
+            is_left = True
             teller.flush()
+        if raw is None:
+            return CallResult("unknown", IGNORED.format(name=call.name), trust="data")
         return await self._recorded(raw, original.redact)
 
     async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
@@ -295,11 +318,6 @@ class _FirstDelta:
     def note(self) -> None:
         if not self.after_ms:
             self.after_ms = max(self._clock.uptime_ms() - self._started_ms, 1)
-
-
-def left_running(key: str) -> Outcome:
-    """Return the outcome of a tool call that ignores its cancellation."""
-    return Outcome(key, CallResult("unknown", IGNORED, trust="data"))
 
 
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:

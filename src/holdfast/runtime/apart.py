@@ -1,0 +1,77 @@
+"""Runs the calls of tools apart: each as a task of its own.
+
+What a tool does to its task stays there: its context, a cancellation that it leaves behind, what it raises too late.
+A tool that ignores its cancellation, or the end of its time, is left: it goes on by itself, and counts no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+HEED_S = 5.0
+"""How long a cancelled call may take to end."""
+
+T = TypeVar("T")
+
+
+class Apart:
+    """The calls of one session. One timer watches over the time of all, so that an ordinary call sets none."""
+
+    def __init__(self) -> None:
+        self._ends: dict[asyncio.Future[None], float] = {}
+        """When a call is left, by the loop's clock, for each that somebody waits for."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T | None:
+        """Return or raise what the work does; None if it was left."""
+        loop = asyncio.get_running_loop()
+        is_over: asyncio.Future[None] = loop.create_future()
+
+        async def call() -> T:
+            try:
+                return await work
+            finally:
+                if not is_over.done():
+                    is_over.set_result(None)
+
+        task = asyncio.create_task(call())
+        end = self._ends[is_over] = loop.time() + limit_s
+        if self._timer is None or end < self._timer.when():
+            self._arm()
+        try:
+            await is_over  # the task itself would take its own cancellation from here
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=HEED_S)
+        finally:
+            del self._ends[is_over]
+        if task.done():
+            return task.result()
+        task.add_done_callback(_ignore)
+        return None
+
+    def close(self) -> None:
+        """Stop the timer. Nobody waits for a call any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        ends = [end for is_over, end in self._ends.items() if not is_over.done()]
+        self._timer = asyncio.get_running_loop().call_at(min(ends), self._look) if ends else None
+
+    def _look(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for is_over, end in self._ends.items():
+            if end <= now_s and not is_over.done():
+                is_over.set_result(None)
+        self._arm()
+
+
+def _ignore(task: asyncio.Task[Any]) -> None:
+    """Take what a call raises that was left, so that nobody complains about it."""
+    if not task.cancelled():
+        task.exception()
