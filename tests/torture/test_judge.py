@@ -203,6 +203,19 @@ def test_a_prefix_of_other_bytes_is_seen(forged: Evidence) -> None:
     assert {f.kind for f in by.conversation(journal(forged.home), [first, *forged.served[1:]])} == {"lost"}
 
 
+def test_words_may_be_missing_from_where_a_record_says_that_they_are_left_out(forged: Evidence) -> None:
+    rows, first = (
+        journal(forged.home),
+        replace(forged.served[0], body=b'{"messages":[{"role":"user","content":"x"}]}'),
+    )
+    served = [first, *forged.served[1:]]
+    for start in list(bodies(rows, "ModelCallStarted"))[1:]:
+        start["request"]["left_out"] = [[2, 3]]
+    assert list(by.conversation(rows, served)) == []
+    again = replace(served[-1], body=served[-1].body.replace(b"please", b"now"))
+    assert {fault.kind for fault in by.conversation(rows, [*served, again])} == {"lost"}
+
+
 def test_money_that_the_server_charges_and_nobody_counted_is_unreported(forged: Evidence) -> None:
     dearer = replace(forged.served[0], cost_microusd=forged.served[0].cost_microusd + 1)
     assert kinds(replace(forged, served=[dearer, *forged.served[1:]])) == {"unreported"}
