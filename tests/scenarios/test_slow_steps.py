@@ -189,3 +189,41 @@ def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_
     assert unready.failure.code == "provider_unready"
     assert getattr(error, "message", "bug") in unready.failure.message
     assert ended(records) == [("failed", "provider_unready")]
+
+
+@pytest.mark.requirement("L2-06", "L7")
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "its time is over"])
+def test_a_step_that_ignores_its_cancellation_holds_nobody_up(volatile: Stage, is_stopped: bool) -> None:
+    scenario = Scenario("deaf", [words("Done.")])
+
+    async def wait(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        store, world = FaultyStore(inner), World(workspace)
+        clock.hold_while(lambda: store.in_flight > 0)
+        parts = controller_of(scenario, store, clock, world)._parts
+
+        async def resolve(name: str) -> Provider:
+            for _ in range(100):
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    world.called.append(("cancelled", name))
+            return await parts.resolve(name)
+
+        deaf = Parts(store, clock, resolve, parts.tools, make_redactor())
+        async with SessionController(deaf) as controller:
+            session = await controller.open("a:b")
+            settings = changed(settings_of(scenario, workspace), model_attempts=1)
+            await controller.submit(session, owner("tester"), Send("Go.", settings))
+            driving = asyncio.create_task(controller.drive(session))
+            await asyncio.sleep(5)
+            if is_stopped:
+                await controller.submit(session, owner("tester"), Stop())
+            state = await asyncio.wait_for(driving, 60)
+        assert state.run is not None
+        assert (state.run.status, state.run.reason) == (
+            ("interrupted", "stopped") if is_stopped else ("failed", "provider_unready")
+        )
+        assert len(world.called) == 1
+        await asyncio.sleep(3 * 3_600)
+
+    volatile.run(wait)

@@ -1,7 +1,7 @@
-"""Runs the calls of tools apart: each as a task of its own.
+"""Runs the code of others apart: each call of a tool, and each slow prepare step, as a task of its own.
 
-What a tool does to its task stays there: its context, a cancellation that it leaves behind, what it raises too late.
-A tool that ignores its cancellation, or the end of its time, is left: it goes on by itself, and counts no more.
+What it does to its task stays there: its context, a cancellation that it leaves behind, what it raises too late.
+What ignores its cancellation, or the end of its time, is left: it goes on by itself, and counts no more.
 """
 
 from __future__ import annotations
@@ -16,16 +16,24 @@ HEED_S = 5.0
 T = TypeVar("T")
 
 
+class Left(TimeoutError):
+    """Nobody waits for it any more. It may still be running."""
+
+
 class Apart:
-    """The calls of one session. One timer watches over the time of all, so that an ordinary call sets none."""
+    """What runs apart for one session. One timer watches over the time of all, so that an ordinary call sets none."""
 
     def __init__(self) -> None:
         self._ends: dict[asyncio.Future[None], float] = {}
         """When a call is left, by the loop's clock, for each that somebody waits for."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T | None:
-        """Return or raise what the work does; None if it was left."""
+    async def run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
+        """Return or raise what the work does.
+
+        Raises:
+            Left: it ignored its cancellation, or took longer than the limit.
+        """
         loop = asyncio.get_running_loop()
         is_over: asyncio.Future[None] = loop.create_future()
 
@@ -45,12 +53,16 @@ class Apart:
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait({task}, timeout=HEED_S)
+            if task.done():
+                work.close()  # where it was cancelled before it began
         finally:
             del self._ends[is_over]
         if task.done():
             return task.result()
+        if not task.cancelling():
+            task.cancel()
         task.add_done_callback(_ignore)
-        return None
+        raise Left
 
     def close(self) -> None:
         """Stop the timer. Nobody waits for a call any more."""

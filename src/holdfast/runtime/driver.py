@@ -391,6 +391,7 @@ class Driver:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         self._runner.close()
+        self._planner.close()
         self._originals.keep_open(self._journal.state)
 
 

@@ -7,7 +7,6 @@ finding.
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 
@@ -30,6 +29,7 @@ from holdfast.protocol.ports import Proposal, Wire
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import without_secrets
+from holdfast.runtime.apart import Apart
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
@@ -49,6 +49,7 @@ class Planner:
         self._base_sha256 = ""
         self._has_specs = False
         self._body = b""
+        self._apart = Apart()
 
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
@@ -74,12 +75,18 @@ class Planner:
         return Finding(step, result) if result is not None else None
 
     async def _waited(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
-        async with asyncio.timeout(PREPARE_LIMIT_S):
-            if isinstance(step, Admit):
-                return await self.admission(step, state)
-            model = facts(state).name
-            self._parts.wires[model] = (await self._parts.resolve(model)).wire
-            return None
+        return await self._apart.run(self._ready(step, state), PREPARE_LIMIT_S)
+
+    async def _ready(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
+        if isinstance(step, Admit):
+            return await self.admission(step, state)
+        model = facts(state).name
+        self._parts.wires[model] = (await self._parts.resolve(model)).wire
+        return None
+
+    def close(self) -> None:
+        """Nothing is prepared any more."""
+        self._apart.close()
 
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
         redact = self._parts.redact

@@ -26,7 +26,7 @@ from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, Raw
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
-from holdfast.runtime.apart import Apart
+from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.masking import masked_copy
@@ -221,14 +221,14 @@ class Runner:
         try:
             work = self._parts.tools.run(call.name, original.arguments, context)
             raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
+        except Left:
+            return CallResult("unknown", IGNORED.format(name=call.name), trust="data")
         except asyncio.CancelledError:
             text = "The call was stopped before it ended. What it did until then stays done."
             return CallResult("cancelled", text, Failure("cancelled", text), trust="data")
         finally:
             is_left = True
             teller.flush()
-        if raw is None:
-            return CallResult("unknown", IGNORED.format(name=call.name), trust="data")
         return await self._recorded(raw, original.redact)
 
     async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
