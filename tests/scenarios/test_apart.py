@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import decimal
-import gc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.ports import CallContext, Store, Tool
 from holdfast.protocol.rows import Commit
-from holdfast.runtime.apart import Apart
 from holdfast.runtime.driver import Driver
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
@@ -339,20 +337,3 @@ def test_a_follower_sees_a_record_whose_drive_was_cancelled_while_it_was_written
             await asyncio.wait({reading})
 
     volatile.run(follow)
-
-
-async def test_work_that_is_cancelled_before_it_begins_is_closed(recwarn: pytest.WarningsRecorder) -> None:
-    begun: list[str] = []
-
-    async def work() -> None:
-        begun.append("work")
-
-    apart = Apart()
-    running = asyncio.create_task(apart.run(work(), 10.0))
-    asyncio.get_running_loop().call_soon(running.cancel)  # after its first step, and before that of the work
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    apart.close()
-    gc.collect()
-    assert not begun
-    assert not [str(each.message) for each in recwarn]

@@ -53,8 +53,6 @@ class Apart:
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait({task}, timeout=HEED_S)
-            if task.done():
-                work.close()  # where it was cancelled before it began
         finally:
             del self._ends[is_over]
         if task.done():
