@@ -84,6 +84,13 @@ def turns(plan: Plan) -> Iterator[Row]:
         yield from beside(_cells(plan.port, count, 1, 0), "cpu_ms_per_turn", FLOOR)
 
 
+def paired(plan: Plan) -> Iterator[Row]:
+    """The same, a session of the floor and one of Holdfast in turn, in one process."""
+    for count in plan.turns:
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"turns": count, **fresh("paired", plan.port, count, folder)}
+
+
 def instructions(plan: Plan) -> Iterator[Row]:
     """Calls of functions and instructions of a durable tool turn."""
     return beside(counting.measured((FLOOR, "holdfast"), plan.port), "calls_per_turn", FLOOR)
@@ -135,6 +142,7 @@ def starts(plan: Plan) -> Iterator[Row]:
 SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "instructions": instructions,
     "turns": turns,
+    "paired": paired,
     "sessions": sessions,
     "resume": resume,
     "streaming": streaming,

@@ -1,0 +1,65 @@
+"""The two systems in one process, a session of one after a session of the other: what the machine does meanwhile
+meets both, so that their ratio says more than two cells that were measured one after the other.
+
+`python -m benchmarks.paired PORT TURNS FOLDER` prints one JSON object: medians, and the quartiles of the ratio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks.cell import Work, cpu_s, worker
+
+TURNS = 3_000
+"""Of each system, in sessions of the given length."""
+LEAST_PAIRS = 8
+WARM_TURNS = 60
+
+
+async def cost_us(work: Work, turns: int, name: str) -> float:
+    """CPU time of a turn."""
+    before = cpu_s()
+    assert await work(turns, name) == turns
+    return (cpu_s() - before) / turns * 1e6
+
+
+async def measured(port: int, turns: int, folder: Path) -> dict[str, float]:
+    """All pairs."""
+    homes = {name: folder / name for name in ("floor-grouped", "holdfast")}
+    for home in homes.values():
+        home.mkdir()
+    async with (
+        worker("floor-grouped", port, 0, homes["floor-grouped"]) as floor,
+        worker("holdfast", port, 0, homes["holdfast"]) as holdfast,
+    ):
+        for work in (floor, holdfast):
+            await work(WARM_TURNS, "warm")
+            await work(turns, "as-long")
+        pairs = [
+            (await cost_us(floor, turns, f"s{number}"), await cost_us(holdfast, turns, f"s{number}"))
+            for number in range(max(TURNS // turns, LEAST_PAIRS))
+        ]
+    floors, ours = zip(*pairs, strict=True)
+    low, middle, high = statistics.quantiles([one / least for least, one in pairs], n=4)
+    return {
+        "pairs": len(pairs),
+        "floor_us_per_turn": statistics.median(floors),
+        "holdfast_us_per_turn": statistics.median(ours),
+        "x_floor": middle,
+        "lower_quartile": low,
+        "upper_quartile": high,
+    }
+
+
+def main() -> None:
+    """Run the measurement that the arguments name."""
+    port, turns, folder = sys.argv[1:]
+    print(json.dumps(asyncio.run(measured(int(port), int(turns), Path(folder)))))
+
+
+if __name__ == "__main__":
+    main()
