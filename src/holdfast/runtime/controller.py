@@ -272,9 +272,8 @@ class SessionController:
             return None
         finally:
             del self._drivers[session]
-            if (
-                not hold.is_over
-            ):  # what was written meanwhile was taken for this driver's, and published by it
+            # What was written meanwhile was taken for this driver's, and published by it.
+            if not hold.is_over:
                 self._bus.look(session)
 
     async def _check_taken(self, hold: Hold, error: Fenced) -> None:

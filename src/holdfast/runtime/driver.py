@@ -33,6 +33,7 @@ from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
+from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import Hold
@@ -78,8 +79,9 @@ class Driver:
         self._begun_ms = parts.clock.awake_ms()
         self._journal = Journal(self._session, key)
         self._originals = originals
-        self._planner = Planner(parts, originals)
-        self._runner = Runner(parts, bus, self._session, hold.check, originals)
+        self._apart = Apart()
+        self._planner = Planner(parts, originals, self._apart)
+        self._runner = Runner(parts, bus, self._session, hold.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and rings."""
         self._settling = asyncio.Lock()
@@ -390,8 +392,7 @@ class Driver:
         _cancel(tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
-        self._runner.close()
-        self._planner.close()
+        self._apart.close()
         self._originals.keep_open(self._journal.state)
 
 

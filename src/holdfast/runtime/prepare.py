@@ -41,7 +41,7 @@ MAX_DETAIL_CHARS = 2_000
 class Planner:
     """Prepares for one session. Keeps what does not change from turn to turn."""
 
-    def __init__(self, parts: Parts, originals: Originals) -> None:
+    def __init__(self, parts: Parts, originals: Originals, apart: Apart) -> None:
         self._parts = parts
         self._originals = originals
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
@@ -49,7 +49,7 @@ class Planner:
         self._base_sha256 = ""
         self._has_specs = False
         self._body = b""
-        self._apart = Apart()
+        self._apart = apart
 
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
@@ -83,10 +83,6 @@ class Planner:
         model = facts(state).name
         self._parts.wires[model] = (await self._parts.resolve(model)).wire
         return None
-
-    def close(self) -> None:
-        """Nothing is prepared any more."""
-        self._apart.close()
 
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
         redact = self._parts.redact

@@ -54,17 +54,15 @@ _CODES: dict[str, FailureCode] = {"timeout": "tool_timeout", "error": "tool_exec
 class Runner:
     """Runs the attempts of one session."""
 
-    def __init__(self, parts: Parts, bus: Bus, session: str, check: Check, originals: Originals) -> None:
+    def __init__(
+        self, parts: Parts, bus: Bus, session: str, check: Check, originals: Originals, apart: Apart
+    ) -> None:
         self._parts = parts
         self._bus = bus
         self._session = session
         self._check = check
         self._originals = originals
-        self._apart = Apart()
-
-    def close(self) -> None:
-        """Nothing runs any more."""
-        self._apart.close()
+        self._apart = apart
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
