@@ -492,7 +492,8 @@ async def _watch(app: App, runtime: Runtime, session: str, cursor: int) -> Async
         return await anext(items)
 
     items = app.controller.follow(session, cursor)
-    driving, coming = asyncio.create_task(drive()), asyncio.create_task(following())
+    # The follower begins first: a driver may get far before it waits for anything.
+    coming, driving = asyncio.create_task(following()), asyncio.create_task(drive())
     try:
         while not driving.done() or cursor < driving.result():
             waited = {coming} if driving.done() else {coming, driving}

@@ -28,6 +28,8 @@ class Subscription:
         self._items: asyncio.Queue[Item | None] = asyncio.Queue(CAPACITY)
         self._is_behind = False
         """The journal may have items that were not published here."""
+        self.first_seq = 0
+        """The first record that was published here; 0 before there was one."""
 
     @property
     def is_empty(self) -> bool:
@@ -41,6 +43,8 @@ class Subscription:
                 self._is_behind = True
             else:
                 self._items.put_nowait(item)
+                if not self.first_seq and isinstance(item, Record):
+                    self.first_seq = item.seq
 
     def look(self) -> None:
         """Say that the journal may have more."""

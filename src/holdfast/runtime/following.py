@@ -37,6 +37,8 @@ async def follow(
         await lookout.ready()
         cursor = after_seq
         async for record in _records(store, session, cursor):
+            if 0 < told.first_seq <= record.seq:
+                break  # from here on all waits in order, the deltas between the records
             cursor = record.seq
             yield record
         while True:
