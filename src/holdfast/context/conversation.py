@@ -118,21 +118,24 @@ class Conversation:
         self._rendered: _Rendered | None = None
 
     @classmethod
-    def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> Conversation:
-        """Return the conversation right after a request, from the (seq, event) of everything that requests up to it
-        are made of (`REQUESTED`). `is_last_request` proves its bytes.
+    def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> tuple[Conversation, e.Request | None]:
+        """Return the conversation right after a request, and that request, from the (seq, event) of everything that
+        requests up to it are made of (`REQUESTED`). None if they do not end with a request. `is_last_request` proves
+        its bytes.
         """
-        conversation = cls()
+        conversation, last = cls(), None
         conversation._transcript = Transcript(is_asking=True)
         texts = conversation._texts
         for seq, event in requested:
             if type(event) is e.ModelCallStarted:
-                conversation._edit(event.request)
-                conversation._left_out = event.request.left_out
+                last = event.request
+                conversation._edit(last)
                 texts.clear()  # no later request may quote them
             else:
-                texts[seq] = text_in(event)
-        return conversation
+                last, texts[seq] = None, text_in(event)
+        if last is not None:
+            conversation._left_out = last.left_out
+        return conversation, last
 
     def add(self, record: e.Record) -> None:
         """Fold a record: words become unsent messages, and an intent makes them part of the request."""
@@ -174,11 +177,11 @@ class Conversation:
             said for said in self._unsent[self._carried :] if said.mark != "u" or said.seq > self._stopped_seq
         ]
 
-    def is_last_request(self, base: bytes, sent: e.ModelCallStarted) -> bool:
+    def is_last_request(self, base: bytes, sent: e.Request) -> bool:
         """Return whether base, fragments and tail are exactly the bytes that were sent."""
         hasher = self._running_hash(base)
-        hasher.update(sent.request.tail.encode())
-        return hasher.hexdigest() == sent.request.sha256
+        hasher.update(sent.tail.encode())
+        return hasher.hexdigest() == sent.sha256
 
     def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool], cut: Cut) -> Edit:
         """Return the next request. `fits` says whether a body of a size is within the window, and `cut` says what
@@ -272,12 +275,12 @@ class Conversation:
             self._repeat(known[: request.keep], old)
         by_number: dict[int, Fragment] = {}
         for each in request.rest:
-            if isinstance(each, e.Fresh):
-                self._append(self._numbers, each.mark, each.seq, _encoded(each.piece, self._texts))
-                self._numbers += 1
-            else:
+            if isinstance(each, tuple):
                 by_number = by_number or {fragment.number: fragment for fragment in known}
                 self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
+            else:
+                self._append(self._numbers, each.mark, each.seq, _encoded(each.piece, self._texts))
+                self._numbers += 1
 
     def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
         buffer, fragments = self._buffer, self._fragments
@@ -356,4 +359,4 @@ def _fresh(unsent: Unsent) -> e.Fresh:
 def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:
     if len(piece) == 1 and isinstance(literal := piece[0], str):
         return literal.encode()
-    return b"".join([json_text(texts[part]) if isinstance(part, int) else part.encode() for part in piece])
+    return b"".join([part.encode() if isinstance(part, str) else json_text(texts[part]) for part in piece])

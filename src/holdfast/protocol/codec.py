@@ -163,6 +163,16 @@ def decode(stored: StoredRecord) -> Record:
 
 def decode_event(type_: str, v: int, body: bytes) -> Event:
     """Return the event in a body of that type and version. Raises what `decode` raises."""
+    cls = _TYPES.get(type_)
+    try:
+        if cls is not None and v == VERSIONS[cls] and body:
+            return _decoders[type_].decode(body)
+        return _upcast(type_, v, body)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise UnreadableEvent(f"a {type_} record is damaged: {error}", "damaged") from None
+
+
+def _upcast(type_: str, v: int, body: bytes) -> Event:
     if type_ == LOST:
         raise UnreadableEvent("this record was damaged, and a repair could not save it", "erased")
     if not body:
@@ -174,12 +184,7 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
         raise UnreadableEvent(
             f"this version of Holdfast does not know {type_} version {v}: upgrade to continue", "newer"
         )
-    try:
-        if v == VERSIONS[cls]:
-            return _decoders[type_].decode(body)
-        return msgspec.convert(upcast(type_, v, VERSIONS[cls], msgspec.json.decode(body)), cls)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise UnreadableEvent(f"a {type_} record is damaged: {error}", "damaged") from None
+    return msgspec.convert(upcast(type_, v, VERSIONS[cls], msgspec.json.decode(body)), cls)
 
 
 def encode_json(value: object) -> bytes:

@@ -5,8 +5,8 @@ A Protocol is here only if a second implementation exists. It has no behaviour a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ from holdfast.protocol.rows import (
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
 from holdfast.protocol.trust import Label, Trust
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -121,9 +123,12 @@ class Journals(Protocol):
         """
         ...
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
-        """Return the records of these types, in order, including those shared with the parent. Their hash chain is
-        not checked: the caller has another proof.
+    async def select(
+        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+    ) -> T:
+        """Return what `read` makes of the records of these types, in order, including those shared with the parent.
+        Their hash chain is not checked: the caller has another proof. `read` runs beside the event loop where records
+        come from a disk; they are not all in memory at once.
         """
         ...
 

@@ -5,7 +5,7 @@ Everything here derives from the records. The driver and the visitor write them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.context.conversation import FOLDED, REQUESTED, Conversation, rewritten
@@ -18,6 +18,7 @@ from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import (
     FIRST_LINK,
+    Selected,
     StoredRecord,
     UnreadableEvent,
     decode,
@@ -29,6 +30,7 @@ from holdfast.protocol.events import (
     Event,
     ModelCallStarted,
     Record,
+    Request,
     SessionOpened,
     Trigger,
     blobs_of,
@@ -90,24 +92,14 @@ class Journal:
         request proves the words. If anything does not match, this journal stays unchanged.
         """
         try:
-            selected = await store.select(self.session, REQUESTED, snapshot.state.seq)
-            sent = decode_event(*selected[-1][1:])
-            if not isinstance(sent, ModelCallStarted):
-                return False
-            # one event at a time: to hold them all takes longer than to decode them
-            conversation = Conversation.restored(
-                (seq, decode_event(type_, v, body)) for seq, type_, v, body in selected
+            conversation, sent = await store.select(
+                self.session, REQUESTED, snapshot.state.seq, _conversation
             )
-            if not conversation.is_last_request(await store.blobs.get(sent.request.base), sent):
+            if sent is None or not conversation.is_last_request(await store.blobs.get(sent.base), sent):
                 return False
-        except (
-            UnreadableEvent,
-            StorageCorrupt,
-            LookupError,
-            ValueError,
-        ):  # a complete read reports what is wrong
+        except StorageCorrupt:  # a complete read reports what is wrong
             return False
-        self.state, self.conversation, self.wire = snapshot.state, conversation, sent.request.wire
+        self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
         self._link, self.epoch = snapshot.link, snapshot.state.epoch
         return True
 
@@ -230,6 +222,15 @@ async def _following(
     """Return the records to fold onto the snapshot; all of them if the snapshot cannot be used."""
     is_unused = snapshot is None and found.after_seq > 0
     return await store.read(session) if is_unused else found.records
+
+
+def _conversation(selected: Iterator[Selected]) -> tuple[Conversation, Request | None]:
+    """Return the conversation right after the last of these records, and its request; None if there is none, or if a
+    record does not fit."""
+    try:
+        return Conversation.restored((seq, decode_event(type_, v, body)) for seq, type_, v, body in selected)
+    except (UnreadableEvent, LookupError, ValueError):
+        return Conversation(), None
 
 
 def readable(stored: StoredRecord) -> Record:

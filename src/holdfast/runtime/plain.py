@@ -63,7 +63,7 @@ class PlainEvents:
 
     async def _read_named(self, names: Collection[str], upto_seq: int) -> None:
         if not self._groups.keys() >= set(names):
-            stored = await self._store.select(self._session, ("SettingsStored",), upto_seq)
+            stored = await self._store.select(self._session, ("SettingsStored",), upto_seq, list)
             for _, type_, v, body in stored:
                 with suppress(UnreadableEvent):  # the settings were erased: their names stay
                     event = decode_event(type_, v, body)

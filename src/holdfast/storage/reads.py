@@ -7,8 +7,9 @@ transaction: it asks for the end first, and reads up to it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,6 +30,8 @@ from holdfast.protocol.rows import (
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
 from holdfast.storage.search import SAID_IN, is_in, says
+
+T = TypeVar("T")
 
 _row_decoder = msgspec.json.Decoder(SessionRow)
 _holder_decoder = msgspec.json.Decoder(Holder)
@@ -124,18 +127,27 @@ def stored(
 
 
 def select(
-    connection: sqlite3.Connection, session: str, types: Sequence[str], upto_seq: int
-) -> list[Selected]:
+    connection: sqlite3.Connection,
+    session: str,
+    types: Sequence[str],
+    upto_seq: int,
+    read: Callable[[Iterator[Selected]], T],
+) -> T:
     """As `Store.select`."""
+    with closing(_selected(connection, session, types, upto_seq)) as records:
+        return read(records)
+
+
+def _selected(
+    connection: sqlite3.Connection, session: str, types: Sequence[str], upto_seq: int
+) -> Generator[Selected, None, None]:
     places = ", ".join("?" * len(types))
-    records: list[Selected] = []
     for segment in lineage(connection, session):
-        records += connection.execute(
+        yield from connection.execute(
             "SELECT seq, type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ?"
             f" AND type IN ({places}) ORDER BY seq",
             (segment.number, segment.after_seq, min(upto_seq, segment.upto_seq), *types),
-        ).fetchall()
-    return records
+        )
 
 
 def recover(connection: sqlite3.Connection, session: str) -> Recovered:

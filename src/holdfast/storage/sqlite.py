@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -146,8 +146,10 @@ class SqliteStore:
     async def recover(self, session: str) -> Recovered:
         return await self._ask(lambda connection: reads.recover(connection, session))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
-        return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq))
+    async def select(
+        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+    ) -> T:
+        return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq, read))
 
     async def last_seq(self, session: str) -> int:
         return await self._ask(lambda connection: reads.last_seq(connection, session))

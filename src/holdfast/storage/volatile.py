@@ -7,8 +7,9 @@ tasks of one event loop: nothing awaits between a check and its write, so no loc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -45,6 +46,8 @@ from holdfast.storage.chain import Examined, check_contiguous, checked, examine
 from holdfast.storage.derived import Derived, compare
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
+
+T = TypeVar("T")
 
 
 class VolatileBlobs:
@@ -269,11 +272,11 @@ class VolatileStore:
         records, waiting = await self.read(session, seq), await self.inbox(session)
         return Recovered(seq, snapshot, tuple(records), tuple(waiting))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
-        if session not in self._journals:
-            return []
-        records = self._slice(session, 0, upto_seq)
-        return [(each.seq, each.type, each.v, each.body) for each in records if each.type in types]
+    async def select(
+        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+    ) -> T:
+        records = self._slice(session, 0, upto_seq) if session in self._journals else []
+        return read((each.seq, each.type, each.v, each.body) for each in records if each.type in types)
 
     def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
         journal = self._journals[session]

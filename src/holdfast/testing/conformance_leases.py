@@ -301,7 +301,7 @@ class LeaseConformance:
                 store.inbox(name),
                 store.last_seq(name),
                 store.read(name),
-                store.select(name, ("MessageReceived",), 9),
+                store.select(name, ("MessageReceived",), 9, list),
                 store.sessions(grep=name),
             ]
             for question in questions:

@@ -18,11 +18,12 @@ disks) is tested with that store.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import msgspec
 
 from holdfast.errors import Fenced, StorageCorrupt
-from holdfast.protocol.codec import encode_json
+from holdfast.protocol.codec import Selected, encode_json
 from holdfast.protocol.events import (
     ApprovalResolved,
     MessageReceived,
@@ -58,6 +59,11 @@ from holdfast.testing.driving import (
     said,
     texts,
 )
+
+
+def _disappointed(records: Iterator[Selected]) -> None:
+    next(records)
+    raise StorageCorrupt("not what was looked for")
 
 
 class StoreConformance(LeaseConformance):
@@ -192,11 +198,22 @@ class StoreConformance(LeaseConformance):
         await driving.commit(MessageReceived("four"))
         child = await branch(driving, 3, 2, MessageReceived("five"))
         whole = [(each.seq, each.type, each.v, each.body) for each in await store.read(child.session)]
-        chosen = await store.select(child.session, ("MessageReceived",), 5)
+        chosen = await store.select(child.session, ("MessageReceived",), 5, list)
         assert chosen == [whole[0], whole[2], whole[4]]
-        assert await store.select(child.session, ("MessageReceived", "Responded"), 2) == whole[:2]
-        assert await store.select(driving.session, ("SessionForked",), 9) == []
-        assert await store.select(an_id(9), ("MessageReceived",), 9) == []
+        assert await store.select(child.session, ("MessageReceived", "Responded"), 2, list) == whole[:2]
+        assert await store.select(driving.session, ("SessionForked",), 9, list) == []
+        assert await store.select(an_id(9), ("MessageReceived",), 9, list) == []
+
+    async def test_a_selection_that_is_not_read_to_its_end_leaves_nothing_open(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"), MessageReceived("two"))
+        types = ("MessageReceived",)
+        assert (await store.select(driving.session, types, 9, next))[0] == 1
+        error = await refused(StorageCorrupt, store.select(driving.session, types, 9, _disappointed))
+        await driving.commit(MessageReceived("three"))
+        chosen = await store.select(driving.session, types, 9, list)
+        assert [row[0] for row in chosen] == [1, 2, 3], "a question that is still open does not see the third"
+        assert error.__traceback__ is not None  # it still holds what was open when it was raised
 
     async def test_what_a_driver_goes_on_from_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)

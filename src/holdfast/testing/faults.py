@@ -6,7 +6,7 @@ The store inside is never damaged, so the next runtime of a test starts with exa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -125,8 +125,10 @@ class FaultyStore:
     async def recover(self, session: str) -> Recovered:
         return await self.pass_on(lambda: self._inner.recover(session))
 
-    async def select(self, session: str, types: Sequence[str], upto_seq: int) -> list[Selected]:
-        return await self.pass_on(lambda: self._inner.select(session, types, upto_seq))
+    async def select(
+        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+    ) -> T:
+        return await self.pass_on(lambda: self._inner.select(session, types, upto_seq, read))
 
     async def last_seq(self, session: str) -> int:
         return await self.pass_on(lambda: self._inner.last_seq(session))
