@@ -12,8 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.edge import nursery
 
 TIMEOUT_S = 120
 """Longer than anything takes on a slow machine: it only ends a test that hangs."""
@@ -59,18 +62,17 @@ class Cli:
 
     def __call__(self, *arguments: str, stdin: str = "") -> Ended:
         """Run a command to its end."""
-        done = subprocess.run(
-            self._command(arguments), input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S,
-            check=False, cwd=self.workspace, env=self._environ(),
-        )  # fmt: skip
+        done = nursery.run(
+            arguments, input=stdin, text=True, timeout=TIMEOUT_S, cwd=self.workspace, env=self._environ()
+        )
         assert "Traceback" not in done.stderr, done.stderr
         return Ended(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def working(self, *arguments: str) -> Iterator[Working]:
         """A command that prints its events while it works."""
-        process = subprocess.Popen(
-            self._command([*arguments, "--stream-json"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = nursery.start(
+            [*arguments, "--stream-json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, cwd=self.workspace, env=self._environ(),
         )  # fmt: skip
         with process:
@@ -82,24 +84,30 @@ class Cli:
     @contextmanager
     def terminal(self, *arguments: str) -> Iterator[Terminal]:
         """A command at a terminal of its own, whose keys send it signals."""
-        with self.at_terminal(self._command(arguments)) as screen:
+        with self._at_terminal(partial(nursery.start, arguments, is_at_terminal=True)) as screen:
             yield screen
 
     @contextmanager
     def shell(self, line: str) -> Iterator[Terminal]:
         """A shell at a terminal, which suspends and continues its jobs, and runs `holdfast` with these words."""
         with self.at_terminal(["/bin/sh", "-i"]) as screen:
-            screen.type(f"{' '.join(self._command([]))} {line}\n")
+            screen.type(f"{sys.executable} -m holdfast {line}\n")
             yield screen
 
     @contextmanager
     def at_terminal(self, command: list[str]) -> Iterator[Terminal]:
         """Any program at a terminal."""
+        with self._at_terminal(
+            partial(subprocess.Popen, command, preexec_fn=lambda: os.login_tty(0))
+        ) as screen:
+            yield screen
+
+    @contextmanager
+    def _at_terminal(self, start: Callable[..., subprocess.Popen[bytes]]) -> Iterator[Terminal]:
         outside, inside = pty.openpty()
-        process = subprocess.Popen(
-            command, stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
+        process = start(
+            stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
             env={"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"} | self._environ(),
-            preexec_fn=lambda: os.login_tty(0),
         )  # fmt: skip
         os.close(inside)
         screen = Terminal(process, outside)
@@ -109,9 +117,6 @@ class Cli:
             finally:
                 process.kill()
                 screen.close()
-
-    def _command(self, arguments: Any) -> list[str]:
-        return [sys.executable, "-m", "holdfast", *arguments]
 
     def _environ(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -200,8 +205,8 @@ class Terminal:
         return bool(content)
 
 
-SLOW: Mapping[str, Any] = {"text": "word " * 120, "chunks": 120, "delay_s": 60}
-"""A response that tells a word every half second, for a minute."""
+SLOW: Mapping[str, Any] = {"text": "word " * 600, "chunks": 600, "delay_s": 60}
+"""A response that tells a word every tenth of a second, for a minute."""
 
 
 def calls(name: str, **arguments: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.processes import Cli, calls, says
 
-COUNTING = says("one two " + "three " * 400, chunks=400, delay_s=300)
-"""Long enough to be stopped on any machine; its first words come within a second or two."""
+COUNTING = says("one two " + "three " * 1_600, chunks=1_600, delay_s=300)
+"""Long enough to be stopped on any machine; its first words come at once."""
 
 
 @pytest.mark.requirement("B1")

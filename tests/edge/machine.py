@@ -17,12 +17,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.edge import nursery
+from tests.edge.nursery import CUSTOMIZED
+
 Line = Mapping[str, Any]
 
 PATIENCE_S = 120.0
 """Longer than anything takes on a slow machine: it only ends a test that hangs."""
-CUSTOMIZED = Path(__file__).with_name("customized")
-"""On its path, a command is killed at the moment that is told, and need not wait long between attempts."""
 LONG_LEASE = {"PYTHONPATH": str(CUSTOMIZED), "LEASE_MS": "600000"}
 """Nobody who waits for the end of a lease is done before a test is ended as one that hangs."""
 
@@ -70,21 +71,21 @@ class Machine:
 
     def holdfast(self, *arguments: str, timeout_s: float = PATIENCE_S, **environ: str) -> Answer:
         """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
-        command, options = self.launch(arguments, environ)
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False, **options
-        )
+        done = nursery.run(arguments, text=True, timeout=timeout_s, **self._options(environ))
         assert "Traceback (most recent call last):\n" not in done.stdout + done.stderr, done.stderr
         assert "that should not have" not in done.stderr, "a bug, told as one"
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """Start the command; its stdout is a pipe, what it says for people goes to a file."""
-        command, options = self.launch(arguments, environ)
+    def start(self, *arguments: str, is_loaded_anew: bool = False, **environ: str) -> subprocess.Popen[str]:
+        """Start the command; its stdout is a pipe, what it says for people goes to a file.
+
+        `is_loaded_anew`: as a user's shell starts it, whose child it is.
+        """
         with self.said.open("a") as said:
-            return subprocess.Popen(
-                command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, **options
-            )
+            return nursery.start(
+                arguments, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+                is_loaded_anew=is_loaded_anew, **self._options(environ),
+            )  # fmt: skip
 
     def script(self, lines: Iterable[Line], name: str = "script") -> str:
         """The name of a model that answers with these lines."""
@@ -109,8 +110,10 @@ class Machine:
         self, arguments: Iterable[str], environ: Mapping[str, str]
     ) -> tuple[list[str], dict[str, Any]]:
         """What `subprocess` is given to start the command: the words, and the options."""
-        command = [sys.executable, "-m", "holdfast", *arguments]
-        return command, {"cwd": self.workspace, "env": {**self.environ, **environ}}
+        return [sys.executable, "-m", "holdfast", *arguments], self._options(environ)
+
+    def _options(self, environ: Mapping[str, str]) -> dict[str, Any]:
+        return {"cwd": self.workspace, "env": {**self.environ, **environ}}
 
 
 def make_machine(folder: Path) -> Machine:

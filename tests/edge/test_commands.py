@@ -42,7 +42,8 @@ def peak_kib(machine: Machine, size: int) -> int:
     command = f"echo first; head -c {size} /dev/zero | tr '\\0' x; echo; echo last"
     lines = [{"tool_calls": [call("shell", command=command)]}, {"text": "seen", "when": "(?s)first.*last"}]
     model = machine.script(lines)
-    with machine.start("run", "go", "-m", model, "--autonomy", "full", "--json") as process:
+    words = ("run", "go", "-m", model, "--autonomy", "full", "--json")
+    with machine.start(*words, is_loaded_anew=True) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

@@ -14,7 +14,12 @@ from tests.edge.machine import CUSTOMIZED, Machine
 SESSION = "test:sleeper"
 PATIENCE_S = 120.0
 LEASE_MS = 3_000
+"""Of who goes on with a session of its own: the lease must outlast a moment at work, on any machine."""
 SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(CUSTOMIZED)}
+LOST_MS = 1_500
+"""Of who loses it: it must outlast the way to a moment."""
+NEXT = {"LAPSE_S": "0.1", "PYTHONPATH": str(CUSTOMIZED)}
+"""Who takes the session over looks often."""
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, call, of_type
 from tests.lease.sleeping import (
+    LOST_MS,
+    NEXT,
     PATIENCE_S,
     SESSION,
     SHORT_LEASE,
@@ -30,6 +32,7 @@ from tests.lease.sleeping import (
     wake,
 )
 
+LOST = {"LEASE_MS": str(LOST_MS)}
 WARNING = r"it may still be alive.* (write_file|shell) \(t1\.c1\)"
 """What a model is told of a driver that sleeps."""
 
@@ -42,8 +45,8 @@ def test_a_file_is_not_replaced_by_who_slept_while_another_went_on(machine: Mach
         {"when": WARNING, "tool_calls": [call("edit_file", path="a.txt", old="first", new="second")]},
         {"text": "Done."},
     ])  # fmt: skip
-    with asleep(machine, at, "-m", model) as sleeper:
-        assert machine.holdfast("resume", SESSION).code == 0
+    with asleep(machine, at, "-m", model, **LOST) as sleeper:
+        assert machine.holdfast("resume", SESSION, **NEXT).code == 0
         assert (machine.workspace / "a.txt").read_text() == "second\n"
         before = machine.events(SESSION)
         assert wake(sleeper) == 0, "it follows to the end of the session"
@@ -61,8 +64,8 @@ def test_an_edit_is_made_once_wherever_its_first_driver_slept(machine: Machine, 
         {"tool_calls": [call("edit_file", path="a.txt", old="one\n", new="one\none\n")]},
         {"text": "Done."},
     ])  # fmt: skip
-    with asleep(machine, at, "-m", model) as sleeper:
-        assert machine.holdfast("resume", SESSION).code == 0
+    with asleep(machine, at, "-m", model, **LOST) as sleeper:
+        assert machine.holdfast("resume", SESSION, **NEXT).code == 0
         before = machine.events(SESSION)
         assert wake(sleeper) == 0
     assert (machine.workspace / "a.txt").read_text() == "one\none\n"
@@ -82,8 +85,8 @@ def test_no_command_is_run_by_who_slept_while_its_model_was_told_that_its_outcom
         {"tool_calls": [call("shell", command="echo done >> effects")]},
         {"when": WARNING, "text": "I look."},
     ])  # fmt: skip
-    with asleep(machine, at, "-m", model) as sleeper:
-        answer = machine.holdfast("resume", SESSION, "--json")
+    with asleep(machine, at, "-m", model, **LOST) as sleeper:
+        answer = machine.holdfast("resume", SESSION, "--json", **NEXT)
         assert (answer.code, answer.json["text"]) == (0, "I look.")
         (told,) = of_type(machine.events(SESSION), "ToolCallAbandoned")
         assert "may have taken effect in full, in part or not at all" in told["text"]
@@ -96,8 +99,8 @@ def test_no_command_is_run_by_who_slept_while_its_model_was_told_that_its_outcom
 async def test_no_request_is_sent_by_who_slept_while_another_sent_its_own(machine: Machine, at: str) -> None:
     async with ModelServer([Reply(text="Done.", repeat=True)]) as server:
         environ = {"OPENAI_BASE_URL": server.openai_url}
-        with asleep(machine, at, "-m", "openai:gpt-test", **environ) as sleeper:
-            resumed = await asyncio.to_thread(machine.holdfast, "resume", SESSION, **environ)
+        with asleep(machine, at, "-m", "openai:gpt-test", **environ, **LOST) as sleeper:
+            resumed = await asyncio.to_thread(machine.holdfast, "resume", SESSION, **environ, **NEXT)
             assert (resumed.code, len(server.requests)) == (0, 1)
             assert await asyncio.to_thread(wake, sleeper) == 0
         assert len(server.requests) == 1
@@ -130,7 +133,7 @@ def frozen(machine: Machine) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     command = "echo $$ > pid; while :; do sleep 0.1; done"
     model = machine.script([{"tool_calls": [call("shell", command=command)]}, {"text": "Done."}])
     arguments = ("run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json")
-    with machine.start(*arguments, **SHORT_LEASE) as process:
+    with machine.start(*arguments, **SHORT_LEASE | LOST) as process:
         try:
             pid = int(until(lambda: content(machine.workspace / "pid")))
             process.send_signal(signal.SIGSTOP)
@@ -202,7 +205,7 @@ def test_a_command_whose_keeper_slept_past_the_lease_is_not_run_and_its_model_is
 @pytest.mark.requirement("B4", "L1", "H5")
 def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(machine: Machine) -> None:
     with frozen(machine) as (driver, command):
-        stopped = machine.holdfast("stop", SESSION)
+        stopped = machine.holdfast("stop", SESSION, **NEXT)
         assert (stopped.code, "interrupted" in stopped.out) == (0, True)
         assert not command.exists()
         assert wake(driver) == 130
@@ -211,7 +214,7 @@ def test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so(ma
 @pytest.mark.requirement("H1", "L1", "H5")
 def test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on(machine: Machine) -> None:
     with frozen(machine) as (driver, command):
-        resumed = machine.holdfast("resume", SESSION)
+        resumed = machine.holdfast("resume", SESSION, **NEXT)
         assert (resumed.code, resumed.out) == (0, "Done.\n")
         assert not command.exists()
         assert wake(driver) == 0, "it follows to the end of the session"

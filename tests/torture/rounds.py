@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from tests.edge.machine import CUSTOMIZED, Machine, descendants, make_machine
 from tests.torture.evidence import Evidence, Fault, Ran, bodies, journal
 from tests.torture.judge import alive, judge
-from tests.torture.nursery import start
 from tests.torture.renames import renames_in
 from tests.torture.scene import EPILOGUE, Scene, SceneServer, furnish, scene
 
@@ -124,11 +123,7 @@ class Going:
         is_driver = words[0] in ("run", "resume")
         options = ("--stream-json",) if is_driver else ("--json",) if words[0] == "approvals" else ()
         whole = {**world.environ, **environ}
-        self.process = (
-            world.machine.start(*words, *options, **whole)
-            if is_loaded_anew
-            else start(world.machine, (*words, *options), whole)
-        )
+        self.process = world.machine.start(*words, *options, is_loaded_anew=is_loaded_anew, **whole)
         world.pids.append(self.process.pid)
         if is_driver and threading.current_thread() is threading.main_thread():  # who meddles may only follow
             world.driver = self.process.pid

@@ -10,6 +10,7 @@ lengths of time, or another clock.
     SEEN=FILE           a file that gets a `.`, an `S` or an `R` for each of them
     FIRST_DELAY_MS=10   so soon a failed model call is tried again for the first time
     LEASE_MS=600000     so long a lease lasts
+    LAPSE_S=0.1         so often it looks for leases that lapsed
     CLOCK=FILE          holds by how many milliseconds the clock on the wall is wrong, at any moment
 
 It stops itself where it is told, once, as if somebody had sent it SIGSTOP at exactly that moment. With a number
@@ -32,6 +33,7 @@ import sqlite3
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +84,23 @@ def watch() -> None:
 def change_times() -> None:
     """What is waited for is shorter, or longer."""
     if "FIRST_DELAY_MS" in os.environ:
-        from holdfast.core import retry
-
-        retry.FIRST_DELAY_MS = int(os.environ["FIRST_DELAY_MS"])
+        change("core.retry", FIRST_DELAY_MS=int(os.environ["FIRST_DELAY_MS"]))
     if "LEASE_MS" in os.environ:
-        from holdfast.runtime import holder
+        lease_ms = int(os.environ["LEASE_MS"])
+        change("runtime.holder", LEASE_MS=lease_ms, RENEW_MS=lease_ms // 3)
+        change("runtime.heartbeat", BEAT_S=min(1.0, lease_ms / 6_000))
+    if "LAPSE_S" in os.environ:
+        change("runtime.lookout", LAPSE_S=float(os.environ["LAPSE_S"]))
 
-        holder.LEASE_MS = int(os.environ["LEASE_MS"])
-        holder.RENEW_MS = holder.LEASE_MS // 3
 
-        from holdfast.runtime import heartbeat
-
-        heartbeat.BEAT_S = min(heartbeat.BEAT_S, holder.LEASE_MS / 6_000)
+def change(room: str, **values: object) -> None:
+    """Give a module other values, and all that took them from it before: everything may be loaded already."""
+    plain = import_module(f"holdfast.{room}")
+    for name, value in values.items():
+        assert name in vars(plain), name
+        for module in [each for path, each in sys.modules.items() if path.startswith("holdfast.")]:
+            if name in vars(module):
+                setattr(module, name, value)
 
 
 def change_clock() -> None:

@@ -1,0 +1,213 @@
+"""Starts the command many times at the price of one: a process that has loaded it forks itself.
+
+    python -m tests.edge.nursery FD     FD: a socket from whoever asks for processes
+
+What is started is a process of its own like any other, that can be killed, stopped and looked at. Only what comes
+before its first line, the loading of Python's modules, was done once for all. Who wants that too starts it anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import holdfast
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+CUSTOMIZED = Path(__file__).with_name("customized")
+"""On its path, a command is killed at the moment that is told, and need not wait long between attempts."""
+_MOST_CHARS = 10_000
+"""Of a command: it is sent as one packet."""
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV")
+
+
+def start(words: Sequence[str], *, is_loaded_anew: bool = False, **options: Any) -> subprocess.Popen[Any]:
+    """Start `holdfast` with these words, and the options of `Popen`.
+
+    `is_loaded_anew`: it loads its modules itself. It does so too where its environment changes how they are loaded.
+    """
+    is_large = sum(map(len, words)) > _MOST_CHARS
+    if is_loaded_anew or is_large or _changes_loading(options["env"]):
+        is_at_terminal = options.pop("is_at_terminal", False)
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *words],
+            **options,
+            preexec_fn=(lambda: os.login_tty(0)) if is_at_terminal else None,
+        )
+    return Child(words, **options)
+
+
+def run(words: Sequence[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Run it to its end, as `subprocess.run` does, with the texts that it writes. `input`: what it reads."""
+    given = options.pop("input", None)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(words, **pipes, **({} if given is None else {"stdin": subprocess.PIPE}), **options) as process:
+        try:
+            out, err = process.communicate(given, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(list(words), process.returncode, out, err)
+
+
+def _changes_loading(environ: Mapping[str, str]) -> bool:
+    """Whether what Python or the customization does while modules are loaded is seen in the environment."""
+    own = {name: value for name, value in environ.items() if name.startswith(("PYTHON", "LC_"))}
+    return (
+        own not in ({}, {"PYTHONPATH": str(CUSTOMIZED)})
+        or "SEEN" in environ
+        or environ.get("MOMENT", "").startswith(".")
+    )
+
+
+class Child(subprocess.Popen[Any]):
+    """A process that a nursery forked. It tells the end of the process, whose parent it is."""
+
+    def __init__(self, words: Sequence[str], *, is_at_terminal: bool = False, **options: Any) -> None:
+        self._is_at_terminal = is_at_terminal
+        self._reading = threading.Lock()
+        super().__init__(list(words), **options)
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        _, _, _, _, cwd, env, *_, child_in, our_in, our_out, child_out, our_err, child_err = rest[:15]
+        request = {
+            "words": args, "cwd": os.fspath(cwd), "environ": dict(env), "is_at_terminal": self._is_at_terminal,
+        }  # fmt: skip
+        ours, theirs = socket.socketpair()
+        fds = [given if given >= 0 else own for own, given in enumerate((child_in, child_out, child_err))]
+        with theirs:
+            socket.send_fds(_door(), [json.dumps(request).encode()], [*fds, theirs.fileno()])
+        self._told = ours.makefile("r")
+        ours.close()
+        self.pid = int(self._told.readline())
+        self._child_created = True
+        self._close_pipe_fds(child_in, our_in, our_out, child_out, our_err, child_err)  # type: ignore[attr-defined]
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self._reading.acquire(blocking=False):  # else another thread waits, and knows first
+            try:
+                self._hear(0)
+            finally:
+                self._reading.release()
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        with self._reading:
+            self._hear(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return cast(int, self.returncode)
+
+    def _hear(self, timeout: float | None) -> None:
+        if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
+            self.returncode = int(self._told.readline())
+            self._told.close()
+
+
+@cache
+def _door() -> socket.socket:
+    """The socket of a nursery; it goes when this process does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.edge.nursery", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        cwd=REPOSITORY,
+        env={**environ, "PYTHONPATH": str(CUSTOMIZED)},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for who asks
+    )
+    theirs.close()
+    atexit.register(_close, ours, process)
+    return ours
+
+
+def _close(door: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    door.close()
+    process.wait()
+
+
+# --- the process that forks ---------------------------------------------------------------------
+
+
+def main() -> None:
+    """Fork what is asked for, and say how each ended, until nobody asks any more."""
+    for name in ("aiohttp", "genai_prices", "jsonschema_rs", "prompt_toolkit", *modules()):
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+    door = socket.socket(fileno=int(sys.argv[1]))
+    waking, woken = os.pipe()
+    os.set_blocking(waking, False)
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    tellers: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([door, waking], [], [])
+        if waking in ready:
+            with suppress(BlockingIOError):
+                os.read(waking, 4096)
+            while tellers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                with tellers.pop(ended[0]) as teller, suppress(OSError):
+                    teller.sendall(b"%d\n" % os.waitstatus_to_exitcode(ended[1]))
+        if door in ready:
+            body, fds, _, _ = socket.recv_fds(door, 1 << 20, 4)
+            if not body:
+                return
+            teller = socket.socket(fileno=fds.pop())
+            pid = os.fork()
+            if not pid:
+                become(json.loads(body), fds)
+                return
+            tellers[pid] = teller
+            teller.sendall(b"%d\n" % pid)
+            for fd in fds:
+                os.close(fd)
+
+
+def modules() -> Iterator[str]:
+    """All modules of Holdfast but those that are run as programs, and what is for tests."""
+    for found in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not found.name.endswith(("__main__", "_child")) and not found.name.startswith("holdfast.testing"):
+            yield found.name
+
+
+def become(request: dict[str, Any], fds: Sequence[int]) -> None:
+    """Go on as the command."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for own, fd in enumerate(fds):
+        os.dup2(fd, own)
+    os.closerange(3, 512)
+    if request["is_at_terminal"]:
+        os.login_tty(0)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv = ["holdfast", *request["words"]]
+    if "PYTHONPATH" in os.environ:
+        runpy.run_path(str(CUSTOMIZED / "sitecustomize.py"))
+    runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
+
+
+if __name__ == "__main__":
+    main()
