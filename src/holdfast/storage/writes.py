@@ -47,10 +47,10 @@ def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
     """Make a session without records and return its number; 0 if its id or its key is taken."""
     made = connection.execute(
         "INSERT INTO sessions (id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
-        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING RETURNING number",
+        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING",
         (row.session, row.key, row.status, row.updated_ms, encode_json(row)),
-    ).fetchall()
-    return int(made[0][0]) if made else 0
+    )
+    return made.lastrowid or 0 if made.rowcount else 0
 
 
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
@@ -190,10 +190,10 @@ def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
     parent, at_seq = _number(connection, commit.forked_from), commit.expected_seq
     linked = connection.execute(
         "UPDATE sessions SET parent = ?, at_seq = ?, seq = ? WHERE id = ? AND seq = 0"
-        " AND number > ? AND ? <= (SELECT seq FROM sessions WHERE number = ?) RETURNING 1",
+        " AND number > ? AND ? <= (SELECT seq FROM sessions WHERE number = ?)",
         (parent, at_seq, at_seq, commit.session, parent, at_seq, parent),
-    ).fetchall()
-    if not linked:
+    )
+    if not linked.rowcount:
         raise Fenced(f"session {commit.session} cannot branch off at record {at_seq}")
 
 
@@ -220,13 +220,12 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
 
 def _released(connection: sqlite3.Connection, number: int) -> bool:
     """Give the lease back, unless a command waits; whether it was given back."""
-    return bool(
-        connection.execute(
-            "UPDATE leases SET holder = NULL WHERE session = ? AND NOT EXISTS ("
-            "SELECT 1 FROM inbox WHERE session = ? AND body IS NOT NULL) RETURNING 1",
-            (number, number),
-        ).fetchall()
+    released = connection.execute(
+        "UPDATE leases SET holder = NULL WHERE session = ? AND NOT EXISTS ("
+        "SELECT 1 FROM inbox WHERE session = ? AND body IS NOT NULL)",
+        (number, number),
     )
+    return released.rowcount > 0
 
 
 def _held(
