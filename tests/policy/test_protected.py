@@ -31,9 +31,11 @@ ASKED = [
     ".pre-commit-config.yaml",
     ".devcontainer/devcontainer.json",
     ".cargo/config.toml",
+    "HEAD",
+    "sub/HEAD",
 ]
 PLAIN = [
-    ".gitignore", ".gitattributes", ".git/HEAD", ".git/refs/heads/main", "git/hooks/x", "docs/holdfast.toml.md",
+    ".gitignore", ".gitattributes", ".git/refs/heads/main", "sub/heads", "git/hooks/x", "docs/holdfast.toml.md",
     ".github/ISSUE_TEMPLATE.md", "src/profile", "bashrc", "config/fish.py", ".vscodeignore", "agents/x.py",
     "a/.env.example",
 ]  # fmt: skip
@@ -87,6 +89,28 @@ def test_what_lies_above_the_workspace_was_chosen_by_the_user_unless_it_is_a_git
     assert steering(f"{inside}/.claude/x", inside) is not None
     assert steering("/home/ann/.claude/settings.json", inside) is not None
     assert steering("/repo/.git/modules/a/hooks/x", "/repo/.git/modules/a") is not None
+
+
+@pytest.mark.parametrize(
+    "spelled", ["{path}", "./{path}", "x/../{path}", "../{folder}/{path}", "{workspace}/{path}"]
+)
+@pytest.mark.parametrize(
+    ("workspace", "path"),
+    [
+        ("/home/ann/.config", "fish/config.fish"),
+        ("/home/ann/.config", "systemd/user/x.service"),
+        ("/home/ann/.local", "bin/ls"),
+        ("/home/ann/.local/share", "applications/x.desktop"),
+        ("/repo/.github", "workflows/ci.yml"),
+        ("/repo/.cargo", "config.toml"),
+    ],
+)
+def test_a_file_that_a_folder_above_the_workspace_makes_a_controlling_one_is_one(
+    workspace: str, path: str, spelled: str
+) -> None:
+    given = spelled.format(path=path, workspace=workspace, folder=workspace.rpartition("/")[2])
+    assert steering(given, workspace) is not None
+    assert steering("notes.md", workspace) is None
 
 
 def test_a_link_to_a_file_that_is_asked_about_is_refused_so_that_a_person_sees_what_is_written() -> None:

@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.policy.paths import is_inside
-
 Access = Literal["read", "write", "tree"]
 """`tree`: a write to everything under a folder, as by `rm -r` and `mv`."""
 
@@ -69,6 +67,7 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("ask", "it has settings of Holdfast", ("holdfast.toml",)),
     Named("ask", "git fetches and runs what it names", (".gitmodules",)),
+    Named("ask", "git takes a folder with it for a repository, and runs what its config names", ("head$",)),
     Named("ask", "a tool of the project runs what it says", (
         ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".devcontainer", ".devcontainer.json",
         "mise.toml", ".mise.toml", ".tool-versions", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config",
@@ -95,22 +94,19 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
 
     Args:
         path: The path as given, or absolute with every link followed. It may have shell wildcards.
-        workspace: The parts of the path above it do not count, because the user chose them, except `.git`.
+        workspace: A name that ends above it does not count, because the user chose it, except `.git`. One that goes
+            on inside does: in the workspace `~/.config` the shell still runs `fish/config.fish`.
     """
-    parts = _plain(_in_workspace(path, workspace))
+    chosen = _plain(workspace)
+    parts = _plain(path if path.startswith("/") else f"{workspace}/{path}")
     if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):
         return None
+    is_chosen = parts[: len(chosen)] == chosen and ".git" not in chosen
     for row in STEERING:
         for name in row.names:
-            if _holds(parts, name, may_be_wild=row.verdict == "deny"):
+            if _holds(parts, name, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
                 return name.rstrip("$"), row
     return None
-
-
-def _in_workspace(path: str, workspace: str) -> str:
-    if not is_inside(workspace, path) or ".git" in _plain(workspace):
-        return path
-    return path[len(workspace) :]
 
 
 def _plain(path: str) -> list[str]:
@@ -136,11 +132,12 @@ def _plain_name(name: str) -> str:
     return ".git" if plain.startswith("git~") else plain
 
 
-def _holds(parts: Sequence[str], name: str, *, may_be_wild: bool) -> bool:
-    """Return whether the names of a path lead to a place, or into it."""
+def _holds(parts: Sequence[str], name: str, chosen: int, *, may_be_wild: bool) -> bool:
+    """Return whether the names of a path lead to a place, or into it, that is not among the first `chosen` ones."""
     wanted = name.rstrip("$").split("/")
     last = len(parts) - len(wanted)
-    starts = range(max(last, 0) if name.endswith("$") else 0, last + 1)
+    first = max(chosen + 1 - len(wanted), 0)
+    starts = range(max(last, first) if name.endswith("$") else first, last + 1)
     return any(
         all(
             part == want or (may_be_wild and fits_wildcards(want, part))
