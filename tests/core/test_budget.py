@@ -92,8 +92,21 @@ def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     def a_session(most: int) -> Story:
         return opened(facts=model, **(ample | {limit: most}))
 
-    least = bisect_left(range(10**8), True, key=lambda most: isinstance(usable(a_session(most), size), Grant))
+    session = a_session(0)
+    plain = session.state.settings
+    assert plain is not None
+
+    def affords(most: int) -> bool:
+        session.state = replace(
+            session.state, settings=replace(plain, limits=replace(plain.limits, **{limit: most}))
+        )
+        return isinstance(usable(session, size), Grant)
+
+    least = bisect_left(range(10**8), True, key=affords)
     story = a_session(least)
+    if least < 10**8:
+        assert isinstance(usable(story, size), Grant)
+        assert not least or isinstance(usable(a_session(least - 1), size), Unaffordable)
     granted = reserve(story, size, size)
     assume(isinstance(granted, Grant))
     assert isinstance(granted, Grant)

@@ -27,7 +27,7 @@ IDS = [recording.name for recording in ALL]
 CHUNKINGS = ("whole", "line", "7", "random")
 SPELLINGS = ("crlf", "bom", "comments")
 BREAKING = ("cut", "stall", "reset", "badjson", "429", "503")
-STALL_S = 0.2
+STALL_S = 0.1
 
 
 @pytest.fixture
