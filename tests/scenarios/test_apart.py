@@ -106,9 +106,11 @@ def test_what_a_call_sets_in_its_context_no_other_call_sees(volatile: Stage) -> 
         lines = [calls(call("change")), calls(call("look")), words("Done.")]
         played = await play(Scenario("contexts", lines, tools_of), clock, inner, workspace)
         results = [r.event.result.text for r in played.records if isinstance(r.event, e.ToolCallFinished)]
-        assert results == ["changed", f"nothing {decimal.getcontext().prec}"]
+        assert results == ["changed", "nothing 9"]
 
-    volatile.run(watch)
+    with decimal.localcontext(prec=9) as ours:
+        volatile.run(watch)
+        assert ours.prec == 9, "it is ours: what calls cost is counted with it"
 
 
 @pytest.mark.requirement("L1", "H3")

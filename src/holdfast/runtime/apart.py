@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from decimal import getcontext, setcontext
 from typing import Any, TypeVar
 
 HEED_S = 5.0
@@ -38,6 +39,7 @@ class Apart:
         is_over: asyncio.Future[None] = loop.create_future()
 
         async def call() -> T:
+            setcontext(getcontext().copy())  # a copied context shares this one, and it is changed in place
             try:
                 return await work
             finally:
