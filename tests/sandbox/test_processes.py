@@ -81,6 +81,74 @@ async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_sessio
     assert left_over() == set()
 
 
+WAITING = (
+    "for i in $(seq 20); do (sleep 300 || echo waiting >> log; echo next >> log) & "
+    "(while /bin/true; do :; done; echo forking >> log) & "
+    "(setsid sh -c 'sleep 300; echo away >> log' &) ; done; echo started; "
+    "sleep 300 || echo first >> log; echo last >> log"
+)
+"""Sixty shells, each with a next command that is due as soon as what it waits for is gone."""
+
+
+@pytest.mark.requirement("L1", "C8")
+@pytest.mark.parametrize("how", ["timeout", "cancelled", "from outside"])
+async def test_no_shell_of_a_command_that_is_ended_begins_its_next_command(
+    processes: Processes, tmp_path: Path, skip_ahead: Callable[[float], None], how: str
+) -> None:
+    is_started = asyncio.Event()
+    limits = {"timeout_s": 1_000.0, "idle_s": 9_000.0}
+    call = asyncio.create_task(processes.run(launch(WAITING, tmp_path, **limits), lambda _: is_started.set()))
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
+    match how:
+        case "timeout":
+            skip_ahead(1_000.0)
+            assert (await call).how == "timeout"
+        case "cancelled":
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        case _:
+            await processes.end([KEY])
+            await call
+    assert left_over() == set()
+    assert not (tmp_path / "log").exists(), (tmp_path / "log").read_text()
+
+
+@pytest.mark.requirement("C8")
+async def test_what_a_command_left_in_the_background_begins_no_next_command_either(
+    processes: Processes, tmp_path: Path
+) -> None:
+    background = WAITING.partition("; sleep 300 ||")[0]
+    assert (await processes.run(launch(background, tmp_path), lambda _: None)).how == "exited"
+    assert left_over() == set()
+    assert not (tmp_path / "log").exists(), (tmp_path / "log").read_text()
+
+
+HEADLESS = """
+import ctypes, threading
+threading.Thread(target=threading.Event().wait).start()
+print("started", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.requirement("C8")
+async def test_a_process_whose_first_thread_has_ended_counts_until_its_last_one_has(
+    processes: Processes, tmp_path: Path
+) -> None:
+    argv = (sys.executable, "-I", "-S", "-c", HEADLESS)
+    is_started = asyncio.Event()
+    call = asyncio.create_task(processes.run(launch("", tmp_path, argv=argv), lambda _: is_started.set()))
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
+    (pid,) = left_over()
+    await until(lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text())
+    assert left_over() == {pid}
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert left_over() == set()
+
+
 @pytest.mark.requirement("C8")
 async def test_when_a_command_ends_what_it_left_in_the_background_ends_too(
     processes: Processes, tmp_path: Path

@@ -10,6 +10,9 @@ children, its tree is gone. It ends the tree when the first process has exited, 
 socket, and when the driver is gone for any reason. If a command kills its guard, the tree comes to the keeper,
 which adopts orphans too and ends them.
 
+A tree is stopped before it is killed, and no process is asked to end by itself: a shell that sees its child end
+would begin its next command, although the model is told that the command was ended.
+
 The next driver of a session knows only the keys of its calls. `end_trees` ends from outside what has a key in its
 environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption
 (macOS) and has no /proc, only process groups are known.
@@ -32,18 +35,18 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call of a process."""
 
-GRACE_S = 0.3
-"""Between TERM and KILL."""
 MAX_FDS = 64
 """The most open files of one call."""
-_END_S = 0.6
+_END_S = 0.9
 _POLL_S = 0.01
+_STOPS = 100
+"""How often to look for what forked before it was stopped."""
 _LOOKS = 4
 """How often no process must be found, while one could not be identified."""
 _KERNEL_THREAD = 0x00200000
@@ -59,24 +62,17 @@ _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def end_trees(keys: Collection[str]) -> None:
     """End every process of these calls. Return when they are gone, or after at most a second."""
-    if not _lives(keys):
-        return
-    _signal(members(keys), signal.SIGTERM)
-    term_until = time.monotonic() + GRACE_S
-    while _lives(keys) and time.monotonic() < term_until:
-        time.sleep(_POLL_S)
-    kill_until = time.monotonic() + _END_S
-    while _lives(keys) and time.monotonic() < kill_until:
-        # Repeat, because a process may fork between the look and the signal. Guards come last: while a guard
-        # lives, no orphan escapes.
-        seen = _look(keys)
-        _signal(seen.members or seen.guards, signal.SIGKILL)
+    until = time.monotonic() + _END_S
+    while _lives(keys) and time.monotonic() < until:
+        # Repeat, because something may have escaped. Guards come last: while a guard lives, no orphan escapes.
+        if not _kill(lambda: _look(keys).members):
+            _signal(_look(keys).guards, signal.SIGKILL)
         time.sleep(_POLL_S)
 
 
 def members(keys: Collection[str]) -> set[int]:
     """Return the pids of all living processes of the calls, without their guards and this process."""
-    return _look(keys).members
+    return set(_look(keys).members)
 
 
 def guard_name(key: str) -> str:
@@ -89,7 +85,8 @@ def guard_name(key: str) -> str:
 class _Seen(NamedTuple):
     """The result of a look at all processes."""
 
-    members: set[int]
+    members: list[int]
+    """Each after its parent."""
     guards: set[int]
     is_unsure: bool
     """Some process could not be identified: one that is just starting another program has no environment."""
@@ -98,14 +95,12 @@ class _Seen(NamedTuple):
 def _look(keys: Collection[str]) -> _Seen:
     needles = {f"{VARIABLE}={key}".encode() for key in keys}
     names = {guard_name(key).encode() for key in keys}
-    parents: dict[int, int] = {}
+    stats = dict(_processes())
+    stats.pop(os.getpid(), None)
     found: set[int] = set()
     guards: set[int] = set()
     is_unsure = False
-    for pid, stat in _processes():
-        if pid == os.getpid():
-            continue
-        parents[pid] = stat.parent
+    for pid, stat in stats.items():
         if stat.name in names:
             guards.add(pid)
         elif not stat.is_kernel:
@@ -113,16 +108,21 @@ def _look(keys: Collection[str]) -> _Seen:
             is_unsure = is_unsure or environment == {b""}
             if not needles.isdisjoint(environment):
                 found.add(pid)
-    below = _below(parents, found | guards) | found
-    return _Seen(below - guards, guards, is_unsure)
+    members = [pid for pid in _with_descendants(stats, found | guards) if pid not in guards]
+    return _Seen(members, guards, is_unsure)
 
 
-def _below(parents: dict[int, int], roots: Collection[int]) -> set[int]:
-    """Return all descendants of these processes."""
-    found = set(roots)
-    while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
-        found |= more
-    return found - set(roots)
+def _with_descendants(stats: dict[int, _Stat], roots: Collection[int]) -> list[int]:
+    """Return these processes, if they live, and all their descendants, each after its parent."""
+    children: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        children.setdefault(stat.parent, []).append(pid)
+    following = [pid for pid in roots if pid in stats and stats[pid].parent not in roots]
+    found: dict[int, None] = {}
+    while following:
+        found.update(dict.fromkeys(following))
+        following = [pid for parent in following for pid in children.get(parent, ()) if pid not in found]
+    return list(found)
 
 
 def _lives(keys: Collection[str]) -> bool:
@@ -153,14 +153,14 @@ def _processes() -> Iterable[tuple[int, _Stat]]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return None if the process is gone or a zombie."""
+    """Return None if the process is gone or a zombie. One whose first thread has ended is none while another runs."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             head, _, tail = file.read().rpartition(b")")
     except OSError:
         return None
     fields = tail.split()
-    if fields[0] in (b"Z", b"X"):
+    if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
         return None
     return _Stat(head.partition(b"(")[2], int(fields[1]), bool(int(fields[6]) & _KERNEL_THREAD))
 
@@ -172,6 +172,26 @@ def _environment(pid: int) -> set[bytes]:
             return set(file.read().split(b"\0"))
     except OSError:
         return set()
+
+
+def _kill(look: Callable[[], list[int]]) -> bool:
+    """Stop these processes and what they forked meanwhile, then kill them. Return whether there were any.
+
+    `look` returns them, each after its parent. A process forks nothing more once the signal is sent, so all are
+    stopped if none is new.
+    """
+    seen: list[int] = []
+    stopped: set[int] = set()
+    for _ in range(_STOPS):
+        seen = look()
+        fresh = [pid for pid in seen if pid not in stopped]
+        if not fresh:
+            break
+        _signal(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+    # Children first: the kernel may wake a stopped group when the parent of one of its members ends.
+    _signal(reversed(seen), signal.SIGKILL)
+    return bool(seen)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
@@ -237,13 +257,15 @@ def _received(door: socket.socket) -> list[int]:
     return fds
 
 
-def _kill_strays(guards: Collection[int]) -> set[int]:
-    """Kill what a killed guard left to this process, and return its pids."""
-    parents = {pid: stat.parent for pid, stat in _processes()}
-    strays = {pid for pid, parent in parents.items() if parent == os.getpid()} - set(guards)
-    strays |= _below(parents, strays)
-    _signal(strays, signal.SIGKILL)
-    return strays
+def _kill_strays(guards: Collection[int]) -> bool:
+    """Kill what a killed guard left to this process. Return whether there was anything."""
+
+    def strays() -> list[int]:
+        stats = dict(_processes())
+        mine = {pid for pid, stat in stats.items() if stat.parent == os.getpid()}
+        return _with_descendants(stats, mine.difference(guards))
+
+    return _kill(strays)
 
 
 # --- a guard ------------------------------------------------------------------------------------
@@ -331,27 +353,26 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> No
     while is_left() and not has_exited:
         if _ready([wakes, *ends]) & set(ends):
             break
-    if is_left():
-        _signal_tree(root, signal.SIGTERM)
-    kill_s = time.monotonic() + GRACE_S
-    while is_left() and (left_s := kill_s - time.monotonic()) > 0:
-        _ready([wakes], left_s)
     pause_s = _POLL_S
     while is_left():
-        # Repeat, because a process may fork between the look and the signal.
-        _signal_tree(root, signal.SIGKILL)
+        # Repeat, because something may have escaped.
+        _kill_tree(root)
         _ready([wakes], pause_s)
         pause_s = min(2 * pause_s, 1.0)
 
 
-def _signal_tree(root: int, number: signal.Signals) -> None:
-    """Signal everything below this process; without /proc, the group of the first process."""
-    parents = {pid: stat.parent for pid, stat in _processes()}
-    if parents:
-        _signal(_below(parents, {os.getpid()}), number)
-    else:
-        with contextlib.suppress(OSError):
-            os.killpg(root, number)
+def _kill_tree(root: int) -> None:
+    """Kill everything below this process; without /proc, the group of the first process."""
+
+    def tree() -> list[int]:
+        return _with_descendants(dict(_processes()), {os.getpid()})[1:]
+
+    if _stat(os.getpid()):
+        _kill(tree)
+        return
+    with contextlib.suppress(OSError):
+        os.killpg(root, signal.SIGSTOP)
+        os.killpg(root, signal.SIGKILL)
 
 
 def _tell(control: socket.socket, word: str, number: int) -> None:
