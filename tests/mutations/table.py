@@ -413,6 +413,20 @@ _MONEY = (
         "tests/scenarios/test_apart.py",
     ),
     Mutation(
+        "a call that sets how exact decimals are sets it for all",
+        "runtime/apart.py",
+        "setcontext(getcontext().copy())",
+        "pass",
+        "tests/scenarios/test_apart.py",
+    ),
+    Mutation(
+        "a follower reads records whose deltas still wait",
+        "runtime/following.py",
+        "if 0 < told.first_seq <= record.seq:",
+        "if False:",
+        "tests/scenarios/test_following.py",
+    ),
+    Mutation(
         "an attempt begins although its driver was ended meanwhile",
         "runtime/driver.py",
         "if self.failure is not None:  # it came during the commit",
