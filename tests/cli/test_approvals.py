@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from holdfast.clock import SystemClock
 from tests.cli.conftest import Filled, Holdfast
 from tests.cli.processes import Cli, calls, says
 
@@ -71,6 +73,34 @@ def test_an_approval_of_before_has_no_folder_to_tell_of(holdfast: Holdfast, home
     assert (row["cwd"], row["binary"]) == (None, None)
     told = holdfast("approvals", *in_home).out
     assert "│ command: rm -rf build\n  approve " in told
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize("command", ["approve", "deny"])
+def test_who_decides_after_the_deadline_is_told_that_the_approval_expired(
+    holdfast: Holdfast, home: Filled, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    in_home = ("--home", str(home.folder))
+    (row,) = holdfast("approvals", "--json", *in_home).rows
+    late_ms = datetime.fromisoformat(row["deadline"]).timestamp() * 1000 + 1
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: int(late_ms))
+    for _ in range(2):
+        late = holdfast(command, row["id"], *in_home)
+        assert (late.code, late.err) == (1, "")
+        assert late.out.startswith("Expired 20")
+        assert late.out.endswith(": nobody decided in time.\n")
+    assert holdfast("approvals", "--json", *in_home).rows == []
+
+
+@pytest.mark.requirement("H5")
+def test_who_decides_after_the_run_ended_is_told_so(cli: Cli) -> None:
+    cli("run", "x", "-m", a_model(cli))
+    (approval,) = open_approvals(cli)
+    assert cli("stop", "last").code == 0
+    late = cli("approve", approval["id"])
+    assert (late.code, late.err) == (1, "")
+    assert late.out.startswith("Withdrawn 20")
+    assert late.out.endswith(": its run ended first.\n")
 
 
 @pytest.mark.requirement("H5")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Literal, NamedTuple
 
@@ -24,13 +24,13 @@ from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
 from holdfast.core.summary import status
 from holdfast.errors import NoSuchSession, UsageError
-from holdfast.protocol.commands import CommandBody, Pause, Resolve, Stop
+from holdfast.protocol.commands import CommandBody, Decided, Pause, Resolve, Stop
 from holdfast.protocol.rows import ApprovalRow
 from holdfast.views.lines import COMMAND, Span, local, neutral
 from holdfast.views.lists import approval_call_lines
 
 _BAD_NEWS = 1
-_DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
+_DECIDED: Mapping[Decided, str] = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 ApprovalName = Annotated[str, typer.Argument(metavar="ID", help="The id that `holdfast approvals` lists.")]
 Note = Annotated[
@@ -122,6 +122,7 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
         if row.question and decision == "approve" and not note.strip():
             hint = f'Answer it with `holdfast approve {row.id} --note "TEXT"`.'
             raise UsageError(f"{row.id} is a question: {neutral(row.question)}", hint=hint)
+        is_ours = False
         if not row.decision:
             is_answer = bool(row.question) and decision == "approve"
             body = Resolve(row.id, "answer" if is_answer else decision, note)
@@ -129,23 +130,31 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
             row = await app.store.approval(row.id) or row
             records = await app.store.read(row.session)
             decided = (each.cause for each in records if each.type == "ApprovalResolved")
-            if f"command {command_id}" in decided:
-                say([f"{_DECIDED[row.decision]}: {row.tool} in session {row.session}."])
+            is_ours = f"command {command_id}" in decided
+        match row.decision:
+            case "":
+                raise UsageError(f"{row.id} cannot be decided: its session no longer waits for it.")
+            case "expired":
+                return _too_late("Expired", f" {local(row.decided_ms)}: nobody decided in time.")
+            case "withdrawn":
+                return _too_late("Withdrawn", f" {local(row.decided_ms)}: its run ended first.")
+            case "approve" | "deny" | "answer" as decided_as if not is_ours:
+                why = f": {neutral(row.note)}" if row.note else ""
+                by = f" by {row.decided_by}, {local(row.decided_ms)}{why}."
+                return _too_late(f"Already {_DECIDED[decided_as]}", by)
+            case "approve" | "deny" | "answer" as decided_as:
+                say([f"{_DECIDED[decided_as]}: {row.tool} in session {row.session}."])
                 if not row.question:
                     say(approval_call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
                     say(["No process drives this session now. Continue with:"])
                     say([["  ", Span(f"holdfast resume {row.session}", COMMAND)]])
                 return 0
-        if not row.decision:
-            raise UsageError(f"{row.id} cannot be decided: its session no longer waits for it.")
-        word = _DECIDED.get(row.decision, row.decision)
-        if row.decision == "expired":
-            say([[Span("Expired", "yellow"), f" {local(row.decided_ms)}: nobody decided in time."]])
-            return _BAD_NEWS
-        why = f": {neutral(row.note)}" if row.note else ""
-        say([[Span(f"Already {word}", "yellow"), f" by {row.decided_by}, {local(row.decided_ms)}{why}."]])
-        return _BAD_NEWS
+
+
+def _too_late(how: str, when: str) -> int:
+    say([[Span(how, "yellow"), when]])
+    return _BAD_NEWS
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
@@ -34,14 +34,19 @@ _OLDEST_PYTHON = (3, 11)
 _DISK_FAULT_BYTES = 100 << 20
 _DISK_WARNING_BYTES = 1 << 30
 _LISTED_FILES = 5
-_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
+Severity = Literal["ok", "warning", "fault"]
+_MARKS: Mapping[Severity, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "fault": ("✗", "red"),
+}
 
 
 class Finding(msgspec.Struct, frozen=True):
     """The result of a check."""
 
     id: str
-    severity: Literal["ok", "warning", "fault"]
+    severity: Severity
     message: str
     hint: str = ""
 

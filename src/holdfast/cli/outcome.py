@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
-from holdfast.views.report import Result, next_command
+from holdfast.views.report import Result, ResultStatus, next_command
 from holdfast.views.tables import money
 
 INTERRUPTED = 130
 WAITING = 5
 
-_CODES = {
+_CODES: Mapping[ResultStatus, int] = {
     "done": 0, "failed": 1, "limit": 4, "waiting": WAITING, "stuck": 6, "parked": 7, "interrupted": INTERRUPTED,
 }  # fmt: skip
 _COST_REACHED = 3
@@ -22,7 +22,7 @@ _PROVIDER_REASONS = frozenset({"provider_transient", "rate_limited", "provider_r
 _STYLES = {"done": "green", "waiting": "yellow", "parked": "yellow"}
 
 
-def exit_code(status: str, reason: str) -> int:
+def exit_code(status: ResultStatus, reason: str) -> int:
     """Return the exit code for the status of a run."""
     if status == "failed" and reason in _PROVIDER_REASONS:
         return _UNAVAILABLE

@@ -6,7 +6,7 @@ The dispatcher collects the facts (where a path leads, what the arguments are), 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -22,7 +22,7 @@ Verdict = Literal["allow", "ask", "deny"]
 
 MOST_PATHS = 16
 """A call that names more of them runs alone: to compare so many with those of 127 other calls takes long."""
-_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class PathFact(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class PathFact(msgspec.Struct, frozen=True):
     """`home`, `home/PATH` or `settings` for Holdfast's own files; otherwise empty."""
 
 
-_NEEDS: dict[Effect, str] = {
+_NEEDS: Mapping[Effect, str] = {
     "read": "Reading",
     "write": "Writing files",
     "exec": "Running commands",

@@ -5,7 +5,9 @@ Nothing that varies by itself (time, counts, file lists) belongs here, because i
 
 from __future__ import annotations
 
-from holdfast.protocol.settings import Settings
+from collections.abc import Mapping
+
+from holdfast.protocol.settings import Autonomy, Settings
 
 IDENTITY = (
     "You are an agent run by Holdfast. You work on the user's task with tools until it is done. Then say so."
@@ -27,7 +29,7 @@ MASKS = (
     "you wrote them. Never write such a mark back as if it were the value. Refer to a secret by its name."
 )
 
-_AUTONOMY = {
+_AUTONOMY: Mapping[Autonomy, str] = {
     "read-only": "You may read, and change nothing.",
     "supervised": "You may read and write inside the workspace. Commands and the network need a person's approval.",
     "full": "You may act inside the workspace without asking, within the policy of this machine.",

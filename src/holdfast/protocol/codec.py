@@ -28,13 +28,17 @@ LOST = "Lost"
 """The type of a record without a body, which a repair writes where it could read none."""
 
 
+Unreadable = Literal["newer", "damaged", "erased"]
+"""Why a stored event cannot be read. newer: of an unknown type or a newer version. erased: only its digest was kept.
+"""
+
+
 class UnreadableEvent(Exception):
     """This version cannot read a stored event."""
 
-    def __init__(self, message: str, why: Literal["newer", "damaged", "erased"]) -> None:
+    def __init__(self, message: str, why: Unreadable) -> None:
         super().__init__(message)
         self.why = why
-        """newer: of an unknown type or a newer version. erased: only its digest was kept."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):

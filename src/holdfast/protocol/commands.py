@@ -18,6 +18,10 @@ configure: how a run is done. administer: the home itself, its users and their r
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
+Decided = Literal["approve", "deny", "answer"]
+"""What a person may decide."""
+
+
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody who asks, and what they may ask."""
 
@@ -60,7 +64,7 @@ class Resolve(msgspec.Struct, frozen=True, omit_defaults=True, tag="resolve"):
     """Decide an approval, or answer a question."""
 
     approval_id: str
-    decision: Literal["approve", "deny", "answer"]
+    decision: Decided
     note: str = ""
 
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from holdfast.protocol.commands import Scope
+from holdfast.protocol.commands import Decided, Scope
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Estimated, Finish, Part, Usage
 from holdfast.protocol.settings import Group, SettingsRef
@@ -380,11 +380,15 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     """With arguments that are a masked copy: stands for the original in `sha256`, and tells nothing about it."""
 
 
+Resolution = Literal[Decided, "expired", "withdrawn"]
+"""Somebody decided, or nobody did in time (`expired`), or the run ended first (`withdrawn`)."""
+
+
 class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Somebody decided, or nobody did in time (`expired`), or the run ended first (`withdrawn`)."""
+    """How an approval or a question ended."""
 
     approval_id: str
-    decision: Literal["approve", "deny", "answer", "expired", "withdrawn"]
+    decision: Resolution
     by: str
     note: str = ""
     scopes: tuple[Scope, ...] = ()

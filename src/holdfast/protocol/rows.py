@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.events import Resolution
 from holdfast.protocol.messages import Usage
 
 SessionStatus = Literal[
@@ -56,8 +57,8 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     question: str = ""
     options: tuple[str, ...] = ()
-    decision: str = ""
-    """Empty while it is open; then approve, deny, answer, expired or withdrawn."""
+    decision: Resolution | Literal[""] = ""
+    """Empty while it is open."""
     decided_by: str = ""
     decided_ms: int = 0
     note: str = ""

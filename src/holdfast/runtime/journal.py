@@ -5,7 +5,7 @@ Everything here derives from the records. The driver and the visitor write them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.context.conversation import FOLDED, REQUESTED, Conversation, rewritten
@@ -20,6 +20,7 @@ from holdfast.protocol.codec import (
     FIRST_LINK,
     Selected,
     StoredRecord,
+    Unreadable,
     UnreadableEvent,
     decode,
     decode_command,
@@ -39,7 +40,7 @@ from holdfast.protocol.ports import Journals
 from holdfast.protocol.rows import Commit, InboxEntry, Recovered
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
-_UNREADABLE: dict[str, tuple[type[HoldfastError], str]] = {
+_UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
     "newer": (StorageNewer, ""),
     "damaged": (StorageCorrupt, "`holdfast fsck` lists all damage."),
     "erased": (RecordErased, "`holdfast show` shows what is left of it. Start a new session to continue."),

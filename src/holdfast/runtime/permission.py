@@ -12,16 +12,19 @@ If a sender without `answer` speaks while a question is open, the core takes the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.errors import Forbidden, UsageError
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Scope, Send, Stop
 from holdfast.protocol.ports import Store
 
 NAME_MAX_CHARS = 128
-_ACTS: dict[Scope, str] = {
+_ACTS: Mapping[Scope, str] = {
     "speak": "speak to",
     "answer": "answer questions of",
     "approve": "decide what waits in",
     "configure": "change the settings of",
+    "administer": "administer",
 }
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -26,7 +27,8 @@ from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import MASKED, Line, Span, counted, one_line, took
 from holdfast.views.notices import left_out, notice
 
-_MARKS = {
+_Mark = Literal["ok", "error", "timeout", "cancelled", "unknown", "refused"]
+_MARKS: Mapping[_Mark, Span] = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
     "cancelled": Span("■", "yellow"), "unknown": Span("?", "yellow"), "refused": Span("⊘", "red"),
 }  # fmt: skip
@@ -77,7 +79,7 @@ class Happenings:
         call = self._calls.get(call_id)
         return one_line(f"{call.name} {_told(call.arguments)}", width) if call else call_id
 
-    def _call(self, call_id: str, status: str, length: str, why: str, width: int, name: str = "") -> Line:
+    def _call(self, call_id: str, status: _Mark, length: str, why: str, width: int, name: str = "") -> Line:
         call = self._calls.get(call_id)
         name = name or (call.name if call else call_id)
         room = max(width - len(name) - len(length) - 10, 20)

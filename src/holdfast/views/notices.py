@@ -14,6 +14,7 @@ from holdfast.protocol.events import (
     ModelCallUnready,
     NoteAdded,
     Record,
+    Resolution,
     RunLanding,
     RunPaused,
     RunResumed,
@@ -30,7 +31,7 @@ _NOTES = {
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""
-_DECIDED = {
+_DECIDED: Mapping[Resolution, str] = {
     "approve": "approved by {by}",
     "deny": "denied by {by}",
     "answer": "answered by {by}",
@@ -98,6 +99,6 @@ def left_out(ranges: Sequence[Again]) -> str:
     return f"the window is full: the model no longer sees {', '.join(names)}"
 
 
-def decided(decision: str, by: str) -> str:
+def decided(decision: Resolution, by: str) -> str:
     """Return how an approval ended, and who decided it: `approved by cli:ann`."""
     return _DECIDED[decision].format(by=by)
