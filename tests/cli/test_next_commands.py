@@ -62,6 +62,16 @@ def test_the_command_after_an_error_or_a_stop_works_too(away: Cli) -> None:
         assert out in copied(away, command).stdout, command
 
 
+def test_the_hints_of_a_branch_without_a_task_and_of_doctor_name_the_home_too(away: Cli) -> None:
+    flags = ("--home", str(away.home))
+    away("run", "x", "-m", away.model(says("Done.")), *flags)
+    branch = away("fork", "last", "--at", "1", *flags).out.strip()
+    for arguments, word in ((("resume", branch), f'resume {branch} "TASK"'), (("doctor",), "init")):
+        ended = away(*arguments, *flags)
+        (command,) = PRINTED.findall(ended.out + ended.err)
+        assert f"holdfast {word} --home {away.home}" in command
+
+
 def test_json_has_the_plain_command(away: Cli) -> None:
     ended = away(
         "run", "x", "-m", away.model(calls("shell", command="true")), "--home", str(away.home), "--json"

@@ -7,7 +7,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,18 @@ def sessions(cli: Cli) -> list[dict[str, Any]]:
 def types(cli: Cli, session: str) -> list[str]:
     rows = cli("show", session, "--events", "--json").out.splitlines()
     return [json.loads(line)["type"] for line in rows]
+
+
+def until_heeded(pid: int, number: int) -> None:
+    """Wait until a process has seen a signal, or has ended."""
+    status = Path(f"/proc/{pid}/status")
+    until_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until_s:
+        lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        pending = int(lines["ShdPnd"], 16) | int(lines["SigPnd"], 16)
+        if lines["State"].startswith("Z") or not pending >> (number - 1) & 1:
+            return
+    raise AssertionError(f"signal {number} is still pending")
 
 
 def customize(cli: Cli, code: str) -> None:
@@ -114,6 +128,25 @@ def test_the_second_ctrl_c_leaves_at_once_and_the_session_goes_on_from_its_journ
     assert (resumed.code, resumed.out) == (0, "Went on.\n")
     assert types(cli, "a:b").count("ToolCallAbandoned") == 1, "nobody saw the command end"
     assert not is_running("sleep 65.5")
+
+
+@pytest.mark.requirement("L2-06", "L1")
+@pytest.mark.parametrize("first", SIGNALS)
+def test_who_is_ended_again_and_again_still_comes_to_an_orderly_end(cli: Cli, first: signal.Signals) -> None:
+    """As by a terminal that is closed: its shell, its multiplexer and the kernel each send a signal."""
+    model = cli.model(calls("shell", command="echo begun; sleep 67.5"), says("Went on."))
+    with cli.terminal("run", "x", "-s", "a:b", "-m", model, "--autonomy", "full") as screen:
+        screen.until("│ begun")
+        with closing(sqlite3.connect(cli.home / "holdfast.db")) as database:
+            database.execute("BEGIN IMMEDIATE")  # nobody can write: the stop cannot come to its end
+            for number in (first, signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+                screen.process.send_signal(number)
+                until_heeded(screen.process.pid, number)
+            database.rollback()
+        assert screen.end() == 130
+    (row,) = sessions(cli)
+    assert (row["status"], types(cli, "a:b")[-1]) == ("interrupted", "RunStopped")
+    assert not is_running("sleep 67.5")
 
 
 # --- without a terminal any more ----------------------------------------------------------------

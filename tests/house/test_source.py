@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.commands import COMMANDS
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "holdfast"
 FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
@@ -43,6 +45,45 @@ def found(wrong: object) -> list[str]:
 
 def is_docstring_free(tree: ast.Module) -> bool:
     return not ast.get_docstring(tree)
+
+
+def written(piece: ast.expr) -> str:
+    return str(piece.value) if isinstance(piece, ast.Constant) else "X"
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every text of a file that is no docstring, with its line. Values in it are written as X."""
+    nodes = list(ast.walk(tree))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    pieces = {id(piece) for node in nodes if isinstance(node, ast.JoinedStr) for piece in node.values}
+    for node in nodes:
+        if id(node) in docs | pieces:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(map(written, node.values))
+
+
+def test_a_command_in_a_sentence_stands_in_backticks_so_that_it_is_made_copyable() -> None:
+    commands = re.compile(
+        rf"(?<!`)holdfast (?:{'|'.join(row.name for rows in COMMANDS.values() for row in rows)})\b"
+    )
+    wrong = [
+        f"{file}:{line}"
+        for file, tree in TREES.items()
+        for line, text in texts(tree)
+        if (match := commands.search(text)) and match.start() and "\b" not in text
+    ]
+    # A line that is a list of pieces is shown as it is: only its spans can be commands.
+    wrong += found(
+        lambda _, n: (
+            isinstance(n, ast.Yield)
+            and isinstance(n.value, ast.List)
+            and "`holdfast " in ast.unparse(n.value)
+        )
+    )
+    assert wrong == []
 
 
 def test_every_module_says_what_it_is_for() -> None:

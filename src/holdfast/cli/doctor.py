@@ -22,7 +22,7 @@ import msgspec
 from holdfast.app import open_store
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import say, say_json
+from holdfast.cli.terminal import say, say_json, with_commands
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.errors import ConfigError, StorageError
@@ -75,7 +75,8 @@ def _lines(finding: Finding) -> Iterator[Line]:
     for at, text in enumerate(neutral(finding.message).split("\n")):
         yield [Span(mark if at == 0 else " ", style), f" {finding.id if at == 0 else '':<10} {text}"]
     if finding.hint:
-        yield [Span(f"{'':<13}{neutral(finding.hint)}", "dim")]
+        hint = (span._replace(style=span.style or "dim") for span in with_commands(finding.hint))
+        yield [" " * 13, *hint]
 
 
 def check_python(home: Home) -> Iterator[Finding]:

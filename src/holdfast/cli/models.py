@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import columns, say, say_json
+from holdfast.cli.terminal import columns, say, say_json, with_commands
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.protocol.limits import ModelFacts, Tier
@@ -77,9 +77,9 @@ def _lines(found: list[Found], known: dict[str, list[ModelFacts]], width: int) -
         ]
     yield [""]
     if not rows:
-        yield [
+        yield with_commands(
             "No model is usable yet. Set a provider's key or start a local server, then run `holdfast init`."
-        ]
+        )
         return
     heads = ("model", "in $/Mtok", "out $/Mtok", "window", "for larger calls")
     yield from table([[Span(head, "bold") for head in heads], *rows], width, right=(1, 2), drop=(4, 3))

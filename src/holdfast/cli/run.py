@@ -139,7 +139,7 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
     past = await existing(home, name)
     now, run = past.now, past.ahead.run
     if run is None and not text:
-        hint = f'Give it one: holdfast resume {now.session} "TASK"'
+        hint = f'Give it one: `holdfast resume {now.session} "TASK"`'
         raise UsageError(f"Session {now.session} has no task yet, so there is nothing to resume.", hint=hint)
     if run is not None and run.status == "done" and not text:
         async with reading(home) as store:

@@ -1,5 +1,7 @@
 """Signals that end a command: each of them works like Ctrl-C.
 
+Whoever closes a terminal or ends a service may send several. Only a second Ctrl-C asks for a hurried end.
+
 `main` needs this module before anything else, so it imports little. `sitting` handles signals during a run.
 """
 
@@ -22,12 +24,22 @@ def heeded() -> tuple[signal.Signals, ...]:
 def interruptible() -> None:
     """Make every signal that ends a command raise KeyboardInterrupt."""
     for number in heeded():
-        signal.signal(number, _hang_up if number == signal.SIGHUP else signal.default_int_handler)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _end)
 
 
-def _hang_up(number: int, frame: FrameType | None) -> None:
-    leave_terminal()
+def _end(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGHUP:
+        leave_terminal()
+    unhurried()
     signal.default_int_handler(number, frame)
+
+
+def unhurried() -> None:
+    """Let only Ctrl-C cut the end short that has begun."""
+    for number in heeded():
+        if number != signal.SIGINT:
+            # Not SIG_IGN: what this process starts would inherit it.
+            signal.signal(number, lambda *_: None)
 
 
 def leave_terminal() -> None:

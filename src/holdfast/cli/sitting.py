@@ -19,7 +19,7 @@ from holdfast.cli.answer import Unanswered, ask, settled
 from holdfast.cli.keyboard import Keyboard, restore_terminal
 from holdfast.cli.live import View
 from holdfast.cli.outcome import INTERRUPTED
-from holdfast.cli.signals import heeded, interruptible, leave_terminal
+from holdfast.cli.signals import heeded, interruptible, leave_terminal, unhurried
 from holdfast.cli.terminal import tell, write
 from holdfast.core.evolve import evolve
 from holdfast.core.state import State, phase
@@ -97,9 +97,11 @@ class Sitting:
             self.stop()
 
     def stop(self, signal_number: int = signal.SIGINT) -> None:
-        """Stop the run, or leave if it rests or another process drives it. The second call ends this process."""
-        if self._signal:
+        """Stop the run, or leave if it rests or another process drives it. A second Ctrl-C ends this process."""
+        if self._signal and signal_number == signal.SIGINT:
             self._leave_at_once()
+        if self._signal:
+            return
         self._signal = signal_number
         self._stopping = asyncio.create_task(self._stop())
 
@@ -201,6 +203,8 @@ class Sitting:
             for number in numbers:
                 loop.remove_signal_handler(number)
             interruptible()
+            if self._signal not in (0, signal.SIGINT):
+                unhurried()
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
