@@ -78,3 +78,7 @@ def test_nobody_goes_on_from_an_erased_record(holdfast: Holdfast, home: Filled, 
     assert (answer.code, answer.rows[0]["error"]["code"]) == (2, "erased")
     branch = holdfast("fork", home.finished, "--at", "9", "--home", str(home.folder))
     assert (branch.code, "was erased" in branch.err) == (2, True)
+    shown = branch.err.partition("`")[2].partition("`")[0]
+    arguments = shown.split()[-4:]
+    assert arguments == ["show", home.finished, "--home", str(home.folder)]
+    assert holdfast(*arguments).code == 0

@@ -43,9 +43,12 @@ from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 _UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
     "newer": (StorageNewer, ""),
     "damaged": (StorageCorrupt, "`holdfast fsck` lists all damage."),
-    "erased": (RecordErased, "`holdfast show` shows what is left of it. Start a new session to continue."),
+    "erased": (
+        RecordErased,
+        "`holdfast show {session}` shows what is left of it. Start a new session to continue.",
+    ),
 }
-"""The hint for each reason why a record cannot be read."""
+"""The hint for each reason why a record cannot be read. It may name the session."""
 
 
 class Journal:
@@ -246,4 +249,5 @@ def readable(stored: StoredRecord) -> Record:
         return decode(stored)
     except UnreadableEvent as error:
         kind, hint = _UNREADABLE[error.why]
-        raise kind(f"Record {stored.seq} of session {stored.session}: {error}.", hint=hint) from None
+        told = f"Record {stored.seq} of session {stored.session}: {error}."
+        raise kind(told, hint=hint.format(session=stored.session)) from None
