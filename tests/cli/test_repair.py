@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.codec import encode_json
+from holdfast.protocol.commands import Command, Send, owner
+from holdfast.protocol.rows import InboxEntry
 from holdfast.storage.home import BLOBS, DATABASE
+from holdfast.storage.sqlite import SqliteStore
 from tests.cli.conftest import Filled, Holdfast
 
 
@@ -100,3 +105,65 @@ def test_nothing_is_made_of_what_is_no_database(holdfast: Holdfast, home: Filled
     answer = holdfast("fsck", "--repair", str(tmp_path / "s.db"), "--json", "--home", str(home.folder))
     assert (answer.code, answer.rows[0]["error"]["code"]) == (9, "storage_corrupt")
     assert not (tmp_path / "s.db").exists()
+
+
+def beside(home: Filled, sql: str) -> None:
+    """Change a row that lies beside the records."""
+    with sqlite3.connect(home.folder / DATABASE) as connection:
+        assert connection.execute(sql).rowcount == 1
+    connection.close()
+
+
+async def post(home: Filled, text: str) -> None:
+    """Leave a message for the finished session that nobody has read."""
+    store = SqliteStore.open(home.folder)
+    command = Command("c1", home.finished, owner("ann", "cli"), Send(text))
+    await store.post(InboxEntry("c1", home.finished, 1, encode_json(command)), 9)
+    await store.aclose()
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize(
+    "value", ["replace(CAST(body AS TEXT), 'test', 'rest')", "body || x'00'", "substr(body, 40)"]
+)
+def test_a_changed_command_is_told_never_followed_and_left_out_of_a_repair(
+    holdfast: Holdfast, home: Filled, tmp_path: Path, again: Path, value: str
+) -> None:
+    asyncio.run(post(home, "test the disk"))
+    assert holdfast("fsck", "--home", str(home.folder)).code == 0
+    beside(home, f"UPDATE inbox SET body = CAST({value} AS BLOB) WHERE body IS NOT NULL")
+    checked = holdfast("fsck", "--json", "--home", str(home.folder))
+    assert (checked.code, [(row["kind"], row["session"]) for row in checked.rows[0]["damage"]]) == (
+        1,
+        [("row", home.finished)],
+    )
+    for words in (["resume", home.finished], ["stop", home.finished], ["resume", home.finished, "more"]):
+        answer = holdfast(*words, "--home", str(home.folder))
+        assert (answer.code, "holdfast fsck" in answer.err) == (9, True), (words, answer)
+    for words in (["sessions"], ["show", home.finished], ["show", home.waiting], ["approvals"]):
+        assert holdfast(*words, "--home", str(home.folder)).code == 0, words
+    file = tmp_path / "saved.db"
+    answer = holdfast("fsck", "--repair", str(file), "--home", str(home.folder))
+    assert (answer.code, "intact" in answer.out) == (1, False)
+    assert "the command 'c1': it is not what was accepted, and was left out" in answer.out
+    shutil.move(file, again / DATABASE)
+    assert holdfast("fsck", "--home", str(again)).code == 0
+    assert holdfast("stop", home.finished, "--home", str(again)).code == 0
+    assert holdfast("show", home.finished, "--home", str(again)).code == 0
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("change", ["holder = x'7b7d'", "epoch = epoch - 1", "epoch = 9223372036854775807"])
+def test_a_damaged_lease_is_told_and_mended_by_a_repair(
+    holdfast: Holdfast, home: Filled, tmp_path: Path, again: Path, change: str
+) -> None:
+    beside(home, f"UPDATE leases SET {change} WHERE session = 2")
+    checked = holdfast("fsck", "--json", "--home", str(home.folder))
+    assert (checked.code, [row["session"] for row in checked.rows[0]["damage"]]) == (1, [home.waiting])
+    for words in (["sessions"], ["show", home.finished], ["show", home.waiting], ["approvals"]):
+        assert holdfast(*words, "--home", str(home.folder)).code == 0, words
+    file = tmp_path / "saved.db"
+    assert holdfast("fsck", "--repair", str(file), "--home", str(home.folder)).code == 1
+    shutil.move(file, again / DATABASE)
+    assert holdfast("fsck", "--home", str(again)).code == 0
+    assert holdfast("stop", home.waiting, "--home", str(again)).code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from holdfast.runtime import snapshot
 from holdfast.runtime.journal import Journal, state_of
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import DATABASE
+from holdfast.storage.seals import sealed
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
@@ -74,6 +76,15 @@ def edit(store: SqliteStore, statement: str, *values: object) -> None:
     database.close()
 
 
+def put(store: SqliteStore, body: bytes) -> None:
+    """Put this in place of the only snapshot, as the store would."""
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as database:
+        ((session, seq),) = database.execute(
+            "SELECT id, s.seq FROM snapshots AS s JOIN sessions ON number = s.session"
+        )
+        database.execute("UPDATE snapshots SET body = ?", (sealed(body, "snapshot", session, seq),))
+
+
 def flip(store: SqliteStore, record: e.Record) -> None:
     """Change one letter of a record's words."""
     edit(
@@ -98,11 +109,10 @@ def test_what_follows_the_last_snapshot_is_all_that_is_read(long: Long) -> None:
 
 def test_a_damaged_snapshot_costs_time_and_nothing_else(long: Long) -> None:
     async def look(store: SqliteStore, played: Played) -> None:
-        body = bytearray((await store.recover(played.session)).snapshot)
-        body[len(body) // 2] ^= 1
-        edit(store, "UPDATE snapshots SET body = ?", bytes(body))
-        journal, is_read_whole = await opened(store, played.session)
-        assert is_read_whole
+        found = await store.recover(played.session)
+        edit(store, "UPDATE snapshots SET body = CAST(substr(body, 1, length(body) - 1) || x'7f' AS BLOB)")
+        assert (found.after_seq > 0, (await store.recover(played.session)).after_seq) == (True, 0)
+        journal, _ = await opened(store, played.session)
         assert journal.state == played.state
 
     long(look)
@@ -199,10 +209,13 @@ def test_fsck_tells_a_snapshot_that_is_not_what_the_journal_comes_to(long: Long)
         assert kept is not None
         richer = replace(kept, state=replace(kept.state, title="Another title"))
         for body in (richer, replace(kept, link=bytes(32))):
-            edit(store, "UPDATE snapshots SET body = ?", snapshot.packed(body))
+            put(store, snapshot.packed(body))
             (damage,) = verify_home(home, snapshot.holds).damages
             assert (damage.kind, damage.session, damage.seq) == ("row", played.session, found.after_seq)
-        edit(store, "UPDATE snapshots SET body = ?", b"of another version")
-        assert verify_home(home, snapshot.holds) == Verified()
+        put(store, b"of another version")
+        assert verify_home(home, snapshot.holds) == Verified(), "void, and no damage"
+        edit(store, "UPDATE snapshots SET body = CAST(body || x'00' AS BLOB)")
+        (damage,) = verify_home(home, snapshot.holds).damages
+        assert "its snapshot is not what was written" in damage.message
 
     long(look)

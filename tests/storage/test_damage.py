@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.codec import StoredRecord, chain_link, digest_of
 from holdfast.protocol.events import ApprovalResolved, MessageReceived, ToolCallFinished
-from holdfast.protocol.rows import Damage, SessionRow, Verified
+from holdfast.protocol.rows import Damage, Recovered, SessionRow, Verified
 from holdfast.protocol.tools import CallResult
 from holdfast.storage.blobs import blob_path
 from holdfast.storage.fsck import verify_home
@@ -184,7 +185,7 @@ async def test_records_and_approvals_of_no_session_are_told(tmp_path: Path) -> N
     await store.aclose()
     change(tmp_path, "DELETE FROM sessions")
     told = [(damage.kind, damage.message.split()[1]) for damage in verify_home(tmp_path).damages]
-    assert told == [("row", "approvals"), ("row", "records")]
+    assert told == [("row", "approvals"), ("row", "leases"), ("row", "records")]
 
 
 @pytest.fixture
@@ -282,7 +283,9 @@ async def with_snapshot(tmp_path: Path) -> Path:
     [
         ("seq = 4", an_id(1), "is of record 4, and its journal ends at 3"),
         ("seq = 0", an_id(1), "is of record 0"),
-        ("body = x''", an_id(1), "is empty"),
+        ("body = x''", an_id(1), "is not what was written"),
+        ("body = CAST(body || x'00' AS BLOB)", an_id(1), "is not what was written"),
+        ("seq = 1", an_id(1), "is not what was written"),
         ("session = 7", "", "under the number 7, which is no session's"),
     ],
 )
@@ -301,10 +304,12 @@ async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time
     await store.aclose()
 
 
-async def test_what_other_code_put_into_a_snapshot_is_no_damage(with_snapshot: Path) -> None:
-    assert verify_home(with_snapshot) == Verified()
-    change(with_snapshot, "UPDATE snapshots SET body = x'00', seq = 3")
-    assert verify_home(with_snapshot) == Verified()
+async def test_who_makes_snapshots_judges_what_was_written(with_snapshot: Path) -> None:
+    def holds(found: Recovered, state: State, _: bytes) -> bool:
+        assert (found.after_seq, found.snapshot) == (state.seq, b"derived")
+        return True
+
+    assert verify_home(with_snapshot, holds) == Verified()
 
 
 @pytest.mark.requirement("L7")

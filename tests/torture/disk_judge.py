@@ -76,7 +76,9 @@ def standing(home: Path) -> tuple[str, str]:
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sessions'").fetchone():
             return "", ""
         found = connection.execute("SELECT status FROM sessions WHERE key = ?", (SESSION,)).fetchone()
-        waiting = connection.execute("SELECT body FROM inbox WHERE body IS NOT NULL").fetchall()
+        waiting = connection.execute(
+            "SELECT substr(body, 33) FROM inbox WHERE body IS NOT NULL"  # behind its seal
+        ).fetchall()
     if found is None:
         return "", ""
     asked = [row["body"]["approval_id"] for row in rows if row["type"] == "ApprovalRequested"]

@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from holdfast.app import open_store, open_store_to_read
 from holdfast.config.paths import Home
-from holdfast.errors import NoSuchSession, UsageError
+from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
@@ -93,4 +93,13 @@ async def read_journal(store: Store, name: str) -> Journal:
     row = await as_driven(store, await store.session(session) or SessionRow(session))
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
-    return Journal(row, stored, records, len(await store.inbox(session)))
+    return Journal(row, stored, records, await _waiting(store, session))
+
+
+async def _waiting(store: Store, session: str) -> int:
+    """Return how many commands wait for a session; 0 if its lease is damaged, which hides no record."""
+    try:
+        standing = await store.standing(session)
+    except StorageCorrupt:
+        return 0
+    return standing.waiting if standing is not None else 0

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Index, Leases
 from holdfast.protocol.rows import SessionRow
 from holdfast.runtime.holder import is_free
@@ -29,5 +30,8 @@ async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
     """Return the row, with `running` for an open session that somebody drives."""
     if row.status != "open":
         return row
-    standing = await leases.standing(row.session)
+    try:
+        standing = await leases.standing(row.session)
+    except StorageCorrupt:  # a damaged lease hides no session
+        return row
     return row if standing is None or is_free(standing.lease) else replace(row, status="running")

@@ -40,15 +40,14 @@ def is_due(state: State) -> bool:
 
 
 def packed(snapshot: Snapshot) -> bytes:
-    """Return the snapshot with a hash of itself and of the code that made it."""
-    body = _encoder.encode(snapshot)
-    return _sealed(body) + body
+    """Return the snapshot behind a hash of the code that made it. The store proves that it is what was written."""
+    return _folded_by() + _encoder.encode(snapshot)
 
 
 def unpacked(found: Recovered, session: str) -> Snapshot | None:
-    """Return the snapshot that the records follow; None if there is none, it is damaged, or other code made it."""
-    seal, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
-    if not found.after_seq or seal != _sealed(body):
+    """Return the snapshot that the records follow; None if there is none, or other code made it."""
+    code, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
+    if not found.after_seq or code != _folded_by():
         return None
     try:
         snapshot = _decoder.decode(body)
@@ -62,10 +61,6 @@ def holds(found: Recovered, state: State, link: bytes) -> bool:
     """Return whether a snapshot is void for this code, or is exactly the fold of its records at that link."""
     snapshot = unpacked(found, state.session)
     return snapshot is None or (snapshot.state, snapshot.link) == (state, link)
-
-
-def _sealed(body: bytes) -> bytes:
-    return hashlib.sha256(_folded_by() + body).digest()
 
 
 @functools.cache

@@ -15,6 +15,9 @@ from holdfast.protocol.events import Record, blobs_of
 from holdfast.protocol.rows import Damage, SessionRow
 from holdfast.storage.chain import Examined
 
+_LARGEST_EPOCH = 1 << 53
+"""No session is ever taken so often."""
+
 
 class Derived(msgspec.Struct, frozen=True):
     """The rows of one session; None for what cannot be read, which is told already."""
@@ -56,9 +59,21 @@ def approvals_of(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def is_epoch(epoch: object, last_epoch: int) -> bool:
+    """Whether a lease may have that epoch in a session whose records were written in epochs up to `last_epoch`."""
+    return isinstance(epoch, int) and max(last_epoch, 1) <= epoch <= _LARGEST_EPOCH
+
+
+def new_row(session: str, key: str, now_ms: int) -> SessionRow:
+    """The row of a session without records, made then."""
+    return SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
+
+
 def _row_damages(session: str, head_seq: int, state: State | None, row: SessionRow) -> Iterator[Damage]:
     if row.seq != head_seq:
         yield Damage("row", f"its row was made at record {row.seq}, not at {head_seq}", session, row.seq)
+    elif not head_seq and row != new_row(session, row.key, row.updated_ms):
+        yield Damage("row", "its row tells of a run, and it has no records", session)
     elif head_seq and state is not None:
         old, new = msgspec.structs.asdict(row), msgspec.structs.asdict(summary(state))
         fields = ", ".join(name for name, value in old.items() if new[name] != value)

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,12 +21,13 @@ from holdfast.protocol.events import blobs_of
 from holdfast.protocol.rows import Damage, Recovered, SessionRow, Stretch, Verified
 from holdfast.storage.blobs import read_blob
 from holdfast.storage.chain import Examined, examine
-from holdfast.storage.derived import Derived, compare
+from holdfast.storage.derived import Derived, compare, is_epoch
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
 from holdfast.storage.log import is_log_lost, read_log
 from holdfast.storage.migrations import MIGRATIONS
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
+from holdfast.storage.seals import unsealed
 
 _BUSY_S = 5.0
 _NO_END = 1 << 62
@@ -34,6 +36,7 @@ _UNREADABLE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 _JOURNALS = {"sessions", "records"}
 """Without these tables there is nothing to read."""
 _COSTS_TIME = "this costs time and nothing else"
+_READ_WHOLE = "its whole journal is read instead"
 
 
 Holds = Callable[[Recovered, State, bytes], bool]
@@ -106,12 +109,19 @@ class _Look:
                 self._seen[sha256] = error.message
         return self._seen[sha256]
 
-    def snapshot(self, number: int) -> tuple[int, bytes]:
-        """The snapshot of a session, and of which record it is; 0 for none."""
-        if "snapshots" not in self.tables:
-            return 0, b""
-        found = self.connection.execute("SELECT seq, body FROM snapshots WHERE session = ?", (number,))
-        return found.fetchone() or (0, b"")
+    def rows(self, table: str, columns: str, number: int) -> list[Any]:
+        """What lies beside the journal of a session; nothing where the table is missing, which is told already."""
+        if table not in self.tables:
+            return []
+        sql = f"SELECT {columns} FROM {table} WHERE session = ?"
+        return self.connection.execute(sql, (number,)).fetchall()
+
+    def snapshot(self, session: str, number: int) -> tuple[int, bytes]:
+        """The snapshot of a session as it was written, and of which record it is; 0 for none."""
+        for seq, kept in self.rows("snapshots", "seq, body", number):
+            if (body := unsealed(kept, "snapshot", session, seq)) is not None:
+                return seq, body
+        return 0, b""
 
 
 def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Holds | None) -> Verified:
@@ -183,12 +193,18 @@ def _lost(kind: str, name: str) -> Damage:
 def _verify_session(look: _Look, session: str) -> Verified:
     connection = look.connection
     own = lineage(connection, session)
+    if not own:
+        raise StorageCorrupt("its id is none")
     number, at_seq, head_seq = own[-1]
     records = stored(connection, session, number, at_seq, _NO_END)
     examined = examine(session, records, at_seq, link_at(connection, own, at_seq), head_seq)
     damages = list(examined.damages)
     row = _row(connection, session, damages)
     kept = Derived(row, _uses(look, number), _marks(look, number))
+    damages += _inbox_damages(look, session, number)
+    damages += _lease_damages(
+        look, session, number, max((each.epoch for each in examined.records), default=0)
+    )
     state = None
     if examined.is_whole:
         state = _state(look, session, row, own, examined, damages)
@@ -210,7 +226,7 @@ def _row(connection: sqlite3.Connection, session: str, damages: list[Damage]) ->
     ).fetchone()
     try:
         row = msgspec.json.decode(encoded, type=SessionRow)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, TypeError) as error:
         damages.append(Damage("row", f"its row cannot be read: {error}", session))
         return None
     if columns != [row.key, row.status, row.title, row.updated_ms, row.due_ms]:
@@ -234,7 +250,7 @@ def _state(
     except (StorageCorrupt, UnreadableEvent):  # the parent's, and told there
         return None
     records = [*shared, *examined.records]
-    seq, body = look.snapshot(own[-1].number)
+    seq, body = look.snapshot(session, own[-1].number)
     state = fold(records[:seq], State(session=session, key=row.key if row is not None else ""))
     if 0 < seq <= len(records) and look.holds is not None:
         link = link_at(look.connection, own, seq) or b""
@@ -247,17 +263,37 @@ def _state(
 def _uses(look: _Look, number: int) -> frozenset[str] | None:
     if "blob_uses" not in look.tables:
         return None
-    rows = look.connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))
-    return frozenset(row[0] for row in rows)
+    return frozenset(row[0] for row in look.rows("blob_uses", "blob", number))
 
 
 def _marks(look: _Look, number: int) -> dict[str, tuple[int, ...]] | None:
     if "approvals" not in look.tables:
         return None
-    rows = look.connection.execute(
-        "SELECT id, asked_seq, decided_seq FROM approvals WHERE session = ?", (number,)
-    )
+    rows = look.rows("approvals", "id, asked_seq, decided_seq", number)
     return {name: (asked, decided) if decided else (asked,) for name, asked, decided in rows}
+
+
+def _inbox_damages(look: _Look, session: str, number: int) -> Iterator[Damage]:
+    """Waiting commands that are not what was accepted: nobody can go on with the session before a repair."""
+    columns = "arrival, command_id, posted_ms, body"
+    for arrival, name, posted_ms, kept in look.rows("inbox", columns, number):
+        if kept is not None and unsealed(kept, "command", session, arrival, name, posted_ms) is None:
+            what = f"the command {name!r} that waits for it is not what was accepted"
+            yield Damage("row", f"{what}; a repair leaves it out", session)
+
+
+def _lease_damages(look: _Look, session: str, number: int, last_epoch: int) -> Iterator[Damage]:
+    """A lease that nobody took like this, or after which an epoch would come again."""
+    leases = look.rows("leases", "epoch, holder, from_ms, until_ms", number)
+    if not leases and last_epoch and "leases" in look.tables:
+        yield Damage(
+            "row", f"its lease is missing, and its records were written in epoch {last_epoch}", session
+        )
+    for epoch, holder, from_ms, until_ms in leases:
+        if not is_epoch(epoch, last_epoch):
+            yield Damage("row", f"its lease says epoch {epoch!r}, its records {last_epoch}", session)
+        elif holder is not None and unsealed(holder, "lease", session, epoch, from_ms, until_ms) is None:
+            yield Damage("row", "its lease is not the one that was taken", session)
 
 
 def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:
@@ -269,23 +305,28 @@ def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:
 
 
 def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
-    """Snapshots that no commit left like this. What is in one, and whether it holds, only its maker can tell."""
-    for number, seq, is_empty, session, head_seq in connection.execute(
-        "SELECT s.session, s.seq, s.body = x'', id, sessions.seq FROM snapshots AS s LEFT JOIN sessions"
-        " ON number = s.session WHERE number IS NULL OR s.body = x'' OR s.seq NOT BETWEEN 1 AND sessions.seq"
+    """Snapshots that no commit left like this. Whether one holds, only its maker can tell."""
+    for number, seq, kept, session, head_seq, is_there in connection.execute(
+        "SELECT s.session, s.seq, s.body, id, sessions.seq, s.seq BETWEEN 1 AND sessions.seq"
+        " FROM snapshots AS s LEFT JOIN sessions ON number = s.session"
     ):
         if session is None:
             yield Damage(
                 "row", f"a snapshot lies under the number {number}, which is no session's; nothing needs it"
             )
-            continue
-        what = "is empty" if is_empty else f"is of record {seq}, and its journal ends at {head_seq}"
-        yield Damage("row", f"its snapshot {what}; {_COSTS_TIME}: its whole journal is read instead", session)
+        elif not is_there:
+            what = f"its snapshot is of record {seq}, and its journal ends at {head_seq}"
+            yield Damage("row", f"{what}; {_COSTS_TIME}: {_READ_WHOLE}", session)
+        elif unsealed(kept, "snapshot", session, seq) is None:
+            what = "its snapshot is not what was written"
+            yield Damage("row", f"{what}; {_COSTS_TIME}: {_READ_WHOLE}", session)
 
 
 _ROWS = {
     "records": "records lie",
     "blob_uses": "blobs are listed as used",
     "approvals": "approvals are listed",
+    "inbox": "commands lie",
+    "leases": "leases lie",
 }
 """What lies in the tables whose rows belong to sessions."""

@@ -90,7 +90,13 @@ CREATE TABLE snapshots (
 """
 """The only table without truth. If it was dropped, it is made again."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS)
+_SEALS = f"""
+UPDATE leases SET holder = NULL;
+DROP TABLE IF EXISTS snapshots;
+{SNAPSHOTS}"""
+"""From now on `seals` prove what stands in these tables. What has none is taken away where that costs only time."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -29,6 +29,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
+from holdfast.storage.seals import unsealed
 from holdfast.storage.search import SAID_IN, is_in, says
 
 T = TypeVar("T")
@@ -84,6 +85,8 @@ def lineage(connection: sqlite3.Connection, session: str) -> list[Segment]:
     if found is None:
         return []
     number, upto_seq, at_seq, parent = found
+    if not (isinstance(upto_seq, int) and isinstance(at_seq, int)):
+        raise _no_row(session)
     segments = [Segment(number, at_seq, upto_seq)]
     while parent is not None:
         found = connection.execute(
@@ -94,6 +97,8 @@ def lineage(connection: sqlite3.Connection, session: str) -> list[Segment]:
         upto_seq = min(upto_seq, at_seq)
         number, at_seq, parent = found
         segments.append(Segment(number, at_seq, upto_seq))
+    if at_seq:
+        raise StorageCorrupt(f"the session that {session} branched off from is missing")
     return segments[::-1]
 
 
@@ -156,8 +161,9 @@ def recover(connection: sqlite3.Connection, session: str) -> Recovered:
         "SELECT seq, body FROM snapshots WHERE session = (SELECT number FROM sessions WHERE id = ?)",
         (session,),
     ).fetchone()
-    seq, snapshot = found or (0, b"")
-    if not 0 < seq <= last_seq(connection, session):  # a damaged snapshot is none
+    seq, kept = found or (0, b"")
+    snapshot = unsealed(kept, "snapshot", session, seq)
+    if snapshot is None or not 0 < seq <= last_seq(connection, session):  # a damaged snapshot is none
         seq, snapshot = 0, b""
     records = read(connection, session, seq, None)
     return Recovered(seq, snapshot, tuple(records), tuple(inbox(connection, session)))
@@ -179,7 +185,16 @@ def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -
 def last_seq(connection: sqlite3.Connection, session: str) -> int:
     """As `Store.last_seq`."""
     found = connection.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+    if found is not None and not isinstance(found[0], int):
+        raise _no_row(session)
     return int(found[0]) if found is not None else 0
+
+
+def _no_row(session: str) -> StorageCorrupt:
+    """The refusal of a row in which a flipped bit made another type of a value."""
+    return StorageCorrupt(
+        f"the row of session {session} is damaged", hint="`holdfast fsck` lists all damage."
+    )
 
 
 def news(connection: sqlite3.Connection, since: Mark | None) -> News:
@@ -209,12 +224,20 @@ def _sessions_of(connection: sqlite3.Connection, numbers: str, bounds: tuple[int
 
 def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
     """As `Store.inbox`."""
-    rows = connection.execute(
-        "SELECT command_id, ?, posted_ms, body FROM inbox"
+    entries: list[InboxEntry] = []
+    for arrival, name, posted_ms, kept in connection.execute(
+        "SELECT arrival, command_id, posted_ms, body FROM inbox"
         " WHERE session = (SELECT number FROM sessions WHERE id = ?) AND body IS NOT NULL ORDER BY arrival",
-        (session, session),
-    )
-    return [InboxEntry(*row) for row in rows]
+        (session,),
+    ):
+        body = unsealed(kept, "command", session, arrival, name, posted_ms)
+        if body is None:
+            raise StorageCorrupt(
+                f"a command that waits for session {session} is not what was accepted",
+                hint="`holdfast fsck` lists all damage.",
+            )
+        entries.append(InboxEntry(name, session, posted_ms, body))
+    return entries
 
 
 def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Standing | None:
@@ -230,7 +253,7 @@ def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> St
     *row, epoch, holder, from_ms, until_ms, waiting = found
     if holder is None:
         return Standing(_session_row(*row), None, waiting)
-    lease = lease_of(session, epoch, holder, Term(from_ms, until_ms).left_ms(uptime_ms))
+    lease = lease_of(session, epoch, holder, Term(from_ms, until_ms), uptime_ms)
     return Standing(_session_row(*row), lease, waiting)
 
 
@@ -244,9 +267,23 @@ def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
     return {row[0] for row in rows}
 
 
-def lease_of(session: str, epoch: int, holder: bytes, left_ms: int) -> Lease:
-    """The lease in a row of `leases` that has a holder."""
-    return Lease(session, epoch, _holder_decoder.decode(holder), left_ms)
+def lease_of(session: str, epoch: int, holder: bytes, term: Term, uptime_ms: int) -> Lease:
+    """The lease in a row of `leases` that has a holder.
+
+    Raises:
+        StorageCorrupt: it is not the one that was taken.
+    """
+    told = unsealed(holder, "lease", session, epoch, *term)
+    if told is None:
+        raise no_lease(session)
+    return Lease(session, epoch, _holder_decoder.decode(told), term.left_ms(uptime_ms))
+
+
+def no_lease(session: str) -> StorageCorrupt:
+    """The refusal of a lease that is not what was taken."""
+    return StorageCorrupt(
+        f"the lease of session {session} is damaged", hint="`holdfast fsck` lists all damage."
+    )
 
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:
@@ -260,10 +297,14 @@ def _session_row(
 ) -> SessionRow:
     try:
         return _row_decoder.decode(row)
-    except msgspec.DecodeError:  # damaged: what stands in the columns still finds the session and its journal
+    except (msgspec.DecodeError, TypeError):  # damaged: the columns still find the session and its journal
         texts = {"key": key, "status": status, "title": title}
-        plain = {name: text.decode(errors="replace") for name, text in texts.items()} | {"session": session}
-        return msgspec.convert(plain | {"updated_ms": updated_ms, "seq": seq}, SessionRow)
+        numbers = {"updated_ms": updated_ms, "seq": seq}
+        read = {
+            name: text.decode(errors="replace") for name, text in texts.items() if isinstance(text, bytes)
+        }
+        counted = {name: number for name, number in numbers.items() if isinstance(number, int)}
+        return msgspec.convert({"session": session, **read, **counted}, SessionRow)
 
 
 def find(connection: sqlite3.Connection, name: str) -> list[str]:

@@ -25,7 +25,6 @@ from holdfast.protocol.codec import (
     StoredRecord,
     UnreadableEvent,
     decode,
-    decode_command,
     encode_json,
     link_after,
 )
@@ -34,11 +33,12 @@ from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, 
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
 from holdfast.storage.blobs import read_blob, sync_folder
 from holdfast.storage.chain import proven, stretches
-from holdfast.storage.derived import approvals_of
+from holdfast.storage.derived import approvals_of, is_epoch, new_row
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS
 from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import read
+from holdfast.storage.seals import unsealed
 from holdfast.storage.wreck import Row, Wreck, wreck_of
 from holdfast.storage.writes import put_records
 
@@ -138,7 +138,7 @@ class _Salvage:
             session.key = key if isinstance(key, str) and is_session_key(key) else ""
             session.head_seq = head_seq if isinstance(head_seq, int) else 0
             epoch = epochs.get(number)
-            session.epoch = epoch if isinstance(epoch, int) else 0
+            session.epoch = epoch if isinstance(epoch, int) and is_epoch(epoch, 0) else 0
             if isinstance(parent, int) and isinstance(at_seq, int) and 0 < parent < number and at_seq > 0:
                 session.parent, session.at_seq = parent, at_seq
             yield session
@@ -243,8 +243,8 @@ class _Salvage:
         free = [name for name in (named, session.id, made) if is_session_id(name) and name not in self._names]
         if free[0] != session.id:
             self._notes.append(f"session {free[0]}: its row was lost or changed, and is made anew")
-        if not session.id and isinstance(event, SessionOpened) and is_session_key(event.key):
-            session.key = event.key
+        if isinstance(event, SessionOpened):
+            session.key = event.key if is_session_key(event.key) else ""
         session.id, session.key = free[0], session.key if session.key not in self._names else ""
         self._names |= {session.id, session.key} - {""}
 
@@ -287,8 +287,8 @@ class _Salvage:
             )
             if session is None or not is_named or not isinstance(posted_ms, int):
                 self._notes.append(f"{whose}: it belongs nowhere")
-            elif body is not None and not _is_command(body):
-                self._notes.append(f"{whose}: it cannot be read")
+            elif body is not None and not unsealed(body, "command", session.id, arrival, name, posted_ms):
+                self._notes.append(f"{whose}: it is not what was accepted, and was left out")
             elif not self._new.execute(
                 "INSERT OR IGNORE INTO inbox VALUES (?, ?, ?, ?, ?)", (arrival, number, name, posted_ms, body)
             ).rowcount:
@@ -327,6 +327,8 @@ def _row(session: Session, records: list[Record]) -> SessionRow:
         row = msgspec.json.decode(session.row, type=SessionRow)
     except msgspec.DecodeError:
         row = summary(fold(records, state))
+    if not session.head_seq:
+        return new_row(session.id, session.key, row.updated_ms)
     return msgspec.structs.replace(row, session=session.id, key=session.key, seq=session.head_seq)
 
 
@@ -336,14 +338,4 @@ def _is_readable(record: StoredRecord, is_unproven: bool) -> bool:
         decode(record)
     except UnreadableEvent as error:
         return error.why == "erased" or (error.why == "newer" and not is_unproven)
-    return True
-
-
-def _is_command(body: object) -> bool:
-    if not isinstance(body, bytes):
-        return False
-    try:
-        decode_command(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
     return True

@@ -43,7 +43,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import Examined, check_contiguous, checked, examine
-from holdfast.storage.derived import Derived, compare
+from holdfast.storage.derived import Derived, compare, new_row
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
 
@@ -122,8 +122,9 @@ class VolatileStore:
         if key and self._keys.setdefault(key, session) != session:
             return self._keys[key]
         if session not in self._journals:
-            row = SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms)
-            journal = self._journals[session] = _Journal(row, position=self._position)
+            journal = self._journals[session] = _Journal(
+                new_row(session, key, now_ms), position=self._position
+            )
             if first is not None:
                 self._put(journal, first)
         return session

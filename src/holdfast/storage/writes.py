@@ -13,7 +13,9 @@ from typing import Literal
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
-from holdfast.storage.reads import Term, lease_of
+from holdfast.storage.derived import is_epoch, new_row
+from holdfast.storage.reads import Term, lease_of, no_lease
+from holdfast.storage.seals import sealed
 
 _ASKED = (
     "INSERT INTO approvals (asked_seq, id, session, decided_seq) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
@@ -37,7 +39,7 @@ def claim(
         found = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
         if found is not None:
             return str(found[0])
-    number = _make(connection, SessionRow(session=session, key=key, created_ms=now_ms, updated_ms=now_ms))
+    number = _make(connection, new_row(session, key, now_ms))
     if number and first is not None:
         _put(connection, number, first)
     return session
@@ -78,9 +80,11 @@ def _posted(
 
 
 def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None:
+    arrival = connection.execute("SELECT ifnull(max(arrival), 0) + 1 FROM inbox").fetchone()[0]
+    body = sealed(entry.body, "command", entry.session, arrival, entry.command_id, entry.posted_ms)
     connection.execute(
-        "INSERT INTO inbox (command_id, session, posted_ms, body) VALUES (?, ?, ?, ?)",
-        (entry.command_id, number, entry.posted_ms, entry.body),
+        "INSERT INTO inbox (arrival, command_id, session, posted_ms, body) VALUES (?, ?, ?, ?, ?)",
+        (arrival, entry.command_id, number, entry.posted_ms, body),
     )
 
 
@@ -93,22 +97,28 @@ def lease(
     is_dead = over is not None and over.epoch == epoch
     if standing is not None and standing.left_ms and not is_dead:
         return standing
-    _hold(connection, number, epoch + 1, holder, term)
-    return Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
+    lease = Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
+    _hold(connection, number, lease, term)
+    return lease
 
 
-def _hold(connection: sqlite3.Connection, number: int, epoch: int, holder: Holder, term: Term) -> None:
+def _hold(connection: sqlite3.Connection, number: int, lease: Lease, term: Term) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms) VALUES (?, ?, ?, ?, ?)",
-        (number, epoch, encode_json(holder), *term),
+        (number, lease.epoch, _holder(lease, term), *term),
     )
+
+
+def _holder(lease: Lease, term: Term) -> bytes:
+    return sealed(encode_json(lease.holder), "lease", lease.session, lease.epoch, *term)
 
 
 def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -> list[Lease]:
     """As `Store.renew`: one statement for each, and one more where not all are found."""
     keys = [(lease.session, lease.epoch) for lease in leases]
     found = connection.executemany(
-        f"UPDATE leases SET from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d} WHERE {_OURS}", keys
+        f"UPDATE leases SET holder = ?, from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d} WHERE {_OURS}",
+        [(_holder(lease, term), *key) for lease, key in zip(leases, keys, strict=True)],
     )
     if found.rowcount == len(keys):
         return []
@@ -165,7 +175,7 @@ def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: T
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
-    _hold(connection, number, 1, holder, term)
+    _hold(connection, number, Lease(first.session, 1, holder, term.left_ms(term.from_ms)), term)
     return commit(connection, first)
 
 
@@ -212,10 +222,9 @@ def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None
             "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", [(blob, number) for blob in commit.blobs]
         )
     if commit.snapshot:
-        connection.execute(
-            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)",
-            (number, commit.expected_seq + len(commit.records), commit.snapshot),
-        )
+        seq = commit.expected_seq + len(commit.records)
+        body = sealed(commit.snapshot, "snapshot", commit.session, seq)
+        connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (number, seq, body))
 
 
 def _released(connection: sqlite3.Connection, number: int) -> bool:
@@ -238,9 +247,11 @@ def _held(
     if found is None:
         return 0, None
     epoch, holder, *term = found
+    if not is_epoch(epoch, 0):
+        raise no_lease(session)
     if holder is None:
         return epoch, None
-    return epoch, lease_of(session, epoch, holder, Term(*term).left_ms(uptime_ms))
+    return epoch, lease_of(session, epoch, holder, Term(*term), uptime_ms)
 
 
 def _number(connection: sqlite3.Connection, session: str) -> int:
