@@ -53,6 +53,7 @@ def test_who_decides_sees_all_of_the_call_where_it_runs_and_which_program_it_beg
     program.write_text("#!/bin/sh\ntouch ran.txt\n")
     program.chmod(0o755)
     (cli.workspace / "greet").symlink_to(program)
+    cli.environ["COLUMNS"] = "500"  # nothing is cut
     command = "./greet --loudly" + " and" * 60 + " twice"
     cli("run", "x", "-m", a_model(cli, command))
     (approval,) = open_approvals(cli)
@@ -73,6 +74,18 @@ def test_an_approval_of_before_has_no_folder_to_tell_of(holdfast: Holdfast, home
     assert (row["cwd"], row["binary"]) == (None, None)
     told = holdfast("approvals", *in_home).out
     assert "│ command: rm -rf build\n  approve " in told
+
+
+@pytest.mark.requirement("H5")
+def test_who_decides_for_a_run_that_waits_at_its_prompt_is_not_told_that_it_must_be_resumed(cli: Cli) -> None:
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until("Approve it?")
+        (approval,) = open_approvals(cli)
+        out = cli("approve", approval["id"]).out
+        screen.until("Went on.")
+        assert screen.end() == 0
+    assert runs(cli) == 1
+    assert "holdfast resume" not in out or "that waits for it at a terminal continues. If none does," in out
 
 
 @pytest.mark.requirement("H5")

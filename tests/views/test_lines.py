@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.views.lines import COMMAND, Line, Span, cells, table, wrapped
+from holdfast.views.lines import COMMAND, EXACT, Line, Span, cells, table, wrapped
 
 RESUME = "holdfast resume 01M80H5ZWKGTTC1B9KXKKZAPN7"
 
@@ -38,9 +38,20 @@ def test_a_command_is_never_broken() -> None:
     assert pieces == ["  Continue with:", f"  {RESUME}"]
 
 
-def test_framed_text_is_shown_as_it_is() -> None:
-    line = [Span("  │ ", "yellow"), "rm  -rf   build   and   everything"]
-    assert [text_of(piece) for piece in wrapped(line, 20)] == [text_of(line)]
+def test_exact_text_is_cut_where_the_line_is_full_and_goes_on_behind_a_bar() -> None:
+    text = "rm  -rf   build   and   everything"
+    framed = [text_of(piece) for piece in wrapped([Span("  │ ", "yellow"), Span(text, EXACT)], 20)]
+    assert framed == ["  │ rm  -rf   build", "  │   and   everythi", "  │ ng"]
+    labelled = [text_of(piece) for piece in wrapped([Span("  in  "), Span("/a/b c/d", EXACT)], 10)]
+    assert labelled == ["  in  /a/b", "    │  c/d"]
+
+
+@given(st.text("a \t语e\u0301", max_size=90), st.integers(4, 40))
+def test_exact_text_fits_behind_its_bar_and_loses_no_character(text: str, width: int) -> None:
+    first, *others = wrapped([Span("│ ", "yellow"), Span(text, EXACT)], width)
+    assert all(piece[0].text == "│ " for piece in [first, *others])
+    assert "".join(piece[1].text for piece in [first, *others]) == text.expandtabs()
+    assert all(sum(cells(span.text) for span in piece) <= width for piece in [first, *others])
 
 
 @example(["   aa"], 4)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.views.lines import wrapped
-from holdfast.views.lists import approval_lines, clipped_call
+from holdfast.views.lines import cells, wrapped
+from holdfast.views.lists import approval_call_lines, approval_lines, clipped_call
 
 
 def test_a_clipped_call_says_how_much_is_hidden() -> None:
@@ -14,6 +16,25 @@ def test_a_clipped_call_says_how_much_is_hidden() -> None:
     assert f"[... {hidden:,} characters are hidden ...]" in shown
     assert shown.count("x") + hidden == 10_000
     assert clipped_call('{"path":"a.txt"}') == ("path: a.txt", 0)
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("blank", [" ", "\t", "\u2800", "\u3164"])
+def test_nothing_in_a_call_can_pass_for_a_line_of_the_prompt(width: int, blank: str) -> None:
+    forged = "".join(f"x{blank * n}Approve it? y{blank * n}  in          /safe " for n in range(1, 2 * width))
+    row = ApprovalRow(
+        "ID", "S", "t1.c1", "shell", json.dumps({"command": forged[:3_900]}), 0, 1,
+        source="builtin", cwd=forged, binary=forged,
+    )  # fmt: skip
+    lines = [
+        "".join(span.text for span in piece).expandtabs()
+        for line in approval_call_lines(row)
+        for piece in wrapped(line, width)
+    ]
+    assert all(cells(line) <= width for line in lines)
+    ours = [line for line in lines if not line.lstrip().startswith("│ ")]
+    assert [line[:14] for line in ours] == ["  in          ", "  begins with ", "  tool        "]
 
 
 def test_the_lines_of_an_approval_stay_at_its_left_on_a_narrow_terminal() -> None:

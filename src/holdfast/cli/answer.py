@@ -12,7 +12,7 @@ from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Index
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.views.lines import Span, counted, neutral
+from holdfast.views.lines import EXACT, Span, counted, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
 _LOOK_S = 0.1
@@ -63,7 +63,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
     """Ask for yes or no. Enter alone is no answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
-    tell([Span(row.tool, "bold yellow"), Span(f"  {row.reason}", "dim")])
+    tell([Span(row.tool, "bold yellow"), "  ", Span(row.reason, EXACT)])
     for line in approval_call_lines(row):
         tell(line)
     while True:

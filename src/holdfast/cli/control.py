@@ -147,7 +147,7 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
                 if not row.question:
                     say(approval_call_lines(row))
                 if not await app.controller.is_driven_elsewhere(row.session):
-                    say(["No process drives this session now. Continue with:"])
+                    say(["A process that waits for it at a terminal continues. If none does, continue with:"])
                     say([["  ", Span(f"holdfast resume {row.session}", COMMAND)]])
                 return 0
 

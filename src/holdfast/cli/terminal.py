@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from holdfast.cli.called import as_called
-from holdfast.views.lines import COMMAND, Line, Span, neutral, safe_json, wrapped
+from holdfast.views.lines import COMMAND, EXACT, Line, Span, neutral, safe_json, wrapped
 
 PIPE_COLUMNS = 100
 _SGR = {
     "bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "blue": "34",
-    "magenta": "35", "cyan": "36", COMMAND: "1",
+    "magenta": "35", "cyan": "36", COMMAND: "1", EXACT: "39",
 }  # fmt: skip
 
 

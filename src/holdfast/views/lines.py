@@ -15,13 +15,18 @@ from typing import NamedTuple
 import msgspec
 
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+    "\u115f\u1160\u2800\u3164\uffa0]"
 )
-"""Control characters except tab and newline, characters that change the text direction, invisible characters."""
+"""Control characters except tab and newline, characters that change the text direction, invisible characters, and
+letters that look like a blank."""
 _INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
 """The label of a line, like `  model     `. Wrapped text is indented to the column after it."""
 COMMAND = "command"
 """The style of a command to copy. It is never wrapped, and shown as the user would have to type it."""
+EXACT = "exact"
+"""The style of text that must be shown exactly, at the end of its line. It is cut where the line is full, and each of
+its further lines has a frame, so that it cannot pass for another line."""
 FRAME = "│ "
 """Precedes text that must be shown exactly."""
 _LAST_CELLS = 16
@@ -94,12 +99,15 @@ def padded(text: str, width: int, *, is_right: bool = False) -> str:
 def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
     """Wrap a line between words into pieces of at most `width` cells.
 
-    Commands and framed text are never wrapped, and neither is a word that would not fit on a line of its own.
+    Commands are never wrapped, and neither is a word that would not fit on a line of its own.
     """
     spans = [each if isinstance(each, Span) else Span(each) for each in line]
+    if spans and spans[-1].style == EXACT:
+        yield from _cut(spans[:-1], spans[-1].text.expandtabs(), width)
+        return
     text = "".join(span.text for span in spans)
     head = _INDENT.match(text)
-    if cells(text) <= width or text.lstrip().startswith(FRAME) or head is None:
+    if cells(text) <= width or head is None:
         yield spans
         return
     indent = min(cells(head[0]), width // 2)
@@ -118,6 +126,20 @@ def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
             used += cells(word)
             is_begun = is_begun or not word.isspace()
     yield piece
+
+
+def _cut(head: Sequence[Span], text: str, width: int) -> Iterator[Sequence[Span]]:
+    """Yield the text after the head, cut into pieces that fit, each after the first behind a frame."""
+    column = sum(cells(span.text) for span in head)
+    frame = Span(" " * (column - len(FRAME)) + FRAME, "yellow")
+    start, used = 0, column
+    for at, character in enumerate(text):
+        size = cells(character)
+        if used + size > width and at > start:
+            yield [*head, Span(text[start:at], EXACT)]
+            head, start, used = [frame], at, column
+        used += size
+    yield [*head, Span(text[start:], EXACT)]
 
 
 def table(

@@ -10,7 +10,19 @@ import msgspec
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import ApprovalRow, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import COMMAND, FRAME, MASKED, Line, Span, iso, local, neutral, one_line, table
+from holdfast.views.lines import (
+    COMMAND,
+    EXACT,
+    FRAME,
+    MASKED,
+    Line,
+    Span,
+    iso,
+    local,
+    neutral,
+    one_line,
+    table,
+)
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
@@ -121,7 +133,7 @@ def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
     tool = f"{row.tool} ({row.source})" if row.source else ""
     for name, value in (("in", row.cwd or row.workspace), ("begins with", row.binary), ("tool", tool)):
         if value:
-            yield [Span(f"  {name:<12}", "dim"), neutral(value)]
+            yield [Span(f"  {name:<12}", "dim"), Span(neutral(value).replace("\n", "\\n"), EXACT)]
 
 
 def clipped_call(arguments: str) -> tuple[str, int]:
@@ -158,4 +170,4 @@ def readable_call(arguments: str) -> str:
 def framed(text: str) -> Iterator[Line]:
     """Return the lines of a text, each after a bar."""
     for line in text.split("\n"):
-        yield [Span(f"  {FRAME}", "yellow"), line]
+        yield [Span(f"  {FRAME}", "yellow"), Span(line, EXACT)]
