@@ -143,3 +143,36 @@ def test_an_approval_from_another_process_runs_the_call_where_its_original_is(de
     assert "masked copy" in " ".join(screen.screen.split())
     assert SECRET not in screen.screen
     assert not is_secret_anywhere(desk)
+
+
+@pytest.mark.requirement("A4", "C3", "H5", "B4")
+@pytest.mark.parametrize("where", ["the second", "the first", "a third"])
+def test_of_two_that_wait_at_a_prompt_the_one_with_the_original_runs_the_call(desk: Cli, where: str) -> None:
+    model = desk.model(WAYS["shell"], says("Done."))
+    with desk.terminal("run", "x", "-m", model, "--approve-by", "prompt") as first:
+        first.until("Approve it?")
+        with desk.terminal("resume", "last") as second:
+            second.until("Approve it?")
+            if where == "a third":
+                assert desk("approve", json.loads(desk("approvals", "--json").out)["id"]).code == 0
+            else:
+                (second if where == "the second" else first).type("y\n")
+            for screen in (first, second):
+                screen.until("Done.")
+                assert screen.end() == 0
+    assert "does not have what the model wrote" in " ".join(second.screen.split())
+    assert the_file(desk) == CODE
+    assert abandoned(desk) == []
+    assert not is_secret_anywhere(desk)
+
+
+@pytest.mark.requirement("A4", "C3", "H5", "B4")
+def test_who_resumes_when_the_original_is_gone_is_told_so_before_deciding(desk: Cli) -> None:
+    assert desk("run", "x", "-m", desk.model(WAYS["shell"], says("Done.", when="make it again"))).code == 5
+    with desk.terminal("resume", "last", "--approve-by", "prompt") as screen:
+        screen.until("Approve it?")
+        screen.type("y\n")
+        screen.until("Done.")
+        assert screen.end() == 0
+    assert "does not have what the model wrote" in " ".join(screen.screen.split())
+    assert (len(abandoned(desk)), the_file(desk)) == (1, BEFORE)

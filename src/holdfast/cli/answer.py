@@ -18,18 +18,25 @@ from holdfast.views.lists import approval_call_lines, clipped_call, framed, read
 _LOOK_S = 0.1
 """How often to check whether the approval was decided elsewhere."""
 
+_ELSEWHERE = (
+    "This process does not have what the model wrote. If the one that has it still waits at its prompt, the call runs"
+    " there. Otherwise the model is told to make it again."
+)
+
 
 class Unanswered(Exception):
     """The input ended, so nobody can be asked."""
 
 
-async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow) -> Resolve | None:
+async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> Resolve | None:
     """Return the person's answer, or None if the approval was decided elsewhere.
+
+    `can_run`: this process has what the model wrote, and not only a masked copy.
 
     Raises:
         Unanswered: The input ended.
     """
-    asked = _question(keyboard, row) if row.question else _approval(keyboard, row)
+    asked = _question(keyboard, row) if row.question else _approval(keyboard, row, can_run=can_run)
     asking = asyncio.create_task(asked)
     settling = asyncio.create_task(settled(index, row.id))
     tasks = (asking, settling)
@@ -59,13 +66,15 @@ async def settled(index: Index, approval_id: str) -> None:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-async def _approval(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
+async def _approval(keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> Resolve:
     """Ask for yes or no. Enter alone is no answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(row.tool, "bold yellow"), "  ", Span(row.reason, EXACT)])
     for line in approval_call_lines(row):
         tell(line)
+    if not can_run:
+        tell([Span(f"  {_ELSEWHERE}", "yellow")])
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
         answer = await _line(keyboard, f"Approve it? y, n, or n and why{more}: ")

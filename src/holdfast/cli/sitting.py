@@ -10,6 +10,7 @@ import getpass
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import NamedTuple
@@ -27,6 +28,8 @@ from holdfast.protocol.commands import Principal, Stop, owner
 from holdfast.protocol.events import ApprovalRequested, Record
 
 STOP_REASON = "interrupted"
+_LOOK_S, _OTHERS_S = 0.05, 2.0
+"""How often, and how long, to look whether another process continues after a decision."""
 
 
 def sender() -> Principal:
@@ -65,6 +68,8 @@ class Sitting:
         self._was_asked = asyncio.Event()
         self._was_answered = asyncio.Event()
         """Set when a session at rest may have work again."""
+        self._is_resting = asyncio.Event()
+        """Set while the session waits for people and this process does not drive it."""
         self._was_shown = asyncio.Event()
         self._is_left = asyncio.Event()
         self._signal = 0
@@ -134,9 +139,11 @@ class Sitting:
         """Drive until the session rests and no answer from here is pending."""
         while True:
             self._was_answered.clear()
+            self._is_resting.clear()
             state = await self._app.controller.drive(self._session)
             if phase(state) != "waiting" or self._asking is None:
                 break
+            self._is_resting.set()
             await self._was_answered.wait()
         while self._state.seq < state.seq:
             self._was_shown.clear()
@@ -174,13 +181,22 @@ class Sitting:
         answer = None
         row = await store.approval(approval_id)
         if row is None or row.decision or self._asking is None:
+            self._was_answered.set()  # somebody was quicker
             return
+        controller = self._app.controller
+        can_run = controller.can_run(row)
+        if not can_run:
+            await self._is_resting.wait()  # who drives runs what is approved
         self._is_free.clear()
         self._view.pause()
         try:
-            answer = await ask(store, keyboard, row)
+            answer = await ask(store, keyboard, row, can_run=can_run)
             if answer is not None:
-                await self._app.controller.submit(self._session, sender(), answer)
+                await (controller.submit if can_run else controller.decide_now)(
+                    self._session, sender(), answer
+                )
+            if not can_run:
+                await self._let_others_go_first()
         except Unanswered:
             self._asking = None
         finally:
@@ -189,6 +205,14 @@ class Sitting:
             self._was_answered.set()
         if answer is not None:
             await settled(store, approval_id)
+
+    async def _let_others_go_first(self) -> None:
+        """Wait a moment for the process that has what the model wrote: it runs the call, if it lives."""
+        until_s = time.monotonic() + _OTHERS_S
+        while time.monotonic() < until_s:
+            if await self._app.controller.is_driven_elsewhere(self._session):
+                return
+            await asyncio.sleep(_LOOK_S)
 
     # --- signals --------------------------------------------------------------------------------
 

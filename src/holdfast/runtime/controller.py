@@ -29,7 +29,7 @@ from holdfast.protocol.codec import decode_command, encode_json
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import InboxEntry, Lease, SessionRow, Standing
+from holdfast.protocol.rows import ApprovalRow, InboxEntry, Lease, SessionRow, Standing
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
@@ -312,6 +312,10 @@ class SessionController:
             await hold.commit(store, commit)
             self._originals.note(session, batch)
             self._bus.committed(session, batch)
+
+    def can_run(self, row: ApprovalRow) -> bool:
+        """Return whether this process has what an approval is about; with a masked copy, maybe another one has."""
+        return not row.is_masked or self._originals.has(row.session, row.call_id)
 
     async def is_driven_elsewhere(self, session: str) -> bool:
         """Return whether another process drives the session now."""

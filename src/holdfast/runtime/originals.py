@@ -52,6 +52,10 @@ class Originals:
             return Original(call.arguments, self._redact)
         return self._held.get((session, call.call_id))
 
+    def has(self, session: str, call_id: str) -> bool:
+        """Return whether the original of this masked call is here."""
+        return (session, call_id) in self._held
+
     def masked(self, session: str, call: Call, original: Original, admission: Admission) -> Admission:
         """Return what the gates said about the original, as it may be stored.
 
