@@ -216,8 +216,8 @@ PERMISSION = (
     Mutation(
         "a gate that asks goes before one that denies",
         "policy/rules.py",
-        '_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}',
-        '_STRICTNESS = {"allow": 0, "ask": 2, "deny": 1}',
+        '_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}',
+        '_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 2, "deny": 1}',
         "tests/policy/test_rules.py",
     ),
     Mutation(
