@@ -155,9 +155,12 @@ async def test_a_task_that_an_earlier_process_left_unread_is_given_once(
         app = await agent._open()
         words = await agent._words(app, "", "go")
         # And it is killed before they are read.
-        await app.controller.begin("cli:demo", owner("agent", "library"), words)
+        session = await app.controller.begin("cli:demo", owner("agent", "library"), words)
+        (left,) = await app.store.inbox(session)
+    posted_ms = left.posted_ms + set_back_ms
+    body = sealed(left.body, "command", session, 1, left.command_id, posted_ms)
     with closing(sqlite3.connect(tmp_path / "home" / "holdfast.db")) as database, database:
-        database.execute("UPDATE inbox SET posted_ms = posted_ms + ?", (set_back_ms,))
+        database.execute("UPDATE inbox SET posted_ms = ?, body = ?", (posted_ms, body))
     async with Agent(model=model, home=tmp_path / "home") as agent:
         await agent.run("go", session="cli:demo")
         await asyncio.gather(*(agent.run("again", session="cli:demo") for _ in range(2)))
