@@ -26,6 +26,7 @@ from holdfast.protocol.settings import Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
+from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
@@ -207,7 +208,8 @@ async def open_app(
     """
     redact = Redactor(known_secrets(config, environ))
     async with AsyncExitStack() as open_rooms:
-        store = open_store(home, clock)
+        with before_sending():
+            store = open_store(home, clock)
         open_rooms.push_async_callback(_close, "The store", store)
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)

@@ -119,6 +119,8 @@ class StorageError(HoldfastError):
 
     code = "storage"
     exit_code = 9
+    accepted: bool | None = None
+    """Whether the command that failed is stored all the same; None if there was none, or nobody can be certain."""
 
 
 class StorageFull(StorageError):

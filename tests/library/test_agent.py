@@ -19,6 +19,7 @@ from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived, Record, ToolCallStarted
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
+from holdfast.storage.seals import sealed
 from holdfast.testing.scenarios import records_of
 
 

@@ -18,7 +18,7 @@ from holdfast.cli.called import home_flag
 from holdfast.cli.terminal import say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
@@ -30,20 +30,23 @@ _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _DEBUG = "HOLDFAST_DEBUG"
 
 
-def _end(arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int) -> int:
+def _end(
+    arguments: Sequence[str], message: str, hint: str, code: str, exit_code: int, **more: bool | None
+) -> int:
     """Write the error to stderr, with --json also to stdout. Return the exit code."""
     tell(f"holdfast: {message}")
     if hint:
         tell(f"  {hint}")
     if exit_code in _JSON_CODES and any(flag in arguments for flag in _JSON_FLAGS):
-        say_json({"error": {"code": code, "message": message, "hint": hint}})
+        say_json({"error": {"code": code, "message": message, "hint": hint, **more}})
         sys.stdout.flush()
     return exit_code
 
 
 def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
     """Report an expected error."""
-    return _end(arguments, error.message, error.hint, error.code, error.exit_code)
+    more = {"accepted": error.accepted} if isinstance(error, StorageError) else {}
+    return _end(arguments, error.message, error.hint, error.code, error.exit_code, **more)
 
 
 def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:

@@ -16,6 +16,7 @@ from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
+from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.driven import as_driven
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
@@ -43,10 +44,11 @@ async def about_to_write(home: Home) -> AsyncIterator[Store]:
     """Like `reading`, but refuse a home that is not writable, because the caller will write to it next.
 
     Raises:
-        StorageError: The home cannot be opened.
+        StorageError: The home cannot be opened or read. Nothing was accepted.
     """
-    async with aclosing(open_store(home if _has_been_used(home) else None)) as store:
-        yield store
+    with before_sending():
+        async with aclosing(open_store(home if _has_been_used(home) else None)) as store:
+            yield store
 
 
 def _has_been_used(home: Home) -> bool:

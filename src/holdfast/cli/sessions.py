@@ -15,6 +15,7 @@ from holdfast.cli.terminal import columns, say, say_json
 from holdfast.config.paths import Home
 from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
 from holdfast.runtime.driven import listed
+from holdfast.runtime.unread import with_unread
 from holdfast.views.lists import approval_lines, approval_row, session_lines, session_row
 
 LIMIT_MAX = 100
@@ -78,4 +79,4 @@ def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
 
 async def _approvals(home: Home) -> list[ApprovalRow]:
     async with reading(home) as store:
-        return await store.approvals()
+        return await with_unread(store, await store.approvals())

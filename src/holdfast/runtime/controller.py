@@ -30,6 +30,7 @@ from holdfast.protocol.commands import Command, CommandBody, Continue, Principal
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import ApprovalRow, InboxEntry, Lease, SessionRow, Standing
+from holdfast.runtime.acceptance import accepted, accepting, name_of, refused, stored
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
@@ -45,6 +46,8 @@ from holdfast.runtime.permission import check
 
 INBOX_CAPACITY = 100
 """The most commands that wait for one session. The next one is refused."""
+
+_LISTING = "holdfast sessions"
 
 AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"})
 
@@ -108,7 +111,8 @@ class SessionController:
         now_ms = self._parts.clock.now_ms()
         made = session_id(now_ms, secrets.token_bytes(10))
         entry = await self._allowed(made, principal, body)
-        session = await self._parts.store.claim(made, key, now_ms, entry)
+        with accepting("task", _LISTING):
+            session = await self._parts.store.claim(made, key, now_ms, entry)
         if session != made:
             await self.submit(session, principal, body, entry.command_id)
         return session
@@ -126,7 +130,8 @@ class SessionController:
             UsageError: `command_id` is not valid, or a name in the command contains a secret.
         """
         entry = await self._allowed(session, principal, body, command_id)
-        posted = await self._parts.store.post(entry, INBOX_CAPACITY)
+        with accepting(name_of(body), f"holdfast show {session}"):
+            posted = await self._parts.store.post(entry, INBOX_CAPACITY)
         if posted.outcome == "full":
             raise Overloaded(
                 f"Session {session} has {INBOX_CAPACITY} waiting commands. Nothing was accepted.",
@@ -175,12 +180,18 @@ class SessionController:
         A visit records what the command means and starts nothing. The session continues when it is driven again.
         """
         command_id = await self.submit(session, principal, body)
+        with accepted(f"The {name_of(body)}", session):
+            await self._settled(session, command_id)
+        return command_id
+
+    async def _settled(self, session: str, command_id: str) -> None:
+        """Wait until a driver or our own visit has settled a command."""
         with self._lookout.watching(is_hurried=True), self._bus.waiting(session) as change:
             await self._lookout.ready()
             while True:
                 change.clear()
                 if all(e.command_id != command_id for e in await self._parts.store.inbox(session)):
-                    return command_id
+                    return
                 standing = await self._standing(session)
                 async with self._holding(standing) as hold:
                     if hold is not None:
@@ -212,10 +223,15 @@ class SessionController:
         first = await self._allowed(made, principal, body)
         lease, until_ms = Lease(made, 1, self._holder, LEASE_MS), clock.uptime_ms() + LEASE_MS
         hold = Hold(lease, until_ms, clock, first=first, on_begun=on_begun)
-        with self._lookout.watching():
-            await self._lookout.ready()
-            async with self._holding(Standing(SessionRow(made, key), None, 1), hold):
-                state = await self._drive(hold, key)
+        try:
+            with self._lookout.watching():
+                await self._lookout.ready()
+                async with self._holding(Standing(SessionRow(made, key), None, 1), hold):
+                    state = await self._drive(hold, key)
+        except StorageError as error:
+            if hold.first is not None:
+                raise refused(error, "task", _LISTING) from None
+            raise stored(error, "The task", made) from None
         if hold.first is not None:  # somebody else has begun a session with that key
             made = await self.begin(key, principal, body)
             on_begun(made)
@@ -230,7 +246,11 @@ class SessionController:
             NoSuchSession: there is no such session.
             StorageError: the store failed. Acknowledged records are safe.
         """
-        with self._lookout.watching(), self._bus.waiting(session) as change:
+        with (
+            accepted(f"What was sent to session {session}", session),
+            self._lookout.watching(),
+            self._bus.waiting(session) as change,
+        ):
             await self._lookout.ready()
             while True:
                 change.clear()

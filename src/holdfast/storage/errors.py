@@ -77,7 +77,7 @@ def _from_sqlite(error: sqlite3.Error, where: Path) -> StorageError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StorageLocked(
                 f"another process keeps {where} locked",
-                hint="Find out which one with `fuser`, end it, and try again.",
+                hint="Find out which one with `fuser`, and end it.",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return forbidden(where)
@@ -210,7 +210,7 @@ def full(where: Path) -> StorageFull:
     """The refusal to write where there is no room."""
     return StorageFull(
         f"no space left to write {where}; everything acknowledged so far is safe",
-        hint="Free some space, then continue with `holdfast resume last`.",
+        hint="Free some space.",
     )
 
 

@@ -88,6 +88,7 @@ def approval_row(row: ApprovalRow) -> dict[str, Any]:
         "cwd": row.cwd or None,
         "binary": row.binary or None,
         "is_masked": row.is_masked,
+        "decided": row.decision or None,
     }
 
 
@@ -96,6 +97,9 @@ def _arguments(canonical: str) -> Any:
         return decode_untrusted(canonical)
     except msgspec.DecodeError:
         return canonical
+
+
+_DECISIONS = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
@@ -110,6 +114,9 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
             yield [f"  one of: {neutral(', '.join(row.options))}"]
         if not row.question:
             yield from approval_call_lines(row)
+        if row.decision:  # accepted, and read by nobody yet
+            by = f"{_DECISIONS[row.decision]} by {neutral(row.decided_by)}, {local(row.decided_ms)}"
+            yield [f"  {by}; it counts when the session goes on:"]
         for what, command in _answers(row):
             yield [f"  {what:<11} ", Span(command, COMMAND)]
         yield [""]
@@ -119,6 +126,8 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
 
 def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
     """Return the commands that decide the approval, with a word for each."""
+    if row.decision:
+        return [("continue", f"holdfast resume {row.session}")]
     if row.question:
         return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("deny", f"holdfast deny {row.id}")]
     return [("approve", f"holdfast approve {row.id}"), ("deny", f'holdfast deny {row.id} --note "WHY"')]

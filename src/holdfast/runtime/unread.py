@@ -1,0 +1,32 @@
+"""Decisions that were accepted and that nobody has read: the process died then, or the disk was full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from holdfast.errors import StorageCorrupt
+from holdfast.protocol.codec import decode_command
+from holdfast.protocol.commands import Resolve
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import ApprovalRow
+
+
+async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalRow]:
+    """Return open approvals, each with the first decision that waits for it in the inbox: that one will count."""
+    decided: dict[str, ApprovalRow] = {}
+    by_id = {row.id: row for row in rows}
+    for session in {row.session for row in rows}:
+        try:
+            waiting = await store.inbox(session)
+        except StorageCorrupt:  # whoever goes on with the session is told
+            continue
+        for entry in waiting:
+            command = decode_command(entry.body)
+            body = command.body
+            if isinstance(body, Resolve) and body.approval_id in by_id:
+                by, note = command.principal.label, body.note
+                row = replace(by_id[body.approval_id], decision=body.decision, decided_by=by, note=note)
+                decided.setdefault(row.id, replace(row, decided_ms=entry.posted_ms))
+    return [decided.get(row.id, row) for row in rows]
