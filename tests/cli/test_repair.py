@@ -114,12 +114,21 @@ def beside(home: Filled, sql: str) -> None:
     connection.close()
 
 
-async def post(home: Filled, text: str) -> None:
+async def post(home: Filled, text: str, old: bytes = b"", new: bytes = b"") -> None:
     """Leave a message for the finished session that nobody has read."""
     store = SqliteStore.open(home.folder)
-    command = Command("c1", home.finished, owner("ann", "cli"), Send(text))
-    await store.post(InboxEntry("c1", home.finished, 1, encode_json(command)), 9)
+    command = encode_json(Command("c1", home.finished, owner("ann", "cli"), Send(text)))
+    await store.post(InboxEntry("c1", home.finished, 1, command.replace(old, new)), 9)
     await store.aclose()
+
+
+def test_a_command_of_a_newer_version_is_no_bug_and_no_damage(holdfast: Holdfast, home: Filled) -> None:
+    asyncio.run(post(home, "test the disk", b'"type":"send"', b'"type":"sing"'))
+    for words in (["resume", home.finished], ["stop", home.finished]):
+        answer = holdfast(*words, "--home", str(home.folder))
+        assert (answer.code, "newer version" in answer.err) == (9, True), answer
+    for words in (["fsck"], ["show", home.finished], ["approvals"]):
+        assert holdfast(*words, "--home", str(home.folder)).code == 0, words
 
 
 @pytest.mark.requirement("L7")

@@ -46,7 +46,8 @@ def fill(machine: Machine, free_pages: int) -> Path:
 def says_accepted(answer: Answer) -> bool:
     """Whether the refusal says that the command was accepted."""
     assert answer.code == STORAGE, answer
-    is_accepted, is_refused = "was accepted, and counts" in answer.err, "accepted." in answer.err
+    is_accepted = "do not send it again" in answer.err
+    is_refused = "not accepted." in answer.err or "Nothing was accepted." in answer.err
     assert is_accepted != is_refused, answer.err
     return is_accepted
 

@@ -280,6 +280,20 @@ ENDINGS = (
         "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
     ),
     Mutation(
+        "a command is followed whatever became of it",
+        "storage/seals.py",
+        "return content if kept[:_SHA256_BYTES] == _seal(content, about) else None",
+        "return content",
+        "tests/storage/test_beside.py tests/cli/test_repair.py",
+    ),
+    Mutation(
+        "a command that was stored is told to be refused",
+        "runtime/acceptance.py",
+        'f"{sentence}: do not send it again."',
+        '"Nothing was accepted."',
+        "tests/edge/test_full_disk.py",
+    ),
+    Mutation(
         "a snapshot is believed whatever was sent",
         "runtime/journal.py",
         "not conversation.is_last_request(await store.blobs.get(sent.base), sent)",

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.errors import StorageNewer
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record, Trigger, TriggerKind
 from holdfast.protocol.upcast import upcast
@@ -197,8 +198,18 @@ def encode_json(value: object) -> bytes:
 
 
 def decode_command(body: bytes) -> Command:
-    """Return the command in an inbox entry."""
-    return _command_decoder.decode(body)
+    """Return the command in an inbox entry.
+
+    Raises:
+        StorageNewer: a newer version wrote it. The store proves that it is what was accepted.
+    """
+    try:
+        return _command_decoder.decode(body)
+    except msgspec.DecodeError:
+        raise StorageNewer(
+            "A command that waits was written by a newer version of Holdfast.",
+            hint="Upgrade Holdfast to continue the session.",
+        ) from None
 
 
 def to_builtins(event: Event) -> dict[str, Any]:

@@ -45,12 +45,12 @@ def accepting(what: str, where: str) -> Iterator[None]:
 
 
 @contextmanager
-def accepted(what: str, session: str) -> Iterator[None]:
-    """Say in a failure inside the block that the command was accepted, and how its session goes on."""
+def accepted(sentence: str, session: str) -> Iterator[None]:
+    """Say in a failure inside the block, by this sentence, that a command was accepted, and how to go on."""
     try:
         yield
     except StorageError as error:
-        raise stored(error, what, session) from None
+        raise stored(error, sentence, session) from None
 
 
 def refused(error: StorageError, what: str, where: str) -> StorageError:
@@ -61,13 +61,12 @@ def refused(error: StorageError, what: str, where: str) -> StorageError:
     return _told(error, f"The {what} was not accepted.")
 
 
-def stored(error: StorageError, what: str, session: str) -> StorageError:
+def stored(error: StorageError, sentence: str, session: str) -> StorageError:
     """Return the error, which says that the command was accepted, and how its session goes on."""
     error.accepted = True
-    counts = f"{what} was accepted, and counts as soon as session {session} can be written"
     if type(error) in _PASSING:
         error.hint = f"{error.hint} Then `holdfast resume {session}` goes on.".lstrip()
-    return _told(error, f"{counts}: do not send it again.")
+    return _told(error, f"{sentence}: do not send it again.")
 
 
 def _told(error: StorageError, sentence: str) -> StorageError:

@@ -180,7 +180,8 @@ class SessionController:
         A visit records what the command means and starts nothing. The session continues when it is driven again.
         """
         command_id = await self.submit(session, principal, body)
-        with accepted(f"The {name_of(body)}", session):
+        counts = "was accepted, and counts as soon as its session can be written"
+        with accepted(f"The {name_of(body)} {counts}", session):
             await self._settled(session, command_id)
         return command_id
 
@@ -231,7 +232,7 @@ class SessionController:
         except StorageError as error:
             if hold.first is not None:
                 raise refused(error, "task", _LISTING) from None
-            raise stored(error, "The task", made) from None
+            raise stored(error, "The task was accepted", made) from None
         if hold.first is not None:  # somebody else has begun a session with that key
             made = await self.begin(key, principal, body)
             on_begun(made)
@@ -247,7 +248,7 @@ class SessionController:
             StorageError: the store failed. Acknowledged records are safe.
         """
         with (
-            accepted(f"What was sent to session {session}", session),
+            accepted(f"What was sent to session {session} was accepted", session),
             self._lookout.watching(),
             self._bus.waiting(session) as change,
         ):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.errors import StorageCorrupt
+from holdfast.errors import StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import decode_command
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
@@ -19,14 +19,13 @@ async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[Approva
     by_id = {row.id: row for row in rows}
     for session in {row.session for row in rows}:
         try:
-            waiting = await store.inbox(session)
-        except StorageCorrupt:  # whoever goes on with the session is told
+            commands = [(decode_command(each.body), each.posted_ms) for each in await store.inbox(session)]
+        except (StorageCorrupt, StorageNewer):  # whoever goes on with the session is told
             continue
-        for entry in waiting:
-            command = decode_command(entry.body)
+        for command, posted_ms in commands:
             body = command.body
             if isinstance(body, Resolve) and body.approval_id in by_id:
                 by, note = command.principal.label, body.note
                 row = replace(by_id[body.approval_id], decision=body.decision, decided_by=by, note=note)
-                decided.setdefault(row.id, replace(row, decided_ms=entry.posted_ms))
+                decided.setdefault(row.id, replace(row, decided_ms=posted_ms))
     return [decided.get(row.id, row) for row in rows]
