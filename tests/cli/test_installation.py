@@ -6,12 +6,15 @@ import contextlib
 import http.server
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.cli.commands import COMMANDS
 from holdfast.cli.doctor import CHECKS
 from holdfast.storage.home import DATABASE
 from tests.cli.conftest import Filled, Holdfast
@@ -269,3 +272,10 @@ def test_config_names_its_files_and_prints_its_schema(holdfast: Holdfast, tmp_pa
     schema = json.loads(holdfast("config", "schema").out)
     assert schema["properties"]["limits"]["properties"]["turns"]["default"] == 25
     assert holdfast("config", "check", "--home", folder).out == "The configuration is valid.\n"
+
+
+@pytest.mark.parametrize(
+    "module", sorted({row.target.partition(":")[0] for rows in COMMANDS.values() for row in rows})
+)
+def test_the_module_of_each_command_can_be_the_first_that_is_loaded(module: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, timeout=60)

@@ -34,7 +34,11 @@ CUSTOMIZED = Path(__file__).with_name("customized")
 """On its path, a command is killed at the moment that is told, and need not wait long between attempts."""
 _MOST_CHARS = 10_000
 """Of a command: it is sent as one packet."""
-_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV")
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV")
+_ONLY_OF_POPEN = frozenset(
+    {"preexec_fn", "umask", "pass_fds", "start_new_session", "process_group", "user", "group"}
+)
+"""Options that a fork of a nursery does not obey."""
 
 
 def start(words: Sequence[str], *, is_loaded_anew: bool = False, **options: Any) -> subprocess.Popen[Any]:
@@ -43,12 +47,13 @@ def start(words: Sequence[str], *, is_loaded_anew: bool = False, **options: Any)
     `is_loaded_anew`: it loads its modules itself. It does so too where its environment changes how they are loaded.
     """
     is_large = sum(map(len, words)) > _MOST_CHARS
-    if is_loaded_anew or is_large or _changes_loading(options["env"]):
+    is_special = not _ONLY_OF_POPEN.isdisjoint(options) or _changes_loading(options["env"])
+    if is_loaded_anew or is_large or is_special:
         is_at_terminal = options.pop("is_at_terminal", False)
         return subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
+            **({"preexec_fn": lambda: os.login_tty(0)} if is_at_terminal else {}),
             **options,
-            preexec_fn=(lambda: os.login_tty(0)) if is_at_terminal else None,
         )
     return Child(words, **options)
 
@@ -73,6 +78,7 @@ def _changes_loading(environ: Mapping[str, str]) -> bool:
         own not in ({}, {"PYTHONPATH": str(CUSTOMIZED)})
         or "SEEN" in environ
         or environ.get("MOMENT", "").startswith(".")
+        or any(environ.get(name) != os.environ.get(name) for name in ("LANG", "TZ") if name in environ)
     )
 
 

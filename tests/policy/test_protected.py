@@ -35,7 +35,8 @@ ASKED = [
     "sub/HEAD",
 ]
 PLAIN = [
-    ".gitignore", ".gitattributes", ".git/refs/heads/main", "sub/heads", "git/hooks/x", "docs/holdfast.toml.md",
+    ".gitignore", ".gitattributes", ".git/refs/heads/main", "sub/heads", "head/x.py", "git/hooks/x",
+    "docs/holdfast.toml.md",
     ".github/ISSUE_TEMPLATE.md", "src/profile", "bashrc", "config/fish.py", ".vscodeignore", "agents/x.py",
     "a/.env.example",
 ]  # fmt: skip
@@ -89,6 +90,14 @@ def test_what_lies_above_the_workspace_was_chosen_by_the_user_unless_it_is_a_git
     assert steering(f"{inside}/.claude/x", inside) is not None
     assert steering("/home/ann/.claude/settings.json", inside) is not None
     assert steering("/repo/.git/modules/a/hooks/x", "/repo/.git/modules/a") is not None
+    for chosen in (".claude", ".config/nvim", ".config/fish"):
+        assert steering(f"/home/ann/{chosen}/x", f"/home/ann/{chosen}") is None
+        assert steering("x", f"/home/ann/{chosen}") is None
+
+
+def test_a_folder_whose_name_differs_in_case_was_not_chosen() -> None:
+    assert steering("/home/ann/.claude/w/f", "/home/ann/.CLAUDE/w") is not None
+    assert steering("../../.claude/w/f", "/home/ann/.CLAUDE/w") is not None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, Rounded, localcontext
 
 import pytest
 from hypothesis import given
@@ -58,6 +58,13 @@ def test_an_amount_is_written_as_plain_decimals(amount: int, text: str) -> None:
 @given(AMOUNTS)
 def test_what_is_written_reads_back_as_it_was(amount: int) -> None:
     assert microusd(usd(amount)) == amount
+
+
+@pytest.mark.parametrize("context", [Context(prec=3), Context(prec=3, traps=[Inexact, Rounded])])
+def test_an_amount_does_not_depend_on_how_the_program_counts_decimals(context: Context) -> None:
+    with localcontext(context):
+        assert (microusd("12.345678"), microusd(Decimal("19.99"))) == (12_345_678, 19_990_000)
+        assert microusd("0.0000004") == 0
 
 
 @pytest.mark.requirement("L2-07")

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -180,6 +181,49 @@ def test_a_changed_intent_before_a_snapshot_is_told(long: Long) -> None:
         starts = [r for r in played.records if isinstance(r.event, e.ModelCallStarted)]
         edit(store, "DELETE FROM records WHERE seq = ?", starts[3].seq)
         with pytest.raises(StorageCorrupt, match=f"record {starts[3].seq} "):
+            await opened(store, played.session)
+
+    long(look)
+
+
+def changed_request(**fields: object) -> Callable[[bytes], bytes]:
+    """Change fields of the request in the body of an intent."""
+
+    def change(body: bytes) -> bytes:
+        intent = msgspec.json.decode(body)
+        return msgspec.json.encode(intent | {"request": intent["request"] | fields})
+
+    return change
+
+
+WRONG: dict[str, tuple[type[e.Event], str, Callable[[bytes], bytes]]] = {
+    "erased": (e.ToolCallFinished, "body = ?", lambda _: b""),
+    "not JSON": (e.ToolCallFinished, "body = ?", lambda _: b"{"),
+    "not text": (e.ToolCallFinished, "body = ?", lambda _: b'"\xff"'),
+    "another shape": (e.ToolCallFinished, "body = ?", lambda _: b"{}"),
+    "of a newer version": (e.ToolCallFinished, "v = 99 + length(?)", lambda _: b""),
+    "of no version": (e.ToolCallFinished, "v = 0 * length(?)", lambda _: b""),
+    "of no known type": (e.ToolCallFinished, "type = CAST(? AS TEXT)", lambda _: b"Nope"),
+    "of a type that is no text": (e.ToolCallFinished, "type = CAST(? AS TEXT)", lambda _: b"\xff"),
+    "an intent that was erased": (e.ModelCallStarted, "body = ?", lambda _: b""),
+    "fragments that there are not": (e.ModelCallStarted, "body = ?", changed_request(rest=[[900, 901]])),
+    "another tail": (e.ModelCallStarted, "body = ?", changed_request(tail="}")),
+    "a base that was never stored": (e.ModelCallStarted, "body = ?", changed_request(base="0" * 64)),
+    "a base that no file can have": (e.ModelCallStarted, "body = ?", changed_request(base="\0")),
+}
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_whatever_is_wrong_before_a_snapshot_a_complete_read_tells_it(long: Long, wrong: str) -> None:
+    kind, column, change = WRONG[wrong]
+
+    async def look(store: SqliteStore, played: Played) -> None:
+        upto_seq = (await store.recover(played.session)).after_seq
+        record = [r for r in played.records if type(r.event) is kind and r.seq <= upto_seq][-1]
+        (stored,) = await store.read(played.session, record.seq - 1, record.seq)
+        edit(store, f"UPDATE records SET {column} WHERE seq = ?", change(stored.body), record.seq)
+        with pytest.raises(StorageCorrupt):
             await opened(store, played.session)
 
     long(look)

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,12 @@ from holdfast.errors import (
     StorageReplaced,
 )
 from holdfast.protocol.events import MessageReceived
-from holdfast.protocol.rows import Verified
+from holdfast.protocol.rows import InboxEntry, Verified
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import BLOBS, DATABASE, MARKER
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.driving import Driving, a_holder, drive, lease_of, texts
+from holdfast.testing.driving import Driving, a_holder, an_id, drive, lease_of, texts
 
 
 @pytest.fixture
@@ -459,3 +459,19 @@ async def test_a_home_that_is_moved_back_is_the_same_one(store: SqliteStore) -> 
         await store.sessions()
     away.rename(store.path)
     assert texts(await store.read(driving.session)) == ["one"]
+
+
+async def test_a_command_that_waits_in_a_home_of_an_earlier_version_is_read_as_it_was_accepted(
+    tmp_path: Path,
+) -> None:
+    home, entry = tmp_path / "home", InboxEntry("c1", an_id(1), 7, b'{"text":"go"}')
+    store = SqliteStore.open(home)
+    await store.claim(an_id(1), "", 1, entry)
+    await store.aclose()
+    with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as earlier:
+        earlier.execute("UPDATE inbox SET body = ?", (entry.body,))
+        earlier.execute("PRAGMA user_version = 2")
+    store = SqliteStore.open(home)
+    assert await store.inbox(an_id(1)) == [entry]
+    assert await store.verify() == Verified()
+    await store.aclose()

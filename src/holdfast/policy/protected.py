@@ -6,12 +6,15 @@ file system would compare them: without case and without invisible characters.
 
 from __future__ import annotations
 
+import posixpath
 import unicodedata
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from holdfast.policy.paths import is_inside
 
 Access = Literal["read", "write", "tree"]
 """`tree`: a write to everything under a folder, as by `rm -r` and `mv`."""
@@ -98,10 +101,13 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
             on inside does: in the workspace `~/.config` the shell still runs `fish/config.fish`.
     """
     chosen = _plain(workspace)
-    parts = _plain(path if path.startswith("/") else f"{workspace}/{path}")
+    whole = path if path.startswith("/") else f"{workspace}/{path}"
+    parts = _plain(whole)
     if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):
         return None
-    is_chosen = parts[: len(chosen)] == chosen and ".git" not in chosen
+    # Two folders may differ in their case alone: only the one that was named was chosen.
+    is_named = is_inside(workspace, posixpath.normpath(whole))
+    is_chosen = is_named and parts[: len(chosen)] == chosen and ".git" not in chosen
     for row in STEERING:
         for name in row.names:
             if _holds(parts, name, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):

@@ -5,7 +5,7 @@ Money is integer micro-dollars everywhere inside; decimals exist only where peop
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Literal
 
 import msgspec
@@ -84,6 +84,10 @@ def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
     return -(-total // 1_000_000)
 
 
+_EXACT = Context(prec=100, traps=[InvalidOperation])
+"""The program around us sets the precision of its own decimals as it likes."""
+
+
 def microusd(text: str | float | Decimal) -> int:
     """Micro-dollars of an amount in dollars.
 
@@ -92,13 +96,13 @@ def microusd(text: str | float | Decimal) -> int:
     """
     written = str(text)
     try:
-        amount = Decimal(written)
+        amount = _EXACT.create_decimal(written)
     except ArithmeticError:
         raise ValueError(f"{text!r} is not an amount in dollars") from None
     # Python also takes digits of other scripts, and groups them as no reader would expect.
-    if not amount.is_finite() or abs(amount) > MOST_USD or not written.isascii() or "_" in written:
+    if not amount.is_finite() or amount.copy_abs() > MOST_USD or not written.isascii() or "_" in written:
         raise ValueError(f"{text!r} is not an amount in dollars")
-    return int((amount * MICROUSD).to_integral_value(ROUND_HALF_EVEN))
+    return int(_EXACT.multiply(amount, MICROUSD).to_integral_value(ROUND_HALF_EVEN, _EXACT))
 
 
 def usd(amount_microusd: int) -> str:

@@ -40,6 +40,7 @@ async def follow(
             if 0 < told.first_seq <= record.seq:
                 break  # from here on all waits in order, the deltas between the records
             cursor = record.seq
+            over.add(_ended(record.event))
             yield record
         while True:
             if told.is_empty:

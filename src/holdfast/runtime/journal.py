@@ -101,7 +101,7 @@ class Journal:
             )
             if sent is None or not conversation.is_last_request(await store.blobs.get(sent.base), sent):
                 return False
-        except StorageCorrupt:  # a complete read reports what is wrong
+        except (StorageCorrupt, ValueError):  # a complete read reports what is wrong, also with a blob's name
             return False
         self.state, self.conversation, self.wire = snapshot.state, conversation, sent.wire
         self._link, self.epoch = snapshot.link, snapshot.state.epoch

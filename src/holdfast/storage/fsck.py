@@ -25,7 +25,7 @@ from holdfast.storage.derived import Derived, compare, is_epoch
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
 from holdfast.storage.log import is_log_lost, read_log
-from holdfast.storage.migrations import MIGRATIONS
+from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
 from holdfast.storage.seals import unsealed
 
@@ -171,8 +171,7 @@ def _file_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
 def _schema_of(version: int) -> set[tuple[str, str, str]]:
     """(kind, name, table) of the tables and indexes that a database of that version has."""
     with closing(sqlite3.connect(":memory:")) as sound:
-        for step in MIGRATIONS[:version]:
-            sound.executescript(step)
+        migrate(sound, version)
         return _schema(sound)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from holdfast.storage.seals import sealed
+
 APPLICATION_ID = 0x48464A4C
 """Marks a database file as ours ("HFJL")."""
 
@@ -92,9 +94,13 @@ CREATE TABLE snapshots (
 
 _SEALS = f"""
 UPDATE leases SET holder = NULL;
+UPDATE inbox SET body = sealed_command(
+    body, (SELECT id FROM sessions WHERE number = session), arrival, command_id, posted_ms
+) WHERE body IS NOT NULL;
 DROP TABLE IF EXISTS snapshots;
 {SNAPSHOTS}"""
-"""From now on `seals` prove what stands in these tables. What has none is taken away where that costs only time."""
+"""From now on `seals` prove what stands in these tables. A command that waits gets one. The rest is taken away, which
+costs only time."""
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
@@ -107,12 +113,15 @@ def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the database to the newest version, each step in its own transaction.
+def migrate(connection: sqlite3.Connection, newest: int = NEWEST) -> None:
+    """Bring the database to that version, each step in its own transaction.
 
     The caller keeps other processes from doing the same at the same time.
     """
-    for number in range(version(connection), NEWEST):
+    connection.create_function(
+        "sealed_command", 5, lambda body, *about: sealed(body, "command", *about), deterministic=True
+    )
+    for number in range(version(connection), newest):
         connection.executescript(
             f"BEGIN IMMEDIATE; {MIGRATIONS[number]}; PRAGMA application_id = {APPLICATION_ID};"
             f" PRAGMA user_version = {number + 1}; COMMIT;"

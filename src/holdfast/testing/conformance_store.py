@@ -353,6 +353,10 @@ class StoreConformance(LeaseConformance):
         await two.commit(MessageReceived("three"), row=early)
         await one.commit(acknowledged=("c1",))
         assert await store.find("last") == [two.session], "a commit without records is no news"
+        await one.commit(MessageReceived("now"))
+        await two.commit(acknowledged=("c2",))
+        assert await store.find("last") == [one.session], "nor is it in the session that began later"
+        await two.commit(MessageReceived("then"))
         claimed = await store.claim(an_id(3), "", 1)
         assert await store.find("last") == [claimed]
         await one.commit(MessageReceived("four"))
