@@ -90,6 +90,8 @@ def test_who_joins_in_the_middle_of_an_answer_hears_none_of_its_words_after_its_
     end = heard.index("ModelCallAbandoned")
     words = [int(word) for word in heard if word.isdigit()]
     assert words == sorted(set(words))
+    if deltas < CAPACITY:
+        assert words[:deltas] == list(range(deltas)), "there was room for all"
     assert all(int(word) >= deltas for word in heard[end:] if word.isdigit()), heard
 
 
