@@ -94,6 +94,8 @@ class Evidence:
     """How runs may have ended."""
     said: str = ""
     """What all commands said for people."""
+    is_frozen: bool = False
+    """Whether a process slept meanwhile (SIGSTOP). One that sleeps in a transaction keeps the database locked."""
     pids: frozenset[int] = frozenset()
     """Of all commands that ran."""
     descriptors: Sequence[tuple[int, int]] = ()

@@ -7,6 +7,7 @@ what every command said, and which processes are left. Each check gives the faul
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ _FILLED_IN = {"SettingsStored", "ModelCallStarted"}
 _CODES = {"done": 0, "failed": 1, "limit": 4, "stuck": 6, "interrupted": 130}
 _UNAVAILABLE = ("provider_transient", "rate_limited", "provider_refused", "provider_unready")
 _BUGS = ("Traceback (most recent call last):\n", "that should not have")
+_LOCKED = re.compile(r"another process keeps \S+ locked")
 
 
 def judge(evidence: Evidence) -> list[Fault]:
@@ -44,7 +46,7 @@ def judge(evidence: Evidence) -> list[Fault]:
         *conversation(rows, evidence.served),
         *effects(rows, evidence),
         *money(rows, evidence.served),
-        *codes(rows, evidence.ran, evidence.said),
+        *codes(rows, evidence.ran, evidence.said, is_frozen=evidence.is_frozen),
         *times(rows),
         *descriptors(evidence.descriptors),
         *left_over(evidence, session),
@@ -177,8 +179,14 @@ def runs(rows: Sequence[Mapping[str, Any]], ends: frozenset[str]) -> Iterator[Fa
 # --- codes and times ----------------------------------------------------------------------------
 
 
-def codes(rows: Sequence[Mapping[str, Any]], ran: Iterable[Ran], said: str) -> Iterator[Fault]:
-    """No command hung or told a bug, and each that followed the session ended with the code of how it stood."""
+def codes(
+    rows: Sequence[Mapping[str, Any]], ran: Iterable[Ran], said: str, *, is_frozen: bool = False
+) -> Iterator[Fault]:
+    """No command hung or told a bug, and each that followed the session ended with the code of how it stood.
+
+    While a process sleeps, another one may give up with 9, and say that the database is locked.
+    """
+    gave_up = 9 if is_frozen and _LOCKED.search(said) else 0
     for bug in _BUGS:
         if bug in said:
             yield Fault("code", f"a command told a bug: {said[said.index(bug) :][:2000]}")
@@ -190,13 +198,13 @@ def codes(rows: Sequence[Mapping[str, Any]], ran: Iterable[Ran], said: str) -> I
             if command.code not in (-9, *range(131)):
                 yield Fault("code", f"{name} was killed and ended {command.code}")
         elif command.words[0] not in ("run", "resume"):
-            if command.code not in (0, 1, 2):
+            if command.code not in (0, 1, 2, gave_up):
                 yield Fault("code", f"{name} ended {command.code}")
         elif command.records:
             meant = code_at(rows, command.records[-1]["seq"])
             if command.code != meant:
                 yield Fault("code", f"{name} ended {command.code}, and {meant} was meant")
-        elif command.code in (8, 9):
+        elif command.code in {8, 9} - {gave_up}:
             yield Fault("code", f"{name} ended {command.code}")
 
 

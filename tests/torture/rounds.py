@@ -87,6 +87,8 @@ class World:
     blows: int = 0
     is_stopped: bool = False
     """Whether anybody stopped a run."""
+    is_frozen: bool = False
+    """Whether a process slept (SIGSTOP)."""
     pids: list[int] = field(default_factory=list)
     """Of all commands."""
     driver: int = 0
@@ -329,7 +331,7 @@ def stop_round(world: World) -> None:
         if not sleeper.is_asleep():
             last = sleeper.join()
             break
-        last = None
+        last, world.is_frozen = None, True
         sleepers.append(sleeper)
         world.blows += 1
     wakes_at = chance.randint(1, 25) if chance.random() < 0.4 else 0
@@ -509,6 +511,7 @@ def gather(
             renames=renames.counts(),
             ends=world.scene.ends | ({"interrupted"} if world.is_stopped else set()),
             said=machine.said.read_text(),
+            is_frozen=world.is_frozen,
             pids=frozenset(world.pids),
             descriptors=world.descriptors,
         )

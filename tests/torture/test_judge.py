@@ -336,6 +336,19 @@ def test_a_wrong_code_and_a_hang_are_seen(forged: Evidence, ran: Ran, kind: str)
     assert {fault.kind for fault in codes(journal(forged.home), [ran], "")} == {kind}
 
 
+@pytest.mark.parametrize(("is_frozen", "kinds"), [(True, set()), (False, {"code"})])
+def test_only_beside_a_process_that_sleeps_a_command_may_say_that_the_database_is_locked(
+    forged: Evidence, is_frozen: bool, kinds: set[str]
+) -> None:
+    said = f"holdfast: another process keeps {forged.home}/holdfast.db locked"
+    for ran in (Ran(("resume", "x"), 9), Ran(("approve", "x"), 9)):
+        found = codes(journal(forged.home), [ran], said, is_frozen=is_frozen)
+        assert {fault.kind for fault in found} == kinds
+        assert {fault.kind for fault in codes(journal(forged.home), [ran], "", is_frozen=is_frozen)} == {
+            "code"
+        }
+
+
 def test_a_bug_that_is_told_is_seen(forged: Evidence) -> None:
     assert kinds(replace(forged, said="Traceback (most recent call last):\n...")) == {"code"}
 
