@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from holdfast.errors import StorageNewer
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import EVENT_TYPES, VERSIONS, Event, Record, Trigger, TriggerKind
 from holdfast.protocol.upcast import upcast
@@ -201,15 +200,12 @@ def decode_command(body: bytes) -> Command:
     """Return the command in an inbox entry.
 
     Raises:
-        StorageNewer: a newer version wrote it. The store proves that it is what was accepted.
+        UnreadableEvent: a newer version wrote it. The store proves that it is what was accepted.
     """
     try:
         return _command_decoder.decode(body)
     except msgspec.DecodeError:
-        raise StorageNewer(
-            "A command that waits was written by a newer version of Holdfast.",
-            hint="Upgrade Holdfast to continue the session.",
-        ) from None
+        raise UnreadableEvent("a newer version of Holdfast wrote it", "newer") from None
 
 
 def to_builtins(event: Event) -> dict[str, Any]:

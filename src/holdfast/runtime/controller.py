@@ -25,7 +25,7 @@ from holdfast.errors import (
     StorageError,
     clearing_up,
 )
-from holdfast.protocol.codec import decode_command, encode_json
+from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
@@ -38,7 +38,7 @@ from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
-from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of
+from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
@@ -171,7 +171,7 @@ class SessionController:
             return []
         waiting = await self._parts.store.inbox(session)
         begun_ms, now_ms = self._begun_ms, self._parts.clock.now_ms()
-        return [decode_command(each.body) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
+        return [waiting_command(each) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
         """Submit a command, wait until its driver or our own visit has settled it, and return its id. Raises what
@@ -321,7 +321,7 @@ class SessionController:
         has_rival = hold.has_rival(journal.epoch)
         await end_orphans(self._parts.tools, journal.state, hold)
         for entry in waiting:
-            command = decode_command(entry.body)
+            command = waiting_command(entry)
             batch = [
                 journal.note(event, now_ms, epoch, Trigger("command", command.id))
                 for event in journal.opening()

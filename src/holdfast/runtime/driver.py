@@ -29,7 +29,6 @@ from holdfast.core.wanted import (
     wanted,
 )
 from holdfast.errors import Fenced
-from holdfast.protocol.codec import decode_command
 from holdfast.protocol.events import Event, Record, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
@@ -37,7 +36,7 @@ from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import Hold
-from holdfast.runtime.journal import Journal
+from holdfast.runtime.journal import Journal, waiting_command
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
@@ -199,7 +198,7 @@ class Driver:
         return bool(waiting)
 
     def _commanded(self, waiting: Sequence[InboxEntry]) -> list[Commanded]:
-        return [Commanded(decode_command(each.body), self._epoch) for each in waiting]
+        return [Commanded(waiting_command(each), self._epoch) for each in waiting]
 
     # --- causes ---------------------------------------------------------------------------------
 

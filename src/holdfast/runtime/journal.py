@@ -27,6 +27,7 @@ from holdfast.protocol.codec import (
     decode_event,
     encode,
 )
+from holdfast.protocol.commands import Command
 from holdfast.protocol.events import (
     Event,
     ModelCallStarted,
@@ -207,7 +208,7 @@ async def prospect_of(store: Journals, session: str, key: str = "") -> Prospect:
     found = await store.recover(session)
     now = ahead = await _state(store, found, session, key)
     for entry in found.waiting:
-        command = Commanded(decode_command(entry.body), ahead.epoch)
+        command = Commanded(waiting_command(entry), ahead.epoch)
         ahead = decision(ahead, command, entry.posted_ms, ahead.awake_ms).state
     return Prospect(now, ahead)
 
@@ -235,6 +236,19 @@ def _conversation(selected: Iterator[Selected]) -> tuple[Conversation, Request |
         return Conversation.restored((seq, decode_event(type_, v, body)) for seq, type_, v, body in selected)
     except (UnreadableEvent, LookupError, ValueError):
         return Conversation(), None
+
+
+def waiting_command(entry: InboxEntry) -> Command:
+    """Decode the command.
+
+    Raises:
+        StorageNewer: a newer version wrote it.
+    """
+    try:
+        return decode_command(entry.body)
+    except UnreadableEvent as error:
+        told = f"A command that waits in session {entry.session} cannot be read: {error}."
+        raise StorageNewer(told, hint="Upgrade Holdfast to continue the session.") from None
 
 
 def readable(stored: StoredRecord) -> Record:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from holdfast.errors import StorageCorrupt, StorageNewer
-from holdfast.protocol.codec import decode_command
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
+from holdfast.runtime.journal import waiting_command
 
 
 async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalRow]:
@@ -19,7 +19,7 @@ async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[Approva
     by_id = {row.id: row for row in rows}
     for session in {row.session for row in rows}:
         try:
-            commands = [(decode_command(each.body), each.posted_ms) for each in await store.inbox(session)]
+            commands = [(waiting_command(each), each.posted_ms) for each in await store.inbox(session)]
         except (StorageCorrupt, StorageNewer):  # whoever goes on with the session is told
             continue
         for command, posted_ms in commands:
