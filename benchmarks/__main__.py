@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,15 @@ from typing import NamedTuple
 
 from benchmarks import imports
 from benchmarks import instructions as counting
+from benchmarks.paired import compared
 
 FLOOR = "floor-grouped"
 SYSTEMS = (FLOOR, "floor-direct", "holdfast")
 """The ratios are to the first one: what a loop costs that writes as Holdfast does, through a writer thread."""
 SESSION_TURNS, SESSION_LATENCY_MS = 10, 50
 IDLE_SESSIONS = 1_000
+RESUMES = 15
+"""Of each system: a single one differs by half from run to run on a shared machine."""
 
 Row = dict[str, float | str]
 
@@ -104,16 +108,23 @@ def sessions(plan: Plan) -> Iterator[Row]:
 
 
 def resume(plan: Plan) -> Iterator[Row]:
-    """One more message for a long session, in a fresh process, imports aside."""
+    """One more message for a long session, each time in a fresh process, imports aside; in turn with the floor."""
 
-    def cells(count: int) -> Iterator[Row]:
-        for system in (FLOOR, "holdfast"):
-            with tempfile.TemporaryDirectory() as folder:
-                fresh("cell", system, plan.port, count, 1, 0, folder)
-                yield {"turns": count, "system": system, **fresh("resume", system, plan.port, count, folder)}
+    def once(system: str, count: int, home: Path) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(home, folder, dirs_exist_ok=True)
+            return fresh("resume", system, plan.port, count, folder)["cpu_ms"]
 
     for count in plan.resume:
-        yield from beside(cells(count), "cpu_ms", FLOOR)
+        with tempfile.TemporaryDirectory() as folder:
+            homes = {system: Path(folder, system) for system in (FLOOR, "holdfast")}
+            for system, home in homes.items():
+                home.mkdir()
+                fresh("cell", system, plan.port, count, 1, 0, home)
+            pairs = [
+                tuple(once(system, count, home) for system, home in homes.items()) for _ in range(RESUMES)
+            ]
+        yield {"turns": count, **compared(pairs, "cpu_ms")}
 
 
 def streaming(plan: Plan) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.cell import Work, cpu_s, worker
@@ -18,6 +19,20 @@ TURNS = 3_000
 """Of each system, in sessions of the given length."""
 LEAST_PAIRS = 8
 WARM_TURNS = 60
+
+
+def compared(pairs: Sequence[tuple[float, float]], unit: str) -> dict[str, float]:
+    """The medians of (floor, Holdfast), in that unit, and the quartiles of their ratio."""
+    floors, ours = zip(*pairs, strict=True)
+    low, middle, high = statistics.quantiles([one / least for least, one in pairs], n=4)
+    return {
+        "pairs": len(pairs),
+        f"floor_{unit}": statistics.median(floors),
+        f"holdfast_{unit}": statistics.median(ours),
+        "x_floor": middle,
+        "lower_quartile": low,
+        "upper_quartile": high,
+    }
 
 
 async def cost_us(work: Work, turns: int, name: str) -> float:
@@ -43,16 +58,7 @@ async def measured(port: int, turns: int, folder: Path) -> dict[str, float]:
             (await cost_us(floor, turns, f"s{number}"), await cost_us(holdfast, turns, f"s{number}"))
             for number in range(max(TURNS // turns, LEAST_PAIRS))
         ]
-    floors, ours = zip(*pairs, strict=True)
-    low, middle, high = statistics.quantiles([one / least for least, one in pairs], n=4)
-    return {
-        "pairs": len(pairs),
-        "floor_us_per_turn": statistics.median(floors),
-        "holdfast_us_per_turn": statistics.median(ours),
-        "x_floor": middle,
-        "lower_quartile": low,
-        "upper_quartile": high,
-    }
+    return compared(pairs, "us_per_turn")
 
 
 def main() -> None:
