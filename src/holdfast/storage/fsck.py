@@ -27,7 +27,7 @@ from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, co
 from holdfast.storage.log import is_log_lost, read_log
 from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
-from holdfast.storage.seals import unsealed
+from holdfast.storage.seals import holder_in, unsealed
 
 _BUSY_S = 5.0
 _NO_END = 1 << 62
@@ -283,15 +283,15 @@ def _inbox_damages(look: _Look, session: str, number: int) -> Iterator[Damage]:
 
 def _lease_damages(look: _Look, session: str, number: int, last_epoch: int) -> Iterator[Damage]:
     """A lease that nobody took like this, or after which an epoch would come again."""
-    leases = look.rows("leases", "epoch, holder, from_ms, until_ms", number)
+    leases = look.rows("leases", "epoch, holder, term, from_ms, until_ms", number)
     if not leases and last_epoch and "leases" in look.tables:
         yield Damage(
             "row", f"its lease is missing, and its records were written in epoch {last_epoch}", session
         )
-    for epoch, holder, from_ms, until_ms in leases:
+    for epoch, holder, seal, *term in leases:
         if not is_epoch(epoch, last_epoch):
             yield Damage("row", f"its lease says epoch {epoch!r}, its records {last_epoch}", session)
-        elif holder is not None and unsealed(holder, "lease", session, epoch, from_ms, until_ms) is None:
+        elif holder is not None and holder_in(holder, seal, session, epoch, term) is None:
             yield Damage("row", "its lease is not the one that was taken", session)
 
 

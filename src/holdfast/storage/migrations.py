@@ -94,6 +94,7 @@ CREATE TABLE snapshots (
 
 _SEALS = f"""
 UPDATE leases SET holder = NULL;
+ALTER TABLE leases ADD COLUMN term BLOB NOT NULL DEFAULT x'';
 UPDATE inbox SET body = sealed_command(
     body, (SELECT id FROM sessions WHERE number = session), arrival, command_id, posted_ms
 ) WHERE body IS NOT NULL;

@@ -29,7 +29,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
-from holdfast.storage.seals import unsealed
+from holdfast.storage.seals import holder_in, unsealed
 from holdfast.storage.search import SAID_IN, is_in, says
 
 T = TypeVar("T")
@@ -243,17 +243,17 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
 def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Standing | None:
     """As `Store.standing`."""
     found = connection.execute(
-        f"SELECT {_ROW}, epoch, holder, from_ms, until_ms,"
+        f"SELECT {_ROW}, epoch, holder, term, from_ms, until_ms,"
         " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
         " FROM sessions LEFT JOIN leases ON session = number WHERE id = ?",
         (session,),
     ).fetchone()
     if found is None:
         return None
-    *row, epoch, holder, from_ms, until_ms, waiting = found
+    *row, epoch, holder, seal, from_ms, until_ms, waiting = found
     if holder is None:
         return Standing(_session_row(*row), None, waiting)
-    lease = lease_of(session, epoch, holder, Term(from_ms, until_ms), uptime_ms)
+    lease = lease_of(session, epoch, holder, seal, Term(from_ms, until_ms), uptime_ms)
     return Standing(_session_row(*row), lease, waiting)
 
 
@@ -267,13 +267,13 @@ def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
     return {row[0] for row in rows}
 
 
-def lease_of(session: str, epoch: int, holder: bytes, term: Term, uptime_ms: int) -> Lease:
+def lease_of(session: str, epoch: int, holder: bytes, seal: bytes, term: Term, uptime_ms: int) -> Lease:
     """The lease in a row of `leases` that has a holder.
 
     Raises:
         StorageCorrupt: it is not the one that was taken.
     """
-    told = unsealed(holder, "lease", session, epoch, *term)
+    told = holder_in(holder, seal, session, epoch, term)
     if told is None:
         raise no_lease(session)
     return Lease(session, epoch, _holder_decoder.decode(told), term.left_ms(uptime_ms))

@@ -263,7 +263,10 @@ class _Salvage:
              session.head_seq, position, session.parent, session.at_seq, encode_json(row)),
         )  # fmt: skip
         if session.epoch:
-            self._new.execute("INSERT INTO leases VALUES (?, ?, NULL, 0, 0)", (session.number, session.epoch))
+            self._new.execute(
+                "INSERT INTO leases (session, epoch, from_ms, until_ms) VALUES (?, ?, 0, 0)",
+                (session.number, session.epoch),
+            )
         own = [record for record in records if record.seq > session.at_seq]
         blobs = {blob for record in own for blob in blobs_of(record.event)}
         self._new.executemany(

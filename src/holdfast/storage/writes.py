@@ -15,7 +15,7 @@ from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.derived import is_epoch, new_row
 from holdfast.storage.reads import Term, lease_of, no_lease
-from holdfast.storage.seals import sealed
+from holdfast.storage.seals import seal_of_term, sealed
 
 _ASKED = (
     "INSERT INTO approvals (asked_seq, id, session, decided_seq) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
@@ -103,22 +103,22 @@ def lease(
 
 
 def _hold(connection: sqlite3.Connection, number: int, lease: Lease, term: Term) -> None:
+    holder = sealed(encode_json(lease.holder), "lease", lease.session, lease.epoch)
     connection.execute(
-        "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms) VALUES (?, ?, ?, ?, ?)",
-        (number, lease.epoch, _holder(lease, term), *term),
+        "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms, term)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (number, lease.epoch, holder, *term, seal_of_term(*term)),
     )
 
 
-def _holder(lease: Lease, term: Term) -> bytes:
-    return sealed(encode_json(lease.holder), "lease", lease.session, lease.epoch, *term)
-
-
 def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -> list[Lease]:
-    """As `Store.renew`: one statement for each, and one more where not all are found."""
+    """As `Store.renew`: one statement for each, and one more where not all are found. The term has a seal of its own,
+    the same for all of them."""
     keys = [(lease.session, lease.epoch) for lease in leases]
     found = connection.executemany(
-        f"UPDATE leases SET holder = ?, from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d} WHERE {_OURS}",
-        [(_holder(lease, term), *key) for lease, key in zip(leases, keys, strict=True)],
+        f"UPDATE leases SET from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d},"
+        f" term = x'{seal_of_term(*term).hex()}' WHERE {_OURS}",
+        keys,
     )
     if found.rowcount == len(keys):
         return []
@@ -242,16 +242,16 @@ def _held(
 ) -> tuple[int, Lease | None]:
     """The session's last epoch, 0 before the first, and its lease where somebody holds it."""
     found = connection.execute(
-        "SELECT epoch, holder, from_ms, until_ms FROM leases WHERE session = ?", (number,)
+        "SELECT epoch, holder, term, from_ms, until_ms FROM leases WHERE session = ?", (number,)
     ).fetchone()
     if found is None:
         return 0, None
-    epoch, holder, *term = found
+    epoch, holder, seal, *term = found
     if not is_epoch(epoch, 0):
         raise no_lease(session)
     if holder is None:
         return epoch, None
-    return epoch, lease_of(session, epoch, holder, Term(*term), uptime_ms)
+    return epoch, lease_of(session, epoch, holder, seal, Term(*term), uptime_ms)
 
 
 def _number(connection: sqlite3.Connection, session: str) -> int:
