@@ -19,7 +19,7 @@ from holdfast.runtime.bus import Bus, listed
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.holder import is_dead
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 ANSWER_S = 0.05
 """While somebody waits for another process to handle a command."""
 LAPSE_S = 2.0
