@@ -12,12 +12,12 @@ from contextlib import aclosing, asynccontextmanager
 
 from holdfast.app import open_store, open_store_to_read
 from holdfast.config.paths import Home
-from holdfast.errors import NoSuchSession, StorageCorrupt, UsageError
+from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.runtime.acceptance import before_sending
-from holdfast.runtime.driven import as_driven
+from holdfast.runtime.driven import marked, standing_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
 from holdfast.views.journal import Journal, readable_here
@@ -92,16 +92,8 @@ async def read_journal(store: Store, name: str) -> Journal:
         StorageCorrupt: A record was changed, removed or reordered.
     """
     session = await find_session(store, name)
-    row = await as_driven(store, await store.session(session) or SessionRow(session))
+    row, standing = await store.session(session) or SessionRow(session), await standing_of(store, session)
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
-    return Journal(row, stored, records, await _waiting(store, session))
-
-
-async def _waiting(store: Store, session: str) -> int:
-    """Return how many commands wait for a session; 0 if its lease is damaged, which hides no record."""
-    try:
-        standing = await store.standing(session)
-    except StorageCorrupt:
-        return 0
-    return standing.waiting if standing is not None else 0
+    waiting = standing.waiting if standing is not None else 0
+    return Journal(marked(row, standing), stored, records, waiting)

@@ -100,11 +100,11 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
         workspace: A name that ends above it does not count, because the user chose it, except `.git`. One that goes
             on inside does: in the workspace `~/.config` the shell still runs `fish/config.fish`.
     """
-    chosen = _plain(workspace)
     whole = path if path.startswith("/") else f"{workspace}/{path}"
     parts = _plain(whole)
     if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):
         return None
+    chosen = _plain(workspace)
     # Two folders may differ in their case alone: only the one that was named was chosen.
     is_named = is_inside(workspace, posixpath.normpath(whole))
     is_chosen = is_named and parts[: len(chosen)] == chosen and ".git" not in chosen

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Index, Leases
-from holdfast.protocol.rows import SessionRow
+from holdfast.protocol.rows import SessionRow, Standing
 from holdfast.runtime.holder import is_free
 
 
@@ -28,10 +28,18 @@ async def listed(store: Listed, status: str, grep: str, limit: int) -> Sequence[
 
 async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
     """Return the row, with `running` for an open session that somebody drives."""
-    if row.status != "open":
-        return row
+    return marked(row, await standing_of(leases, row.session)) if row.status == "open" else row
+
+
+def marked(row: SessionRow, standing: Standing | None) -> SessionRow:
+    """Return the row, with `running` for an open session that stands as driven."""
+    is_driven = standing is not None and not is_free(standing.lease)
+    return replace(row, status="running") if is_driven and row.status == "open" else row
+
+
+async def standing_of(leases: Leases, session: str) -> Standing | None:
+    """Return how a session stands; None if its lease is damaged, which hides no session and no record."""
     try:
-        standing = await leases.standing(row.session)
-    except StorageCorrupt:  # a damaged lease hides no session
-        return row
-    return row if standing is None or is_free(standing.lease) else replace(row, status="running")
+        return await leases.standing(session)
+    except StorageCorrupt:
+        return None

@@ -25,7 +25,7 @@ async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[Approva
         for command, posted_ms in commands:
             body = command.body
             if isinstance(body, Resolve) and body.approval_id in by_id:
-                by, note = command.principal.label, body.note
-                row = replace(by_id[body.approval_id], decision=body.decision, decided_by=by, note=note)
-                decided.setdefault(row.id, replace(row, decided_ms=posted_ms))
+                by, note, row = command.principal.label, body.note, by_id[body.approval_id]
+                row = replace(row, decision=body.decision, decided_by=by, decided_ms=posted_ms, note=note)
+                decided.setdefault(row.id, row)
     return [decided.get(row.id, row) for row in rows]

@@ -6,6 +6,7 @@ Everything here can be made again from the records. Where the rows lie is the st
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeGuard
 
 import msgspec
 
@@ -59,7 +60,7 @@ def approvals_of(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def is_epoch(epoch: object, last_epoch: int) -> bool:
+def is_epoch(epoch: object, last_epoch: int) -> TypeGuard[int]:
     """Whether a lease may have that epoch in a session whose records were written in epochs up to `last_epoch`."""
     return isinstance(epoch, int) and max(last_epoch, 1) <= epoch <= _LARGEST_EPOCH
 

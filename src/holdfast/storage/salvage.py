@@ -138,7 +138,7 @@ class _Salvage:
             session.key = key if isinstance(key, str) and is_session_key(key) else ""
             session.head_seq = head_seq if isinstance(head_seq, int) else 0
             epoch = epochs.get(number)
-            session.epoch = epoch if isinstance(epoch, int) and is_epoch(epoch, 0) else 0
+            session.epoch = epoch if is_epoch(epoch, 0) else 0
             if isinstance(parent, int) and isinstance(at_seq, int) and 0 < parent < number and at_seq > 0:
                 session.parent, session.at_seq = parent, at_seq
             yield session

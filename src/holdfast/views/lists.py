@@ -23,6 +23,7 @@ from holdfast.views.lines import (
     one_line,
     table,
 )
+from holdfast.views.notices import decided
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
@@ -99,9 +100,6 @@ def _arguments(canonical: str) -> Any:
         return canonical
 
 
-_DECISIONS = {"approve": "approved", "deny": "denied", "answer": "answered"}
-
-
 def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
     """Return each open approval with its call and the commands that decide it."""
     for row in rows:
@@ -115,8 +113,8 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
         if not row.question:
             yield from approval_call_lines(row)
         if row.decision:  # accepted, and read by nobody yet
-            by = f"{_DECISIONS[row.decision]} by {neutral(row.decided_by)}, {local(row.decided_ms)}"
-            yield [f"  {by}; it counts when the session goes on:"]
+            how = decided(row.decision, neutral(row.decided_by))
+            yield [f"  {how}, {local(row.decided_ms)}; it counts when the session goes on:"]
         for what, command in _answers(row):
             yield [f"  {what:<11} ", Span(command, COMMAND)]
         yield [""]
