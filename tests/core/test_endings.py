@@ -42,8 +42,27 @@ def test_an_answer_cut_at_the_output_limit_ends_done_and_says_length() -> None:
 
 @pytest.mark.requirement("L1")
 @pytest.mark.parametrize("parts", [(), (Text("I will not."),)])
-def test_a_refusal_ends_done_and_says_refusal(parts: tuple[Text, ...]) -> None:
-    assert ending(calling().answered(*parts, finish="refusal")) == ("done", "refusal")
+def test_a_refusal_fails_the_run_and_says_what_to_do(parts: tuple[Text, ...]) -> None:
+    events = calling().answered(*parts, finish="refusal")
+    assert ending(events) == ("failed", "refusal")
+    assert "another model" in only(e.RunStopped, events).message
+
+
+@pytest.mark.requirement("L1", "C15")
+def test_no_call_of_a_refused_response_is_taken() -> None:
+    events = calling().answered(words("I will"), call(), call(), finish="refusal")
+    responded = only(e.Responded, events)
+    assert (responded.parts, responded.calls_refused) == ((words("I will"),), 2)
+    assert kinds(events) == ["Responded", "RunStopped"]
+
+
+@pytest.mark.requirement("L1")
+def test_words_that_came_during_a_refused_response_are_answered() -> None:
+    story = calling()
+    story.send("I mean the red one.")
+    assert kinds(story.answered(finish="refusal")) == ["Responded"]
+    assert story.state.run is not None
+    assert not story.state.run.status
 
 
 @pytest.mark.requirement("L1")

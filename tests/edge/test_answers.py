@@ -165,6 +165,61 @@ async def test_a_model_that_the_server_does_not_know_fails_the_run(machine: Mach
     assert "no such model" in json.dumps(failures(machine))
 
 
+SAYS = "Unsupported value: 'temperature' does not support 0.2 with this model."
+WHAT_TO_DO = {400: "use another model", 401: "Put a valid key", 402: "Add credit", 403: "another key",
+              404: "holdfast models --all", 422: "use another model"}  # fmt: skip
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize("status", WHAT_TO_DO)
+@both_wires
+async def test_what_the_server_says_about_a_refused_request_is_shown_with_what_to_do(
+    machine: Machine, wire: str, status: int
+) -> None:
+    async with ModelServer([Reply(status=status, message=SAYS)]) as server:
+        answer = await run(machine, wire, server.url)
+    assert answer.code == (7 if status in (401, 402, 403) else 1)
+    assert f"It said: {SAYS}" in answer.err
+    assert WHAT_TO_DO[status] in answer.err
+
+
+@pytest.mark.requirement("C15", "C7")
+async def test_what_the_server_says_is_shown_masked_and_in_five_hundred_characters(machine: Machine) -> None:
+    secret = "sk-ant-" + "api03-" + "Zk3mQ8" * 14
+    said = f"The key {secret} is not allowed. \x1b[31m" + "word " * 97 + secret + "more " * 200
+    async with ModelServer([Reply(status=400, message=said)]) as server:
+        answer = await run(machine, "openai", server.url)
+    (shown,) = [line for line in answer.err.splitlines() if "It said: " in line]
+    words = shown.partition("It said: ")[2]
+    assert words.startswith("The key [redacted:")
+    assert len(words) <= 500
+    assert words.endswith("…")
+    assert "Zk3mQ8" not in answer.err + answer.out
+    assert "\x1b" not in words
+
+
+@pytest.mark.requirement("L1", "C15")
+@both_wires
+async def test_a_filtered_response_without_text_fails_the_run_and_its_call_does_not_run(
+    machine: Machine, wire: str
+) -> None:
+    async with ModelServer([Reply(tool_calls=WRITE.tool_calls, finish="refusal")]) as server:
+        answer = await run(machine, wire, server.url)
+    assert (answer.code, answer.json["status"], answer.json["reason"]) == (1, "failed", "refusal")
+    assert (answer.json["tool_calls"], answer.json["text"]) == (0, "")
+    assert not (machine.workspace / "made.txt").exists()
+    assert "another model" in answer.err
+    assert answer.json["resume"]
+
+
+@pytest.mark.requirement("L1")
+def test_the_words_of_a_refusal_are_shown_but_are_no_answer(machine: Machine) -> None:
+    model = machine.script([{"text": "I will not do that.", "finish": "refusal"}])
+    answer = machine.holdfast("run", "go", "-m", model)
+    assert (answer.code, answer.out) == (1, "")
+    assert "I will not do that." in answer.err
+
+
 @pytest.mark.requirement("L7", "C15")
 async def test_a_server_that_is_not_there_is_tried_again_then_the_provider_is_unavailable(
     machine: Machine,

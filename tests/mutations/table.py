@@ -33,9 +33,23 @@ NAMED = (
     Mutation(
         "the detail of a model's failure is left unredacted",
         "runtime/runner.py",
-        "detail=redact(failure.detail))",
-        "detail=failure.detail)",
+        "detail=redact(failure.detail, is_cut=True),",
+        "detail=failure.detail,",
         "tests/library/test_secrets.py::test_a_failure_of_a_model_is_stored_masked",
+    ),
+    Mutation(
+        "the words of a provider are left unredacted",
+        "runtime/runner.py",
+        "said=redact(failure.said, is_cut=True)[:SAID_CHARS],",
+        "said=failure.said[:SAID_CHARS],",
+        "tests/edge/test_answers.py",
+    ),
+    Mutation(
+        "a call of a filtered response is taken",
+        "core/model_calls.py",
+        'return 0 if finish == "refusal" else MAX_CALLS',
+        "return MAX_CALLS",
+        "tests/core/test_endings.py::test_no_call_of_a_refused_response_is_taken",
     ),
     Mutation(
         "the stream redactor has no context",
@@ -467,8 +481,8 @@ _BOUNDS = (
     Mutation(
         "one call less than the cap is taken",
         "core/model_calls.py",
-        "            if count > MAX_CALLS:\n                continue",
-        "            if count >= MAX_CALLS:\n                continue",
+        "            if count > most:\n                continue",
+        "            if count >= most:\n                continue",
         "tests/core/test_tool_calls.py",
     ),
     Mutation(

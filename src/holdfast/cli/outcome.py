@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from holdfast.protocol.failures import SAID_CHARS
 from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
 from holdfast.views.report import Result, ResultStatus, next_command
 from holdfast.views.tables import money
@@ -56,6 +57,8 @@ def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
     yield [Span(report.status, style), Span(" · " + " · ".join(spent), "dim")]
     if report.message or report.can_go_on:
         yield [f"  {report.message or report.reason}"]
+    if report.reason == "refusal" and report.text.strip():
+        yield [f"  It said: {' '.join(report.text.split())[:SAID_CHARS]}"]
     if report.status == "failed":
         yield [Span(f"  trace {report.trace_id}", "dim")]
     if report.status == "parked":

@@ -10,8 +10,9 @@ from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.state import ModelCall, Totals, facts, open_model_call, open_run
 from holdfast.protocol import events as e
+from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.messages import ModelReply, Part, ToolCall, calls_of
+from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 
 MAX_CALLS = 128
@@ -44,7 +45,7 @@ def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unrea
             retry_at = retry.ready_at_ms(until_ms, tries, most, seed, draft.now_ms)
             draft.add(e.ModelCallUnready(key, failure, retry_at))
             if not retry_at:
-                stop(draft, "failed", failure.code, failure.message)
+                stop(draft, "failed", failure.code, in_full(failure))
         case e.Request() as request:
             state = draft.state
             is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
@@ -89,11 +90,11 @@ def _is_overcharged(call: ModelCall, before: Totals, after: Totals) -> bool:
 
 
 def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:
-    charge, count = budget.charge(call, reply), len(calls_of(reply.parts))
+    charge, count, most = budget.charge(call, reply), len(calls_of(reply.parts)), most_calls(reply.finish)
     draft.add(
         e.Responded(
             key=cause.key,
-            parts=_taken(reply.parts, draft.state.turn.number),
+            parts=_taken(reply.parts, most, draft.state.turn.number),
             usage=charge.usage,
             cost_microusd=charge.cost_microusd,
             finish=reply.finish,
@@ -102,25 +103,30 @@ def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply)
             duration_ms=cause.duration_ms,
             first_delta_ms=cause.first_delta_ms,
             estimated=charge.estimated,
-            calls_refused=max(count - MAX_CALLS, 0),
+            calls_refused=max(count - most, 0),
         )
     )
-    if count > MAX_CALLS:
+    if count > most > 0:
         draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
     run, tokens, cap = draft.state.run, charge.usage.output_tokens, call.output_cap_tokens
     if tokens > cap and run is not None and not run.status and "cap" not in run.warned:
         draft.add(e.NoteAdded("cap", OVER_CAP.format(tokens=tokens, cap=cap)))
 
 
-def _taken(parts: tuple[Part, ...], turn: int) -> tuple[Part, ...]:
-    """The parts, of calls only as many as one response may have, with our ids: a provider's may be missing or
-    repeated."""
+def most_calls(finish: Finish) -> int:
+    """Return how many calls of a response are taken. A filter may have ended a refused one anywhere, so none of its
+    calls runs."""
+    return 0 if finish == "refusal" else MAX_CALLS
+
+
+def _taken(parts: tuple[Part, ...], most: int, turn: int) -> tuple[Part, ...]:
+    """The parts, but of the calls only the first `most`, with our ids: a provider's may be missing or repeated."""
     taken: list[Part] = []
     count = 0
     for part in parts:
         if isinstance(part, ToolCall):
             count += 1
-            if count > MAX_CALLS:
+            if count > most:
                 continue
             part = replace(part, call_id=call_id(turn, count))
         taken.append(part)
@@ -150,7 +156,7 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
     )
     if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
-        stop(draft, "failed", reason, failure.message)
+        stop(draft, "failed", reason, in_full(failure))
 
 
 def _cut(draft: Draft, cause: Outcome, call: ModelCall, cut: ModelCut) -> None:

@@ -24,6 +24,10 @@ from holdfast.protocol.settings import Settings
 
 MAX_EMPTY_REPLIES = 3
 
+REFUSED = (
+    "The model refused to answer, or its provider filtered the answer. Put the task in other words, or use another "
+    "model."
+)
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
 REPEAT_NOTE = (
     "You have made the same call with the same arguments {count} turns in a row, and its result did not "
@@ -138,13 +142,18 @@ def _empty_note(draft: Draft, run: Run, settings: Settings) -> None:
         draft.add(e.NoteAdded("empty", EMPTY_NOTE))
 
 
+def _refusal(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.reply == "refusal" and not draft.state.unsaid.words_seq:
+        stop(draft, "failed", "refusal", REFUSED)
+
+
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
-    if run.reply in ("calls", "empty") or draft.state.unsaid.words_seq:
+    if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
     else:
-        stop(draft, "done", run.reply, "")
+        stop(draft, "done", "answer", "")
 
 
 def _turns(draft: Draft, run: Run, settings: Settings) -> None:
@@ -182,6 +191,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("nothing said", "response in", "Three empty responses in a row end the run.", _nothing_said),
     Rule("empty note", "response in", "After an empty response the model is asked for words.", _empty_note),
+    Rule(
+        "refusal",
+        "response in",
+        "A refused or filtered response ends the run, unless a person said more.",
+        _refusal,
+    ),
     Rule("answer", "response in", "An answer ends the run, unless a person said more.", _answer),
     Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),
     Rule("wall", "between model calls", "Nothing starts for which no time is left.", _wall),

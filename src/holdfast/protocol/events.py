@@ -246,7 +246,8 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     estimated: Estimated = ()
     """The parts of the usage that the provider did not count, or not plainly."""
     calls_refused: int = 0
-    """Calls beyond the most that one response may hold: they are not among the parts."""
+    """Calls that were not taken: those beyond the most that one response may have, and all of a refused response.
+    They are not among the parts."""
 
 
 class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

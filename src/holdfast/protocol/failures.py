@@ -30,6 +30,8 @@ no request was possible: no key, no such provider.
 """
 
 
+SAID_CHARS = 500
+
 LONGEST_WAIT_S = 86_400.0
 """However long a server asks to wait, it is asked again after a day."""
 
@@ -42,10 +44,17 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A safe sentence: what happened and what to do. The model reads it, and a user may."""
     detail: str = ""
     """For the journal and the log: status, excerpt of the body, end of a traceback. Redacted and clipped."""
+    said: str = ""
+    """What the provider itself said about it: redacted, on one line, at most `SAID_CHARS`."""
     retry_after_s: float | None = None
     """How long the server asks to wait. More than `LONGEST_WAIT_S` counts as that."""
     tokens: int = 0
     """With context_overflow: the window or size in tokens that the provider named; 0 if it named none."""
+
+
+def in_full(failure: Failure) -> str:
+    """Return what happened, what to do, and what the provider said."""
+    return f"{failure.message} It said: {failure.said}" if failure.said else failure.message
 
 
 RETRYABLE: frozenset[str] = frozenset({"provider_transient", "rate_limited"})

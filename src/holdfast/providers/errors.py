@@ -1,6 +1,7 @@
 """Turns a provider's refusal (status, headers and body) into a Failure. It sends nothing.
 
-The message is a safe sentence of ours. The server's own text is in the detail, clipped.
+The message is a safe sentence of ours: what happened, and what to do. The server's own sentence is kept apart from it
+(`Failure.said`), and its whole text is in the detail, clipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.protocol.failures import LONGEST_WAIT_S, Failure
+from holdfast.protocol.failures import LONGEST_WAIT_S, SAID_CHARS, Failure
+from holdfast.protocol.untrusted import decode_untrusted
 
 DETAIL_CHARS = 2_000
 OVERLOADED = 529
@@ -41,6 +43,9 @@ _WINDOW_PHRASES = tuple(
 _NO_MONEY = re.compile(
     r"insufficient_quota|credit balance is too low|billing_hard_limit|insufficient (?:balance|credits)", re.I
 )
+_SENTENCE_KEYS = ("message", "error", "detail", "msg", "title")
+_WORD_CHARS = 200
+"""Longer words are no words: the text is cut inside them."""
 _GO_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -81,20 +86,28 @@ def cut_short(detail: str = "") -> Failure:
 
 def from_status(status: int, headers: Mapping[str, str], body: str, model: str) -> Failure:
     """Return the failure for a status other than 200. Header names are lower case; `model` is PROVIDER:MODEL."""
+    return msgspec.structs.replace(
+        _from_status(status, headers, body, model), said=clip(said(body), SAID_CHARS)
+    )
+
+
+def _from_status(status: int, headers: Mapping[str, str], body: str, model: str) -> Failure:
     detail = clip(f"status {status}: {body}")
     provider = model.partition(":")[0]
     if status in (401, 402, 403) or (status in (400, 429) and _NO_MONEY.search(body)):
-        return Failure("provider_refused", f"{provider} {_refusal(status)}.", detail)
+        return Failure("provider_refused", f"{provider} {_refusal(status)}", detail)
     if status == 429:
         wait_s = retry_after_s(headers, time.time())
-        return Failure("rate_limited", f"{provider} asks for fewer requests.", detail, wait_s)
+        return Failure("rate_limited", f"{provider} asks for fewer requests.", detail, retry_after_s=wait_s)
     window = context_window(body) if status in (400, 413, 422, 500) else None
     if window is not None or status == 413:
-        message = f"The conversation is longer than the window of {model}."
+        message = f"The conversation is longer than the window of {model}. Use a model with a larger one."
         return Failure("context_overflow", message, detail, tokens=window or 0)
     if status in (408, 409, 425) or status >= 500 or "tool_use_failed" in body:
         wait_s = retry_after_s(headers, time.time())
-        return Failure("provider_transient", f"{provider} could not answer now.", detail, wait_s)
+        return Failure(
+            "provider_transient", f"{provider} could not answer now.", detail, retry_after_s=wait_s
+        )
     return Failure("provider_fatal", _fatal(status, model), detail)
 
 
@@ -122,19 +135,56 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     return None if wait_s is None else min(max(wait_s, 0.0), LONGEST_WAIT_S)
 
 
-def clip(text: str) -> str:
-    """Return the beginning of a text, short enough for a failure's detail."""
-    return text if len(text) <= DETAIL_CHARS else text[: DETAIL_CHARS - 1] + "…"
+def clip(text: str, chars: int = DETAIL_CHARS) -> str:
+    """Return the beginning of a text. It ends after a whole word, so that no half of a secret is left that nobody
+    would recognize.
+    """
+    if len(text) <= chars:
+        return text
+    begin = text[: chars - 1]
+    whole, space, word = begin.rpartition(" ")
+    return (whole if space and len(word) <= _WORD_CHARS else begin) + "…"
+
+
+def said(body: str) -> str:
+    """Return the sentence in the body of a refusal, on one line; empty if it has none, or is a page for browsers."""
+    if body.lstrip().startswith("<"):
+        return ""
+    try:
+        found = _sentence(decode_untrusted(body))
+    except msgspec.DecodeError:
+        found = body
+    shown = "".join(each if each.isprintable() else " " for each in found)
+    return " ".join(shown.split())
+
+
+def _sentence(value: object) -> str:
+    """Return the first sentence that servers put into these places: `{"error": {"message"}}`, `{"error"}`,
+    `{"message"}`, `{"detail"}`, `{"detail": [{"msg"}]}`, and each of them in a list.
+    """
+    match value:
+        case str():
+            return value
+        case list() if value:
+            return _sentence(value[0])
+        case dict():
+            places = (value.get(key) for key in _SENTENCE_KEYS)
+            return next((found for place in places if (found := _sentence(place))), "")
+    return ""
 
 
 def _refusal(status: int) -> str:
     match status:
         case 401:
-            return "did not accept the API key"
+            return (
+                "did not accept the API key. Put a valid key into the variable that `holdfast models` shows."
+            )
         case 403:
-            return "does not allow this key to do that"
+            return "does not allow this key to do that. Use another key, or another model."
         case _:
-            return "asks for payment: the account has no credit or quota left"
+            return (
+                "asks for payment: the account has no credit or quota left. Add credit, or use another model."
+            )
 
 
 def _fatal(status: int, model: str) -> str:
@@ -144,8 +194,14 @@ def _fatal(status: int, model: str) -> str:
             " base_url to the final address."
         )
     if status == 404:
-        return f"The server does not know the model {model}, or its base_url is wrong."
-    return f"The server of {model} refused the request (status {status}). The detail has its message."
+        return (
+            f"The server does not know the model {model}, or its base_url is wrong. `holdfast models --all` lists"
+            " the models that are known here."
+        )
+    return (
+        f"The server of {model} refused the request (status {status}), and would refuse it again. Change what it"
+        " complains about, or use another model."
+    )
 
 
 def _named_status(error: object) -> int:

@@ -120,9 +120,11 @@ class NativeProvider:
         """Do nothing: the pool is shared, and its owner closes it."""
 
     def _scrubbed(self, failure: Failure) -> Failure:
-        if self._secret and self._secret in failure.detail:
-            return replace(failure, detail=failure.detail.replace(self._secret, "[redacted]"))
-        return failure
+        """Return the failure without the key that its own server may have repeated."""
+        if not self._secret:
+            return failure
+        detail, said = (text.replace(self._secret, "[redacted]") for text in (failure.detail, failure.said))
+        return replace(failure, detail=detail, said=said)
 
 
 def _size(chunks: list[bytes]) -> int:

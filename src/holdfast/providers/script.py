@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import (
     Estimated,
+    Finish,
     Message,
     ModelReply,
     Part,
@@ -76,6 +77,8 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
     tool_calls: tuple[ScriptCall, ...] = ()
     usage: ScriptUsage | None = None
+    finish: Literal["", "length", "refusal"] = ""
+    """Empty: the response ended by itself."""
     delay_s: _Seconds = 0.0
     """Spread over the chunks."""
     chunks: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
@@ -254,7 +257,8 @@ def _reply(line: Line, model: str, outcomes: int) -> ModelReply:
     parts: list[Part] = [Text(line.text)] if line.text else []
     usage = Usage() if line.usage is None else msgspec.convert(line.usage, Usage, from_attributes=True)
     estimated: Estimated = ("input", "output") if line.usage is None else ()
-    return ModelReply((*parts, *calls), usage, "tool_calls" if calls else "stop", model, estimated=estimated)
+    finish: Finish = line.finish or ("tool_calls" if calls else "stop")
+    return ModelReply((*parts, *calls), usage, finish, model, estimated=estimated)
 
 
 def _arguments(call: ScriptCall) -> str:

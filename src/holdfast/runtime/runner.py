@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
 from holdfast.core.causes import Outcome
-from holdfast.core.model_calls import MAX_CALLS
+from holdfast.core.model_calls import most_calls
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
-from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
@@ -127,10 +127,10 @@ class Runner:
             return replace(reply, failure=self._safe(reply.failure))
         redact = self._redactor_for(reply)
         parts: list[Part] = []
-        calls = 0
+        calls, most = 0, most_calls(reply.finish)
         for part in reply.parts:
             calls += isinstance(part, ToolCall)
-            if calls > MAX_CALLS and isinstance(part, ToolCall):  # nobody takes it
+            if calls > most and isinstance(part, ToolCall):  # nobody takes it
                 parts.append(part)
             elif (safe := await self._part(part, call_id(state.turn.number, calls), redact)) is not None:
                 parts.append(safe)
@@ -252,7 +252,12 @@ class Runner:
 
     def _safe(self, failure: Failure) -> Failure:
         redact = self._parts.redact
-        return replace(failure, message=redact(failure.message), detail=redact(failure.detail))
+        return replace(
+            failure,
+            message=redact(failure.message),
+            detail=redact(failure.detail, is_cut=True),
+            said=redact(failure.said, is_cut=True)[:SAID_CHARS],
+        )
 
 
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:

@@ -21,7 +21,10 @@ from there on only keep-alives are sent; `bad_json`: half a body that claims to 
 Format = Literal["openai", "anthropic"]
 
 _MODEL = "scripted"
-_ANTHROPIC_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+_OPENAI_STOPS = {"refusal": "content_filter"}
+_ANTHROPIC_STOPS = {
+    "stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "refusal": "refusal",
+}  # fmt: skip
 _PINGS = {"openai": b": ping\n\n", "anthropic": b': ping\n\nevent: ping\ndata: {"type":"ping"}\n\n'}
 _encode = msgspec.json.Encoder().encode
 
@@ -52,7 +55,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: the server reports none."""
     report: dict[str, Any] | None = None
     """What the server reports instead, with the names of its wire format, true or not."""
-    finish: Literal["", "stop", "tool_calls", "length", "none"] = ""
+    finish: Literal["", "stop", "tool_calls", "length", "refusal", "none"] = ""
     """Empty: the usual one. `none`: it is left out."""
     pieces: Annotated[int, msgspec.Meta(ge=1)] = 1
     """The number of deltas of a streamed text."""
@@ -132,6 +135,11 @@ def _call_id(call: ReplyCall, number: int, index: int) -> str:
 # --- Chat Completions ---------------------------------------------------------------------------
 
 
+def _openai_finish(reply: Reply) -> str | None:
+    finish = _finish(reply)
+    return _OPENAI_STOPS.get(finish, finish) if finish else None
+
+
 def _openai_usage(usage: Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input_tokens,
@@ -166,7 +174,7 @@ def _openai_whole(reply: Reply, number: int) -> dict[str, Any]:
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "model": _MODEL,
-        "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
+        "choices": [{"index": 0, "message": message, "finish_reason": _openai_finish(reply)}],
     }
     return whole | _reported(reply, _openai_usage)
 
@@ -185,7 +193,7 @@ def _openai_events(reply: Reply, number: int) -> list[bytes]:
     choices: list[list[dict[str, Any]]] = [
         [{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas
     ]
-    if finish := _finish(reply):
+    if finish := _openai_finish(reply):
         choices.append([{"index": 0, "delta": {}, "finish_reason": finish}])
     chunks: list[dict[str, Any]] = [head | {"choices": choice} for choice in choices]
     if reported := _reported(reply, _openai_usage):

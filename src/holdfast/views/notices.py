@@ -21,6 +21,7 @@ from holdfast.protocol.events import (
     SessionForked,
     SettingsChanged,
 )
+from holdfast.protocol.failures import in_full
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment
 
@@ -57,8 +58,10 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
             | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
         ):
-            again = f" The next attempt is at {moment(retry_at_ms, record.at_ms)}." if retry_at_ms else ""
-            return f"{failure.code}: {failure.message}{again}"
+            if not retry_at_ms:  # the end of the run says all of it
+                return f"{failure.code}: {failure.message}"
+            again = f"The next attempt is at {moment(retry_at_ms, record.at_ms)}."
+            return f"{failure.code}: {in_full(failure)} {again}"
         case ModelCallAbandoned():
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():

@@ -13,6 +13,7 @@ from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import UsageError
 from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, ModelCallUnready, Record, Responded
+from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Usage, text_of
@@ -114,7 +115,7 @@ def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
 def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
     for record in reversed(recent):
         if isinstance(record.event, ModelCallFailed | ModelCallUnready):
-            return record.event.failure.code, record.event.failure.message
+            return record.event.failure.code, in_full(record.event.failure)
     return "provider_transient", "The provider is not available."
 
 
