@@ -309,6 +309,7 @@ SCENARIOS = [
         is_timed=True,
     ),
     Scenario("empty once", [words(""), DONE]),
+    Scenario("filtered", [calls(call("note", text="never"), text="I will", finish="refusal")], tools_of),
     Scenario("always empty", [{**words(""), "repeat": True}]),
     Scenario(
         "bad calls",
@@ -354,6 +355,7 @@ ENDS = {
     "stopped and continued": [("interrupted", "stopped"), ("done", "answer")],
     "two runs": [("done", "answer")] * 2,
     "another wire": [("done", "answer")] * 2,
+    "filtered": [("failed", "refusal")],
     "always empty": [("failed", "empty_response")],
     "stuck": [("stuck", "repeat")],
 }
