@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.agent import Runtime as Runtime
     from holdfast.agent import tool as tool
     from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.errors import ToolError as ToolError
 
 __version__ = "0.1.0"
 
@@ -26,11 +27,13 @@ _HOMES = {
     "Runtime": "holdfast.agent",
     "tool": "holdfast.agent",
     "HoldfastError": "holdfast.errors",
+    "ToolError": "holdfast.errors",
 }
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
-    "Agent", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "__version__", "tool",
+    "Agent", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "ToolError",
+    "__version__", "tool",
 ]  # fmt: skip
 
 

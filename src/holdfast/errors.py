@@ -1,7 +1,8 @@
 """The exceptions that end a command or a program's call, each with a stable code and an exit code.
 
 Expected outcomes of a run (a refused call, a spent budget, a failed provider) are data in the journal
-(`protocol.failures`), never exceptions. `clearing_up` keeps errors during cleanup from changing an outcome.
+(`protocol.failures`), never exceptions. A tool raises `ToolError`, which becomes such data.
+`clearing_up` keeps errors during cleanup from changing an outcome.
 
     HoldfastError
     ├── UsageError            2   the caller asked for something impossible
@@ -163,6 +164,13 @@ class StorageNewer(StorageError):
     """A newer version of Holdfast wrote this home."""
 
     code = "storage_newer"
+
+
+class ToolError(Exception):
+    """What a tool raises to tell the model why it could not do its work. The model sees the text, redacted.
+
+    Any other exception counts as a bug of the tool: the model only sees that it failed.
+    """
 
 
 @contextmanager

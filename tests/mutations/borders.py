@@ -6,6 +6,20 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "a conversion that shows a hidden secret runs",
+        "runtime/originals.py",
+        "return self._unhidden(admission) if _is_converted(admission) else admission",
+        "return admission",
+        "tests/library/test_tools.py::test_a_conversion_that_shows_a_hidden_secret_does_not_run",
+    ),
+    Mutation(
+        "the model sees what any exception says",
+        "tools/results.py",
+        "if isinstance(error, ToolError):",
+        "if str(error):",
+        "tests/library/test_tools.py::test_any_other_exception_is_a_bug_whose_text_only_the_journal_has",
+    ),
+    Mutation(
         "what a broken adapter raises is stored in clear text",
         "runtime/runner.py",
         'detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]',

@@ -549,6 +549,13 @@ _BOUNDS = (
         "tests/providers/test_readers.py",
     ),
     Mutation(
+        "an argument with two meanings is converted",
+        "tools/conversion.py",
+        "if len(different) == 1 else",
+        "if different else",
+        "tests/tools/test_conversion.py",
+    ),
+    Mutation(
         "a schema may cost as much as it likes",
         "tools/schema_cost.py",
         "MAX_STEPS = 5_000_000",

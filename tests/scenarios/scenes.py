@@ -51,6 +51,13 @@ def tools_of(world: World) -> Iterable[Tool]:
         world.effects.append(text)
         return f"sent {text}"
 
+    @tool(effect="network")
+    async def pay(amounts: list[int], context: CallContext) -> str:
+        """Pay."""
+        world.called.append(("pay", context.key))
+        world.effects.append(str(amounts))
+        return f"paid {sum(amounts)}"
+
     @tool(effect="read", timeout_s=1_000.0)
     async def wait(seconds: float, context: CallContext) -> str:
         """Take long, and say something now and then."""
@@ -73,7 +80,7 @@ def tools_of(world: World) -> Iterable[Tool]:
         world.called.append(("fail", context.key))
         raise RuntimeError(why * 2_000)
 
-    return (look, note, charge, send, wait, sulk, fail)
+    return (look, note, charge, send, pay, wait, sulk, fail)
 
 
 def call(tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -168,6 +175,16 @@ SCENARIOS = [
     Scenario(
         "approved",
         [calls(call("send", text="s"), call("look", name="x")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve", "fine"))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "read as meant", [calls(call("charge", amount="7")), calls(call("look", name="x")), DONE], tools_of
+    ),
+    Scenario(
+        "approved as meant",
+        [calls(call("pay", amounts="7")), DONE],
         tools_of,
         _with(Step(Resolve("", "approve", "fine"))),
         SUPERVISED,

@@ -108,9 +108,7 @@ def test_an_annotation_that_is_no_kind_of_argument_is_refused() -> None:
         """Look."""
         return target
 
-    with pytest.raises(
-        TypeError, match="look: target has the annotation 'pth', which is not one of path, command"
-    ):
+    with pytest.raises(TypeError, match="look: target has the annotation 'pth': write 'path', or describe"):
         tool(look)
 
 
@@ -186,7 +184,7 @@ async def test_a_function_with_keyword_arguments_takes_any_and_gets_them_as_anno
     assert count.spec.parameters["additionalProperties"] == {"$ref": "#/$defs/Corner"}
     assert (await bench.call("count", first=1, b={"x": 2}, a={"x": 3})).text == "1 [('a', 3), ('b', 2)]"
     assert (await bench.call("say", self="me", x=[1])).text == "{'self': 'me', 'x': [1]}"
-    assert isinstance(await bench.admit("count", first=1, b={"x": "2"}), Refused)
+    assert isinstance(await bench.admit("count", first=1, b={"x": "two"}), Refused)
     assert isinstance(await bench.admit("count", b={"x": 2}), Refused)
 
 

@@ -152,6 +152,9 @@ def _above(path: str) -> list[str]:
 APPROVAL = "approval"
 """The gate at which an approval counts."""
 
+CONVERTED = "converted"
+"""The rule of a decision of the schema gate: the arguments were read as their only meaning, not as written."""
+
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one gate said about a call."""

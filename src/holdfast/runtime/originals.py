@@ -15,11 +15,25 @@ from msgspec.structs import replace
 
 from holdfast.core.state import Call, Done, State
 from holdfast.protocol.events import Record, ToolCallAbandoned, ToolCallFinished, ToolCallRefused
-from holdfast.protocol.tools import Admission, Allowed, Asked, OnInterrupt, Refused, Resource
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.tools import (
+    CONVERTED,
+    Admission,
+    Allowed,
+    Asked,
+    Decision,
+    OnInterrupt,
+    Refused,
+    Resource,
+)
 from holdfast.redact import Redactor
 from holdfast.redact.deep import in_every_text
 from holdfast.runtime.masking import Masked, masked_copy
 
+HIDDEN = (
+    "This call did not run: a text in its arguments holds JSON in which something looks like a secret. Write that "
+    "JSON as a part of the arguments, not as a text."
+)
 MAX_HELD_CHARS = 64 * 1024 * 1024
 """Of all originals together. Beyond that, the oldest are dropped."""
 
@@ -64,15 +78,18 @@ class Originals:
         probes whether an interrupted attempt happened.
         """
         if not call.is_masked:
-            return admission
+            return self._unhidden(admission) if _is_converted(admission) else admission
         if isinstance(admission, Refused):
             return in_every_text(original.redact, admission)
         arguments = admission.arguments
+        copy = masked_copy(arguments, original.redact)
+        if _is_converted(admission):  # text that became JSON may show more secrets
+            original = replace(original, redact=original.redact.also(copy.values))
         seal = hmac.new(self._key, arguments.encode(), hashlib.sha256).hexdigest()
         safe = in_every_text(original.redact, replace(admission, arguments=""))
         safe = replace(
             safe,
-            arguments=masked_copy(arguments, original.redact).text,
+            arguments=copy.text,
             seal=seal,
             resources=tuple(map(_told, admission.resources, safe.resources)),
         )
@@ -81,6 +98,14 @@ class Originals:
         if (session, call.call_id) in self._held:  # otherwise it ended meanwhile
             self._put((session, call.call_id), replace(original, arguments=arguments))
         return replace(safe, expects=None, on_interrupt=_unprobed(safe))
+
+    def _unhidden(self, admission: Admission) -> Admission:
+        """Refuse a call whose conversion shows a secret: what the model wrote is stored already, and hid it."""
+        if isinstance(admission, Refused):
+            return in_every_text(self._redact, admission)
+        if not masked_copy(admission.arguments, self._redact).values:
+            return admission
+        return Refused(Failure("tool_validation", HIDDEN), (Decision("schema", "deny", CONVERTED),))
 
     def note(self, session: str, batch: Iterable[Record]) -> None:
         """Drop the originals of calls that ended with a committed record."""
@@ -107,6 +132,10 @@ class Originals:
         original = self._held.pop(key, None)
         if original is not None:
             self._chars -= len(original.arguments)
+
+
+def _is_converted(admission: Admission) -> bool:
+    return any(decision.rule == CONVERTED for decision in admission.decisions)
 
 
 def _told(found: Resource, safe: Resource) -> Resource:

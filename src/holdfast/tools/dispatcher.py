@@ -30,11 +30,11 @@ from holdfast.tools.facts import commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, refused
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
+from holdfast.tools.results import failed
 from holdfast.tools.shell import program_of
 
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
-_MESSAGE_CHARS = 600
 _DETAIL_CHARS = 4_000
 
 
@@ -138,9 +138,7 @@ async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext)
     except Exception as error:
         if limit.expired():
             return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
-        text = f"{spec.name} failed with {type(error).__name__}: {error}"
-        detail = "".join(traceback.format_exception(error))
-        return RawResult("error", _clipped(text, _MESSAGE_CHARS), detail=detail[-_DETAIL_CHARS:])
+        return failed(spec.name, error)
 
 
 async def _admission(case: Case, tool: Tool) -> Admission:

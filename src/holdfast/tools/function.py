@@ -12,18 +12,22 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from holdfast.errors import ToolError
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.sandbox.unnamed import unnamed_file
+from holdfast.tools.annotations import unwrapped, value_of
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.limits import limited, over
+from holdfast.tools.results import text_of
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
 from holdfast.tools.workspace import Root
@@ -64,6 +68,10 @@ def tool(
     plan: Plan | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool, with `@tool` or `@tool(...)`. You can still call the function.
+
+    Parameters may have any type that JSON has, and be dataclasses, msgspec structs, pydantic models, enums, `Path` or
+    `datetime`. The docstring describes them in Google, NumPy or Sphinx style, or `Annotated[int, "How many lines."]`
+    does. The model sees the text of a `ToolError` that the function raises. Any other exception is a bug.
 
     Policy judges a parameter annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) like those of the built-in
     tools. `Annotated[float, "timeout"]` sets the time limit of the call. Policy judges no other argument.
@@ -164,11 +172,12 @@ class FunctionTool(Generic[P, R]):
         signature = self._signature
         fields = signature.shape.__struct_fields__
         known = {name: value for name, value in arguments.items() if name in fields}
-        values = msgspec.convert(known, signature.shape)
-        keywords = {name: getattr(values, name) for name in known}
+        values = _converted(known, signature.shape, self.spec.name)
+        keywords = {name: unwrapped(getattr(values, name)) for name in known}
         if len(known) < len(arguments):
             others = {name: value for name, value in arguments.items() if name not in known}
-            keywords |= msgspec.convert(others, signature.rest)
+            rest = _converted(others, signature.rest, self.spec.name)
+            keywords |= {name: unwrapped(value) for name, value in rest.items()}
         if signature.context_name:
             keywords[signature.context_name] = context
         return keywords
@@ -240,11 +249,29 @@ class FunctionTool(Generic[P, R]):
         return msgspec.json.decode(told, type=RawResult)
 
 
-def text_of(value: object) -> str:
-    """Return a function's value as the model reads it: text unchanged, nothing for None, otherwise JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
+def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:
+    """Return plain arguments as the annotated type.
+
+    Raises:
+        ToolError: one passed the schema, but is not what its type takes: no date, refused by a validator.
+    """
+    try:
+        return msgspec.convert(values, type_, dec_hook=value_of)
+    except msgspec.ValidationError as error:
+        with suppress(msgspec.ValidationError):  # to the schema, 1.0 is an integer
+            return msgspec.convert(_with_integers(values), type_, dec_hook=value_of)
+        raise ToolError(f"{name}: {error}. Nothing was run. Fix the call and try again.") from error
+
+
+def _with_integers(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_with_integers(each) for each in value]
+        case dict():
+            return {name: _with_integers(each) for name, each in value.items()}
+    return value
 
 
 def _heard_from_a_thread(context: CallContext) -> CallContext:

@@ -13,7 +13,6 @@ import inspect
 import json
 import runpy
 import sys
-import traceback
 from typing import Any
 
 
@@ -27,7 +26,8 @@ def main() -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, str]:
     from holdfast.protocol.ports import CallContext
-    from holdfast.tools.function import FunctionTool, text_of
+    from holdfast.tools.function import FunctionTool
+    from holdfast.tools.results import failed, text_of
 
     try:
         found: Any = _module(request)
@@ -43,8 +43,8 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
             value = asyncio.run(_awaited(value))
         return {"status": "ok", "text": text_of(value)}
     except Exception as error:  # the edge of this process: every exception of the function becomes its answer
-        detail = traceback.format_exc()[-4000:]
-        return {"status": "error", "text": f"{type(error).__name__}: {error}"[:600], "detail": detail}
+        told = failed(request["name"].rpartition(".")[2], error)
+        return {"status": told.status, "text": told.text, "detail": told.detail}
 
 
 def _never_over() -> int:

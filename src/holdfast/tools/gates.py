@@ -15,7 +15,7 @@ import msgspec
 from holdfast.policy.rules import judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
-from holdfast.protocol.tools import APPROVAL, EVERYTHING, Decision, Refused, Resource, ToolSpec
+from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
@@ -77,7 +77,10 @@ async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
         return refused("schema", Failure("tool_validation", message))
     if isinstance(checked, Failure):
         return refused("schema", checked)
-    return msgspec.structs.replace(case, values=checked.values, canonical=checked.canonical)
+    noted = [Decision("schema", "allow", CONVERTED, each) for each in checked.conversions]
+    return msgspec.structs.replace(
+        case, values=checked.values, canonical=checked.canonical, decisions=(*case.decisions, *noted)
+    )
 
 
 async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:

@@ -1,7 +1,8 @@
 """The schema gate: turns a model's arguments into canonical JSON, or into a failure that says how to fix them.
 
-jsonschema-rs validates; it never fetches a `$ref`. Each schema is compiled once. `schema_cost` limits the cost of a
-check, and `policy` decides about a valid call.
+`conversion` reads arguments that do not fit, if their meaning is unambiguous. jsonschema-rs validates; it never
+fetches a `$ref`. Each schema is compiled once. `schema_cost` limits the cost of a check, and `policy` decides about a
+valid call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.tools.conversion import converted
 from holdfast.tools.schema_cost import BACKTRACKS, MAX_STEPS, SchemaCost, TooCostly
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Arguments(msgspec.Struct, frozen=True):
     values: dict[str, Any]
     canonical: str
     """The arguments as canonical JSON: sorted keys, no spaces. This is run, hashed and approved."""
+    conversions: tuple[str, ...] = ()
+    """What the model wrote in another way and meant without doubt; empty if it runs as written."""
 
 
 class CheckedSchema:
@@ -112,14 +116,22 @@ class SchemaGate:
             canonical = msgspec.json.encode(values, order="sorted").decode()
         except (msgspec.MsgspecError, UnicodeError) as error:
             return _invalid(spec, f"the arguments are not valid JSON ({error}). Send one JSON object.")
-        if not isinstance(values, dict):
-            return _invalid(spec, f"the arguments must be a JSON object, not {_named(values)}.")
+        known = list(spec.parameters.get("properties", {}))
         schema = self._schemas.get(spec.name)
         if schema is None:
             schema = self._schemas[spec.name] = CheckedSchema(closed(spec.parameters))
-        if problem := schema.problem(values, canonical, list(spec.parameters.get("properties", {}))):
-            return _invalid(spec, f"{problem}.")
-        return Arguments(values, canonical)
+        if not isinstance(values, dict):
+            problem = f"the arguments must be a JSON object, not {_named(values)}"
+        else:
+            problem = schema.problem(values, canonical, known)
+        if not problem:
+            return Arguments(values, canonical)
+        meant = converted(closed(spec.parameters), values)
+        if meant is not None and isinstance(meant.value, dict):
+            canonical = msgspec.json.encode(meant.value, order="sorted").decode()
+            if not schema.problem(meant.value, canonical, known):
+                return Arguments(meant.value, canonical, meant.notes)
+        return _invalid(spec, f"{problem}.")
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:

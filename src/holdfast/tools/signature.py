@@ -1,30 +1,27 @@
 """Describes a Python function to the model: a JSON Schema of its parameters, and text from its docstring.
 
-`function` calls it.
+`annotations` reads the types and `docstrings` the text. `function` calls it.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, get_args, get_type_hints
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from holdfast.protocol.ports import CallContext
 from holdfast.protocol.tools import ParameterKind
 from holdfast.protocol.trust import Trust
-
-_ARGS_HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
-_ARGS_ENTRY = re.compile(r"^(\s+)(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
-
+from holdfast.tools.annotations import check_words, described, hoisted, plain_default, schema_of, words_of
+from holdfast.tools.docstrings import docstring
 
 _SHAPE = "Arguments_of_a_call"
 _KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
 TOOL_TRUST: tuple[Trust, ...] = ("data", "untrusted")
 """The trust that a function may declare for its result. It never has the trust of a person or of the model."""
-W = TypeVar("W", bound=str)
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -47,7 +44,8 @@ class Signature(msgspec.Struct, frozen=True):
 def describe(function: Callable[..., object]) -> Signature:
     """Describe a function by its annotations and its docstring.
 
-    The first paragraph of the docstring is the description. Its `Args:` section describes the parameters.
+    The first paragraph of the docstring is the description. Its parameters may be described in Google, NumPy or
+    Sphinx style, or with a text in `Annotated`, which comes first.
 
     Raises:
         TypeError: a parameter cannot be described. The message says which and why.
@@ -55,10 +53,11 @@ def describe(function: Callable[..., object]) -> Signature:
     name = getattr(function, "__name__", repr(function))
     hints = _hints(function, name)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    defaults: dict[str, object] = {}
     context_name, rest = "", None
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind == parameter.VAR_KEYWORD:
-            rest = dict[str, hints.get(parameter.name, Any)]  # type: ignore[misc]  # known only now
+            rest = dict[str, described(hints.get(parameter.name, Any), _KINDS)]  # type: ignore[misc]
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{name}: {parameter} cannot be described to a model; give each argument a name")
@@ -67,14 +66,17 @@ def describe(function: Callable[..., object]) -> Signature:
         hint = hints[parameter.name]
         if hint is CallContext:
             context_name = parameter.name
-        elif parameter.default is parameter.empty:
-            fields.append((parameter.name, hint))
+            continue
+        plain = described(hint, _KINDS)
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, plain))
         else:
-            fields.append((parameter.name, hint, _default(parameter.default)))
-    summary, about = _docstring(function)
+            fields.append((parameter.name, plain, msgspec.field(default_factory=dict)))
+            defaults[parameter.name] = parameter.default
+    summary, about = docstring(function)
     shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
-    schema, kinds = _schema(shape, rest, name, about), _kinds(hints, name)
-    trust = next(iter(_said(hints.get("return"), TOOL_TRUST, f"{name}: its result")), None)
+    schema, kinds = _schema(shape, rest, name, about, defaults), _kinds(hints, name)
+    trust = _trust(hints.get("return"), name)
     return Signature(schema, summary, shape, rest or dict, context_name, kinds, trust)
 
 
@@ -86,63 +88,44 @@ def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
 
 
 def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
-    found = {
-        parameter: list(_said(hint, _KINDS, f"{name}: {parameter}"))
-        for parameter, hint in hints.items()
-        if parameter != "return"
-    }
-    return {parameter: kinds[-1] for parameter, kinds in found.items() if kinds}
+    found: dict[str, ParameterKind] = {}
+    for parameter, hint in hints.items():
+        if parameter != "return":
+            check_words(hint, _KINDS, f"{name}: {parameter}")
+            said = [*words_of(hint)]
+            if kind := next((each for each in _KINDS if each in said), None):
+                found[parameter] = kind
+    return found
 
 
-def _said(hint: Any, words: tuple[W, ...], subject: str) -> Iterator[W]:
-    """Return which of the words an annotation contains, anywhere in the type: in a list's items, in a union's
-    members.
-    """
-    for word in getattr(hint, "__metadata__", ()):
-        if word in words:
-            yield word
-        elif isinstance(word, str):
-            raise TypeError(f"{subject} has the annotation {word!r}, which is not one of {', '.join(words)}")
-    for inner in get_args(hint):
-        yield from _said(inner, words, subject)
+def _trust(hint: Any, name: str) -> Trust | None:
+    said = [*words_of(hint)]
+    for word in said:
+        if word not in TOOL_TRUST:
+            raise TypeError(
+                f"{name}: its result has the annotation {word!r}, which is not one of {', '.join(TOOL_TRUST)}"
+            )
+    return next((trust for trust in TOOL_TRUST if trust in said), None)
 
 
-def _default(value: object) -> Any:
-    """Return the default for the schema. The function itself fills in what the model left out."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return msgspec.field(default_factory=lambda: value)
-
-
-def _schema(shape: type[msgspec.Struct], rest: Any, name: str, about: dict[str, str]) -> dict[str, Any]:
+def _schema(
+    shape: type[msgspec.Struct], rest: Any, name: str, about: dict[str, str], defaults: dict[str, object]
+) -> dict[str, Any]:
     try:
-        (_, others), definitions = msgspec.json.schema_components([shape, rest or dict])
-    except TypeError as error:
+        (_, others), found = msgspec.json.schema_components([shape, rest or dict], schema_hook=schema_of)
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: a parameter's type has no JSON Schema: {error}") from None
-    own: dict[str, Any] = definitions.pop(shape.__name__)
+    definitions = {each: schema for each, schema in found.items() if each != shape.__name__}
+    own: dict[str, Any] = hoisted(found[shape.__name__], definitions)
+    for each in [*definitions]:
+        definitions[each] = hoisted(definitions[each], definitions)
     own.pop("title", None)
     if rest is not None:
-        own["additionalProperties"] = others.get("additionalProperties", True)
+        own["additionalProperties"] = hoisted(others, definitions).get("additionalProperties", True)
+    for parameter, default in defaults.items():
+        with suppress(TypeError, ValueError, NotImplementedError):  # the function fills in what JSON lacks
+            own["properties"][parameter] |= {"default": plain_default(default)}
     for parameter, text in about.items():
         if parameter in own["properties"]:
-            own["properties"][parameter] = {**own["properties"][parameter], "description": text}
+            own["properties"][parameter] = {"description": text, **own["properties"][parameter]}
     return {**own, "$defs": definitions} if definitions else own
-
-
-def _docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph as one line, and the texts of the `Args:` section by parameter."""
-    text = inspect.getdoc(function) or ""
-    summary = " ".join(text.split("\n\n", 1)[0].split())
-    about: dict[str, str] = {}
-    current, indent, is_in_section = "", "", False
-    for line in text.splitlines():
-        if _ARGS_HEADING.match(line):
-            is_in_section = True
-        elif is_in_section and line and not line[0].isspace():
-            break
-        elif is_in_section and (entry := _ARGS_ENTRY.match(line)) and indent in ("", entry[1]):
-            indent, current = entry[1], entry[2]
-            about[current] = entry[3]
-        elif is_in_section and current and line.strip():
-            about[current] = f"{about[current]} {line.strip()}".strip()
-    return summary, about
