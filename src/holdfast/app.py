@@ -118,11 +118,10 @@ class App:
         return made
 
     def facts(self, model: str) -> ModelFacts:
-        """Return price and window of PROVIDER:MODEL at its configured address. The user's own entries override
-        others.
+        """Return price and window of PROVIDER:MODEL. The user's own entries override others.
 
         Raises:
-            UsageError: the name is not valid, there is no such provider, or its address is wrong.
+            UsageError: the name is not valid, or there is no such provider.
         """
         provider, _, path = model.partition(":")
         if provider == _SCRIPT and path:
@@ -131,11 +130,7 @@ class App:
         overrides = {
             glob: override(**msgspec.structs.asdict(said)) for glob, said in self.config.catalog.items()
         }
-        entry = factory(_PROVIDER_ENTRY)(provider) if path else None
-        base_url = base_url_of(entry, self.config, self.environ) if entry else ""
-        facts: ModelFacts = factory(_FACTS)(
-            model, overrides=overrides, base_url=base_url, now_ms=self.clock.now_ms()
-        )
+        facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=self.clock.now_ms())
         return facts
 
     def settings(
@@ -314,7 +309,5 @@ def _notices(settings: Settings) -> Iterable[str]:
                 hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
             )
         yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens holds."
-    if facts.price == "free" and facts.price_source == "loopback":
-        yield f"{facts.name} is counted as free: its server runs on this machine."
     if not facts.is_window_known:
         yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."

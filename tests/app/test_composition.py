@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.app import App, known_secrets, open_app, own_places
+from holdfast.app import App, base_url_of, known_secrets, open_app, own_places
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import StorageError, UsageError
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt
+from holdfast.providers.registry import entry_of
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock
@@ -67,9 +68,17 @@ async def test_what_cannot_be_resolved_is_a_usage_error() -> None:
 async def test_the_configured_address_and_key_variable_come_first() -> None:
     config = {"providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "MINE"}}}
     async with opened(config, OPENAI_BASE_URL="https://example.org/v1", MINE=KEY) as app:
-        assert app.facts("openai:no-such-model").price_source == "loopback"
+        assert base_url_of(entry_of("openai"), app.config, app.environ) == "http://127.0.0.1:9/v1"
         assert app.redact(f"the key is {KEY}") == "the key is [redacted:known]"
+
+
+@pytest.mark.requirement("L2-07")
+async def test_a_server_on_this_machine_is_not_free_until_the_user_says_so() -> None:
+    """It may be a proxy that leads to a provider that costs money."""
     async with opened({}, OPENAI_BASE_URL="http://localhost:9/v1") as app:
+        assert app.facts("openai:no-such-model").price == "unknown"
+    free = {"input_usd_per_mtok": 0.0, "output_usd_per_mtok": 0.0}
+    async with opened({"catalog": {"openai:*": free}}, OPENAI_BASE_URL="http://localhost:9/v1") as app:
         assert app.facts("openai:no-such-model").price == "free"
 
 

@@ -88,6 +88,27 @@ def test_the_demo_tells_its_story_and_how_to_look_at_it(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_every_command_that_the_demo_prints_works_when_it_is_pasted(tmp_path: Path) -> None:
+    done = demo(tmp_path)
+    printed = [line.split("$ ", 1)[1] for line in done.stdout.splitlines() if line.startswith("$ ")]
+    looks = [
+        line.strip() for line in done.stdout.splitlines() if line.startswith("    ") and " --home " in line
+    ]
+    assert (len(printed), len(looks)) == (6, 5)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    codes = [pasted(line, elsewhere) for line in [*printed[1:], *looks]]
+    # The run is over: `resume` prints its result, and the approval is decided already.
+    assert codes == [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert "waits for approval: shell: python3 -m unittest" in done.stdout
+
+
+def pasted(line: str, folder: Path) -> int:
+    """The exit code of a line that somebody pastes into a shell that does not find `holdfast`."""
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, cwd=folder, env=environ, check=False)
+    return done.returncode
+
+
 def test_the_demo_leaves_a_home_that_is_in_use_alone(holdfast: Holdfast, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.toml").write_text("")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import shlex
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -151,31 +153,49 @@ def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> No
 
 
 @pytest.mark.requirement("A12")
-def test_models_tells_what_can_be_used_and_never_a_key(
+def test_models_shows_what_is_configured_and_can_be_used_and_never_a_key(
     holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, local_server: str
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-real-key-0123456789")
     monkeypatch.setenv("OLLAMA_HOST", local_server)
+    assert "No model is configured" in holdfast("models").out
+    monkeypatch.setenv("HOLDFAST_MODEL", "anthropic:claude-sonnet-5")
     answer = holdfast("models", "--json")
-    providers = {row["provider"]: row["usable"] for row in answer.rows if "provider" in row}
-    assert (providers["anthropic"], providers["openai"], providers["ollama"]) == (True, False, True)
-    models = {row["model"]: row for row in answer.rows if "model" in row}
-    assert models["anthropic:claude-sonnet-5"]["context_tokens"] >= 200_000
-    assert models["ollama:qwen3:8b"]["usable"]
-    assert not any(name.startswith("openai:") for name in models)
-    plain = holdfast("models")
-    assert "anthropic:claude-sonnet-5" in plain.out
-    assert "0123456789" not in answer.out + plain.out
+    assert answer.rows[0]["model"] == "anthropic:claude-sonnet-5"
+    assert (answer.rows[0]["role"], answer.rows[0]["origin"]) == ("configured", "HOLDFAST_MODEL")
+    assert answer.rows[0]["context_tokens"] >= 200_000
+    assert [row["provider"] for row in answer.rows if "provider" in row] == ["anthropic", "ollama"]
+    served = [row["model"] for row in answer.rows[1:] if "model" in row]
+    assert served == ["ollama:qwen3:8b", "ollama:llama3"]
+    plain = holdfast("models").out
+    assert "configured in HOLDFAST_MODEL" in plain
+    assert "openai" not in plain
+    assert "0123456789" not in answer.out + plain
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert "cannot be used now" in holdfast("models").out
+
+
+@pytest.mark.requirement("A12")
+def test_models_all_shows_the_catalogue_and_every_provider(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key-0123456789")
+    rows = holdfast("models", "--all", "--json").rows
+    providers = {row["provider"]: row["usable"] for row in rows if "provider" in row}
+    assert (providers["anthropic"], providers["openai"]) == (False, True)
+    models = {row["model"]: row["usable"] for row in rows if "model" in row}
+    assert (models["anthropic:claude-sonnet-5"], models["openai:gpt-5.5"]) == (False, True)
 
 
 @pytest.mark.requirement("A12")
 def test_models_tells_what_larger_calls_cost(holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key-0123456789")
-    rows = {row["model"]: row for row in holdfast("models", "--json").rows if "model" in row}
+    rows = {row["model"]: row for row in holdfast("models", "--all", "--json").rows if "model" in row}
     tiered = rows["openai:gpt-5.5"]
     (larger,) = tiered["larger_calls"]
     assert larger["above_tokens"] == 272_000
     assert larger["input_usd_per_mtok"] > tiered["input_usd_per_mtok"]
+    monkeypatch.setenv("HOLDFAST_MODEL", "openai:gpt-5.5")
     (line,) = [line for line in holdfast("models").out.splitlines() if line.startswith("openai:gpt-5.5 ")]
     assert line.endswith("above 272.0k")
 
@@ -204,6 +224,68 @@ def test_init_takes_a_local_server_when_there_is_no_key(
     monkeypatch.setenv("OLLAMA_HOST", local_server)
     row = holdfast("init", "--home", str(tmp_path / "fresh"), "--json").rows[0]
     assert (row["model"], row["written"]) == ("ollama:qwen3:8b", True)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+def test_init_works_with_a_server_that_does_not_list_its_models(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, silent_server: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", silent_server)
+    row = holdfast("init", "--home", str(tmp_path / "fresh"), "--json").rows[0]
+    assert (row["model"], row["written"]) == ("openai:gpt-5.5", True)
+    assert "does not list its models" in row["why"]
+
+
+@pytest.mark.requirement("L2-07")
+def test_init_declares_a_server_of_the_user_free_only_when_told(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, silent_server: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", silent_server)
+    unpriced, free = tmp_path / "unpriced", tmp_path / "free"
+    told = holdfast("init", "-m", "openai:mine", "--home", str(unpriced)).out
+    assert "Its price is not known" in told
+    assert '[catalog."openai:mine"]' in told
+    assert (unpriced / "config.toml").read_text() == 'model = "openai:mine"\n'
+    assert "price" not in holdfast("init", "-m", "openai:mine", "--free", "--home", str(free)).out
+    (row, *_) = holdfast("models", "--json", "--home", str(free)).rows
+    assert (row["input_usd_per_mtok"], row["output_usd_per_mtok"], row["price_source"]) == (0, 0, "catalog")
+    (row, *_) = holdfast("models", "--json", "--home", str(unpriced)).rows
+    assert (row["input_usd_per_mtok"], row["price_source"]) == (None, "")
+
+
+# --- completion and names
+
+
+def complete(*words: str) -> str:
+    """What the completion script of bash would be told."""
+    environ = {"PATH": "/usr/bin:/bin", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    command = [sys.executable, "-m", "holdfast"]
+    environ["_HOLDFAST_COMPLETE"] = "complete_bash"
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60, check=True).stdout
+
+
+def test_a_shell_completes_commands_and_flags() -> None:
+    show = f"{shlex.quote(sys.executable)} -m holdfast --show-completion; true"
+    shown = subprocess.run(["bash", "-c", show], capture_output=True, text=True, timeout=60, check=True)
+    assert "_HOLDFAST_COMPLETE=complete_bash" in shown.stdout
+    assert complete("holdfast", "sess").split() == ["sessions"]
+    assert complete("holdfast", "show", "--time").split() == ["--timeline"]
+
+
+@pytest.mark.parametrize("flag", ["--allow-tool", "--deny-tool"])
+@pytest.mark.requirement("L9")
+def test_a_tool_flag_that_matches_nothing_names_the_nearest_tool(holdfast: Holdfast, flag: str) -> None:
+    answer = holdfast("run", "x", "-m", "ollama:any", flag, "raed_file")
+    assert answer.code == 2
+    assert f"{flag} raed_file matches no tool" in answer.err
+    assert "Did you mean read_file?" in answer.err
+    assert holdfast("sessions").out == "" or "No session" in holdfast("sessions").out
 
 
 @pytest.mark.parametrize(

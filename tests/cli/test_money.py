@@ -126,6 +126,7 @@ async def test_a_response_over_its_cap_is_charged_told_and_ends_the_run(cli: Cli
 async def test_a_free_model_may_count_nothing(cli: Cli) -> None:
     async with ModelServer([Reply(text="Done.", report=report("openai", 0, 0))]) as server:
         cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        cli.configure('[catalog."openai:any"]\ninput_usd_per_mtok = 0\noutput_usd_per_mtok = 0\n')
         ended = await asyncio.to_thread(cli, "run", "x", "-m", "openai:any", "--json")
     assert (ended.code, ended.json["usage"]["input_tokens"], ended.json["cost_usd"]) == (0, 0, "0.00")
     assert all("estimated" not in event for event in outcomes(cli))

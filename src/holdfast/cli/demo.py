@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallStarted
 from holdfast.protocol.limits import usd
 from holdfast.views.journal import Journal
-from holdfast.views.lines import COMMAND, Line, Span
+from holdfast.views.lines import COMMAND, Line, Span, safe_json
 from holdfast.views.story import story
 from holdfast.views.timeline import timeline_lines
 
@@ -86,7 +86,7 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
         [
             [
                 Span("holdfast demo", "bold"),
-                f"  in {place.folder}, which is kept. Each command has --home {place.home.folder}",
+                f"  in {place.folder}, which is kept",
             ],
             [Span(_SCRIPTED, "yellow")],
             "",
@@ -142,7 +142,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
 
     async def run(about: str, *words: str, until: Until | None = None) -> str:
         command = place.command(*words)
-        tell([[Span("$ ", "dim"), Span(_shown(command), "bold")], [f"  {about}"]])
+        tell([[Span("$ ", "dim"), Span(shlex.join(command), COMMAND)], [f"  {about}"]])
         code, out = await _process(place, command, lambda line: tell(_progress(line)), until)
         steps.append(Step(command, code))
         tell([[Span(f"  → {_ended(code)}", "cyan")], ""])
@@ -150,7 +150,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
 
     await run(
         "The agent works. While it runs a long command, the process is killed.",
-        "run", demo_story.TASK, "-s", _KEY, "-m", f"script:{place.script.name}", "-w", place.project.name,
+        "run", demo_story.TASK, "-s", _KEY, "-m", f"script:{place.script}", "-w", str(place.project),
         "--autonomy", "full", "--budget", demo_story.BUDGET_USD, "--approve-by", "wait", "--json",
         until=lambda: _is_in_the_middle(place),
     )  # fmt: skip
@@ -161,8 +161,9 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         "resume", _KEY, "--autonomy", "supervised", "--json",
     )  # fmt: skip
     asked = (await run("What does the session wait for?", "approvals", "--json")).splitlines()
-    approval = json.loads(asked[0])["id"] if asked else "none"
-    await run("A person approves the call, in a third process.", "approve", approval, "--note", "go on")
+    waiting = json.loads(asked[0]) if asked else {"id": "none"}
+    tell(_waiting(waiting))
+    await run("A person approves the call, in a third process.", "approve", waiting["id"], "--note", "go on")
     result = await run("The session continues to its end.", "resume", _KEY, "--json")
     await run("Is every record intact?", "fsck")
     tests = await asyncio.create_subprocess_exec(
@@ -242,10 +243,11 @@ def _silent(lines: Iterable[Line | str]) -> None:
     """Write nothing: with --json, only the object is written."""
 
 
-def _shown(command: Sequence[str]) -> str:
-    """Return the command without --home, which all of them have."""
-    words = [command[0], *command[3:]]
-    return shlex.join(words)
+def _waiting(approval: Mapping[str, Any]) -> Sequence[Line]:
+    """Return what the approval is about: the tool and its arguments."""
+    arguments = approval.get("arguments", {})
+    about = arguments.get("command") or safe_json(arguments)
+    return [[Span("  waits for approval: ", "yellow"), f"{approval.get('tool', '')}: {about}"], ""]
 
 
 def _progress(line: str) -> Sequence[Line]:

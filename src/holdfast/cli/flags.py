@@ -6,6 +6,8 @@ today do not apply.
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import functools
 import inspect
 import os
@@ -17,7 +19,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from msgspec.structs import replace
 
-from holdfast.app import App, Chosen
+from holdfast.app import App, Chosen, built_in_specs
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home
@@ -210,8 +212,8 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         else past.prompt.instructions
         if past
         else "",
-        allow_tools=_tools(flags.allow_tool, past.tools.allow_tools if past else ()),
-        deny_tools=_tools(flags.deny_tool, past.tools.deny_tools if past else ()),
+        allow_tools=_tools("--allow-tool", flags.allow_tool, past.tools.allow_tools if past else ()),
+        deny_tools=_tools("--deny-tool", flags.deny_tool, past.tools.deny_tools if past else ()),
         is_terminal=is_terminal,
     )
     if past is None:
@@ -226,8 +228,21 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
     return Chosen(settings, fresh.warnings)
 
 
-def _tools(given: list[str] | None, recorded: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(given) if given else recorded
+def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the globs of the flag, or else the recorded ones.
+
+    Raises:
+        UsageError: A glob matches no tool. Without the error, a misspelled --deny-tool would deny nothing.
+    """
+    if not given:
+        return recorded
+    names = [spec.name for spec in built_in_specs()]
+    for glob in given:
+        if not fnmatch.filter(names, glob):
+            near = difflib.get_close_matches(glob, names, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else "`holdfast tools` lists them."
+            raise UsageError(f"{flag} {glob} matches no tool.", hint=hint)
+    return tuple(given)
 
 
 def _instructions(file: str) -> str:

@@ -46,11 +46,24 @@ def find_providers(config: Config, environ: Mapping[str, str]) -> list[Found]:
         return list(threads.map(lambda entry: _found(entry, config, environ), entries))
 
 
+def is_local(entry: Entry, config: Config, environ: Mapping[str, str]) -> bool:
+    """Return whether the provider is called at an address of this machine.
+
+    Raises:
+        UsageError: Its address is not valid.
+    """
+    return is_loopback(_address(entry, config, environ))
+
+
+def _address(entry: Entry, config: Config, environ: Mapping[str, str]) -> str:
+    return address_of(entry, base_url_of(entry, config, environ))
+
+
 def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
     variable = next(iter(key_variables(entry, config)), "")
     has_key = bool(api_key_of(entry, config, environ))
     try:
-        address = address_of(entry, base_url_of(entry, config, environ))
+        address = _address(entry, config, environ)
     except UsageError as error:
         return Found(entry.name, "", variable, has_key, False, False, error.message)
     if not is_loopback(address):
@@ -65,16 +78,20 @@ def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
 
 
 def ask_models(address: str) -> tuple[str, ...] | None:
-    """Return the models that a local server lists: None without an answer, empty without a list."""
+    """Return the models that a local server lists: None if no server is there, empty if it does not list them in
+    time.
+    """
     parts = urlsplit(address)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_PROBE_S)
     try:
-        connection.request("GET", f"{parts.path}/models", headers={"Accept": "application/json"})
-        content = connection.getresponse().read(_ANSWER_MAX_BYTES)
+        connection.connect()
     except OSError:
         return None
-    except http.client.HTTPException:
+    try:
+        connection.request("GET", f"{parts.path}/models", headers={"Accept": "application/json"})
+        content = connection.getresponse().read(_ANSWER_MAX_BYTES)
+    except (OSError, http.client.HTTPException):
         return ()
     finally:
         connection.close()

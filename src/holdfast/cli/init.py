@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from holdfast.cli.found import Found, find_providers
+from holdfast.cli.confirm import confirmed
+from holdfast.cli.found import Found, find_providers, is_local
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import say, say_json
+from holdfast.cli.terminal import has_person, say, say_json
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
+from holdfast.config.settings import Config
 from holdfast.errors import StorageReadOnly, UsageError
+from holdfast.providers.catalog import facts
 from holdfast.providers.registry import entry_of
 from holdfast.views.lines import COMMAND, Span, neutral
 
 _NEXT = ('holdfast run "say hello in one line"', "holdfast show last")
+_FREE = """
+[catalog."{model}"]   # on a server of yours: its calls cost nothing
+input_usd_per_mtok = 0
+output_usd_per_mtok = 0
+"""
 FIRST_CHOICES = {
     "anthropic": "claude-sonnet-5",
     "openai": "gpt-5.5",
@@ -26,10 +35,20 @@ FIRST_CHOICES = {
 """The default model of each provider, in order of preference."""
 
 
+class Choice(NamedTuple):
+    """A model, and why it was chosen."""
+
+    model: str
+    why: str
+
+
 def init(
     model: Annotated[
         str | None, typer.Option("--model", "-m", metavar="PROVIDER:MODEL", help="Choose this model.")
     ] = None,
+    is_free: Annotated[
+        bool, typer.Option("--free", help="Count its calls as free, because the server is yours.")
+    ] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
@@ -38,37 +57,64 @@ def init(
     \b
     holdfast init
     holdfast init -m ollama:qwen3
+    holdfast init -m openai:my-model --free    # served at OPENAI_BASE_URL
     """
     place = home_of(home)
     config = load(place, None, {"model": model}, os.environ)
-    if model:
-        entry_of(model.partition(":")[0])
-        chosen, why = model, "you named it"
-    elif config.model:
-        chosen, why = config.model, f"already configured in {config.settings['model'].origin}"
-    else:
-        chosen, why = choose(find_providers(config, os.environ))
-    content = f'model = "{_escaped(chosen)}"\n'
+    chosen = _chosen(model, config)
+    is_unpriced = not is_free and _is_unpriced_server(chosen.model, config)
+    if is_unpriced and not is_json and has_person() and not place.user_file.exists():
+        say([f"{neutral(chosen.model)} is served on this machine, and its price is not known."])
+        is_free = confirmed("Do its calls cost nothing?")
+        is_unpriced = not is_free
+    model_line = f'model = "{_escaped(chosen.model)}"\n'
+    content = model_line + (_FREE.format(model=_escaped(chosen.model)) if is_free else "")
     is_written = write_once(place.user_file, content)
     if is_json:
-        told = {"model": chosen, "why": why, "file": str(place.user_file), "written": is_written}
-        say_json(told | {"configured": config.model or None})
+        told = {"model": chosen.model, "why": chosen.why, "file": str(place.user_file), "written": is_written}
+        say_json(told | {"configured": config.model or None, "free": is_free})
         return
-    say([f"Model: {neutral(chosen)} ({why})"])
+    say([f"Model: {neutral(chosen.model)} ({chosen.why})"])
     if is_written:
         say([f"Wrote {place.user_file}"])
     else:
         say(
             [
                 f"{place.user_file} already exists and was not changed. It would contain:",
-                f"    {neutral(content)}",
+                *(f"    {neutral(line)}" for line in content.splitlines()),
             ]
+        )
+    if is_unpriced:
+        say(
+            [
+                "Its price is not known, so only the limit of tokens holds. If its calls cost nothing, add this:"
+            ]
+        )
+        say(
+            f"    {neutral(line)}" for line in _FREE.format(model=_escaped(chosen.model)).splitlines() if line
         )
     say(["", "Try next:"])
     say(["    ", Span(command, COMMAND)] for command in _NEXT)
 
 
-def choose(found: Sequence[Found]) -> tuple[str, str]:
+def _chosen(model: str | None, config: Config) -> Choice:
+    if model:
+        entry_of(model.partition(":")[0])
+        return Choice(model, "you named it")
+    if config.model:
+        return Choice(config.model, f"already configured in {config.settings['model'].origin}")
+    return choose(find_providers(config, os.environ))
+
+
+def _is_unpriced_server(model: str, config: Config) -> bool:
+    """Return whether a server on this machine serves the model, and nobody has said what it costs."""
+    if any(glob in config.catalog for glob in (model, f"{model.partition(':')[0]}:*")):
+        return False
+    is_unknown = facts(model, now_ms=SYSTEM_CLOCK.now_ms()).price == "unknown"
+    return is_unknown and is_local(entry_of(model.partition(":")[0]), config, os.environ)
+
+
+def choose(found: Sequence[Found]) -> Choice:
     """Return the model to use, and why. A provider with a key comes first, then a local server.
 
     Raises:
@@ -77,16 +123,20 @@ def choose(found: Sequence[Found]) -> tuple[str, str]:
     usable = {place.provider: place for place in found if place.is_usable}
     for provider, model in FIRST_CHOICES.items():
         if provider in usable and not usable[provider].is_local:
-            return f"{provider}:{model}", usable[provider].why
+            return Choice(f"{provider}:{model}", usable[provider].why)
     for place in usable.values():
         if place.models:
-            return f"{place.provider}:{place.models[0]}", f"a server answers at {place.address}"
+            return Choice(f"{place.provider}:{place.models[0]}", f"a server answers at {place.address}")
+    for provider, model in FIRST_CHOICES.items():
+        if provider in usable:
+            why = f"a server answers at {usable[provider].address}, and does not list its models"
+            return Choice(f"{provider}:{model}", why)
     if usable:
-        hint = f"Name one with `holdfast init -m {next(iter(usable))}:MODEL`. `holdfast models` lists known models."
+        hint = f"Name one: `holdfast init -m {next(iter(usable))}:MODEL`. `holdfast models --all` lists more."
         raise UsageError(f"Found {', '.join(usable)}, but no default model for it.", hint=hint)
     raise UsageError(
         "No provider has a key, and no local server answers.",
-        hint="Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama. `holdfast models` lists other providers.",
+        hint="Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start Ollama. `holdfast models --all` lists more.",
     )
 
 

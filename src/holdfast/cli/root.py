@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,6 +20,8 @@ from holdfast.cli.edge import tell_bug, tell_error, tell_usage
 from holdfast.cli.terminal import columns, legible, mute
 from holdfast.errors import HoldfastError, StorageFull
 
+_COMPLETE = "_HOLDFAST_COMPLETE"
+"""Set by the completion script of a shell, which `--install-completion` writes."""
 _HELP_CELLS = 100
 _HELP_LEAST_CELLS = 30
 BROKEN_PIPE = 141
@@ -27,7 +30,6 @@ BROKEN_PIPE = 141
 app = typer.Typer(
     name="holdfast",
     cls=LazyGroup,
-    add_completion=False,
     rich_markup_mode=None,
     invoke_without_command=True,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -101,6 +103,8 @@ def _help_cells() -> int:
 def _invoke(arguments: list[str]) -> int:
     group = typer.main.get_command(app)
     try:
+        if _COMPLETE in os.environ:
+            group.main([], prog_name="holdfast")  # answers the shell, and exits
         with group.make_context("holdfast", arguments, terminal_width=_help_cells()) as context:
             code = group.invoke(context)
     except typer.Exit as error:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.keyboard import Keyboard
+from holdfast.cli.confirm import confirmed
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
-from holdfast.cli.terminal import has_person, say, say_json, tell, write
+from holdfast.cli.terminal import has_person, say, say_json, tell
 from holdfast.config import trust as trusted_files
 from holdfast.config.load import Change, Proposal, proposal
 from holdfast.config.paths import PROJECT_FILE, is_text
@@ -121,21 +120,4 @@ def _is_wanted(path: Path) -> bool:
     if not has_person():
         hint = f"See what it changes, then: `holdfast trust {shlex.quote(str(path))} --yes`"
         raise UsageError(f"Nobody can be asked whether to trust {path}.", hint=hint)
-    return asyncio.run(_asked())
-
-
-async def _asked() -> bool:
-    """Ask the person. Enter alone is no answer, and the end of the input is a no."""
-    keyboard = Keyboard()
-    while True:
-        keyboard.forget()
-        write("Trust it until it changes? y or n: ")
-        line = await keyboard.line()
-        if line is None:
-            write("\n")
-            return False
-        match line.strip().lower():
-            case "y" | "yes":
-                return True
-            case "n" | "no":
-                return False
+    return confirmed("Trust it until it changes?")

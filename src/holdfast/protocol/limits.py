@@ -58,7 +58,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cache_write_microusd_per_mtok: int = 0
     price: Literal["known", "free", "unknown"] = "known"
     price_source: str = ""
-    """Where the price comes from: `catalog`, `genai-prices 0.2.3`, `loopback` ..."""
+    """Where the price comes from: `catalog`, `genai-prices 0.2.3`, `ollama` ..."""
     is_window_known: bool = True
     tiers: tuple[Tier, ...] = ()
     """Prices of larger calls, the smallest size first; the prices above hold below the first."""

@@ -18,8 +18,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, Tier, microusd
-from holdfast.providers.http import is_loopback
-from holdfast.providers.registry import Entry, address_of, entry_of
+from holdfast.providers.registry import Entry, entry_of
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
@@ -72,14 +71,12 @@ class _Price(msgspec.Struct, frozen=True):
     """The prices for calls with more input tokens, smallest size first."""
 
 
-def facts(
-    name: str, *, overrides: Mapping[str, Override] | None = None, base_url: str = "", now_ms: int
-) -> ModelFacts:
-    """Return what is known about PROVIDER:MODEL at that time, if it is called at `base_url` (empty: the usual
-    address). The price is the user's, otherwise the known one, otherwise 0 on this machine, otherwise unknown.
+def facts(name: str, *, overrides: Mapping[str, Override] | None = None, now_ms: int) -> ModelFacts:
+    """Return what is known about PROVIDER:MODEL at that time. The price is the user's, otherwise the known one,
+    otherwise 0 for `ollama:`, otherwise unknown. An address says nothing: a proxy on this machine may lead anywhere.
 
     Raises:
-        UsageError: the name is not PROVIDER:MODEL, there is no such provider, or the address is not valid.
+        UsageError: the name is not PROVIDER:MODEL, or there is no such provider.
     """
     provider, _, model = name.partition(":")
     if not provider or not model:
@@ -88,7 +85,7 @@ def facts(
     entry = entry_of(provider)
     said = _most_specific(name, overrides or {})
     known = _known_model(entry.price_list, model)
-    price = _said_price(said, _price(entry, base_url, known, now_ms))
+    price = _said_price(said, _price(entry, known, now_ms))
     window = said.context_tokens or (known.context_window if known else None)
     if entry.wire == "script" and window is None:
         window = UNKNOWN_WINDOW_TOKENS
@@ -145,7 +142,7 @@ def _known_model(price_list: str, model: str) -> ModelInfo | None:
         return None
 
 
-def _price(entry: Entry, base_url: str, known: ModelInfo | None, now_ms: int) -> _Price:
+def _price(entry: Entry, known: ModelInfo | None, now_ms: int) -> _Price:
     if known is not None:
         standing = _standing(known, now_ms)
         if (rates := _rates(standing, 0)) is not None:
@@ -156,8 +153,6 @@ def _price(entry: Entry, base_url: str, known: ModelInfo | None, now_ms: int) ->
             return _Price(kind, f"genai-prices {__version__}", rates, tuple(larger))
     if entry.name == "ollama" or entry.wire == "script":
         return _Price("free", entry.name)
-    if is_loopback(address_of(entry, base_url)):
-        return _Price("free", "loopback")
     return _Price("unknown")
 
 
