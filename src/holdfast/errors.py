@@ -11,6 +11,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     │   ├── NoSuchSession     2   no session, approval or record by that name
     │   └── RecordErased      2   an erased record is needed
     ├── Overloaded            1   the inbox is full; nothing was accepted
+    ├── Conflict              1   what is there already is in the way; nothing was changed
     ├── Fenced                1   another driver has the session; nothing was written
     │   └── Lapsed            1   another driver may have the session; an effect was not begun
     ├── ProviderUnavailable   7   no such provider, no key, or not reachable
@@ -87,6 +88,12 @@ class Overloaded(HoldfastError):
     """The inbox of the session is full. Nothing was accepted; try again later."""
 
     code = "overloaded"
+
+
+class Conflict(HoldfastError):
+    """What is there already is in the way. Nothing was changed."""
+
+    code = "conflict"
 
 
 class Fenced(HoldfastError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.cli.conftest import Filled, Holdfast
+from tests.cli.processes import Cli, says
 
 
 @pytest.mark.requirement("L8", "A5")
@@ -50,6 +53,43 @@ def test_the_plain_list_is_aligned_and_without_colour(holdfast: Holdfast, home: 
     titles = [line.index(title) for line, title in zip(lines, ("clean up", "mend the"), strict=True)]
     assert set(titles) == {head.index("title")}
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.requirement("L8")
+def test_sessions_are_listed_in_pages(cli: Cli) -> None:
+    (cli.folder / "elsewhere").mkdir()
+    made = []
+    for number in range(5):
+        where = ("-w", str(cli.folder / "elsewhere")) if number % 2 else ()
+        made.append(
+            cli("run", f"task {number}", "-m", cli.model(says("Hi.")), "--json", *where).json["session"]
+        )
+
+    def listed(*flags: str) -> list[str]:
+        return [json.loads(line)["session"] for line in cli("sessions", "--json", *flags).out.splitlines()]
+
+    first = listed("--limit", "2")
+    second = listed("--limit", "2", "--before", first[-1])
+    third = listed("--limit", "2", "--before", second[-1])
+    assert first + second + third == made[::-1]
+    assert listed("--before", third[-1]) == []
+    assert listed("--workspace", str(cli.folder / "elsewhere")) == [made[3], made[1]]
+    assert listed("--workspace", "../elsewhere", "--before", made[3]) == [made[1]]
+    assert listed("--since", "12h", "--grep", "task 2") == [made[2]]
+    assert listed("--status", "done", "--before", made[1]) == [made[0]]
+    assert f"holdfast sessions --before {made[3]}" in cli("sessions", "--limit", "2").out
+    assert "--before" not in cli("sessions").out
+
+
+def test_sessions_without_a_record_in_that_time_are_not_listed(holdfast: Holdfast, home: Filled) -> None:
+    assert holdfast("sessions", "--since", "1h", "--home", str(home.folder)).out == "No session matches.\n"
+
+
+@pytest.mark.parametrize("flags", [("--since", "soon"), ("--since", "0s"), ("--before", "nothing")])
+def test_a_page_that_cannot_be_is_a_usage_error(
+    holdfast: Holdfast, home: Filled, flags: tuple[str, str]
+) -> None:
+    assert holdfast("sessions", *flags, "--home", str(home.folder)).code == 2
 
 
 def test_nothing_found_is_said(holdfast: Holdfast, home: Filled) -> None:

@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row(
             "approvals", "holdfast.cli.sessions:approvals", "List the calls and questions that wait for you."
         ),
+        Row("diff", "holdfast.cli.compare:diff", "Compare what two sessions did after their common part."),
         Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again, and compare."),
     ),
     "Set up": (
@@ -57,6 +58,9 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
     "Care": (
         Row("doctor", "holdfast.cli.doctor:doctor", "Check this installation."),
         Row("fsck", "holdfast.cli.admin:fsck", "Check every record of a home for damage."),
+        Row("export", "holdfast.cli.archive:export", "Write a session to a file."),
+        Row("import", "holdfast.cli.archive:import_", "Read a session from a file."),
+        Row("delete", "holdfast.cli.archive:delete", "Delete a session for good."),
     ),
 }
 """All commands by their heading in `--help`."""

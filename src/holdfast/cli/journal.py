@@ -21,10 +21,12 @@ from holdfast.runtime.driven import marked, standing_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
 from holdfast.views.journal import Journal, readable_here
+from holdfast.views.lines import local, one_line
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _RUN_DIGITS = 6
 _LISTED_MAX = 8
+_TITLE_CELLS = 40
 _EVERY = 1_000_000
 
 
@@ -72,9 +74,20 @@ async def find_session(index: Index, name: str) -> str:
             )
         raise NoSuchSession(f"There is no session {name!r} in this home.", hint=hint)
     if len(found) > 1:
-        listed = ", ".join(found[:_LISTED_MAX]) + (" ..." if len(found) > _LISTED_MAX else "")
-        raise UsageError(f"{name!r} matches {len(found)} sessions: {listed}", hint="Use a longer prefix.")
+        candidates = [await _candidate(index, session) for session in found[:_LISTED_MAX]]
+        if len(found) > _LISTED_MAX:
+            candidates.append(f"  ... and {len(found) - _LISTED_MAX} more")
+        raise UsageError(
+            "\n".join([f"{name!r} matches {len(found)} sessions:", *candidates]), hint="Use a longer prefix."
+        )
     return found[0]
+
+
+async def _candidate(index: Index, session: str) -> str:
+    """Return a line about a session, from which a person can tell it from others."""
+    row = await index.session(session) or SessionRow(session)
+    about = (local(row.updated_ms, "%m-%d %H:%M"), row.status, row.key, one_line(row.title, _TITLE_CELLS))
+    return "  ".join(["  " + session, *filter(None, about)])
 
 
 async def _by_trace(index: Index, trace: str) -> list[str]:

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
-from holdfast.cli.journal import reading
+from holdfast.cli.journal import find_session, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
-from holdfast.protocol.rows import ApprovalRow, SessionRow, SessionStatus
+from holdfast.config.values import duration
+from holdfast.errors import UsageError
+from holdfast.protocol.rows import EVERY, ApprovalRow, SessionRow, SessionStatus, Sought
 from holdfast.runtime.driven import listed
 from holdfast.runtime.unread import with_unread
+from holdfast.views.lines import COMMAND, Span
 from holdfast.views.lists import approval_lines, approval_row, session_lines, session_row
 
 LIMIT_MAX = 100
+_SINCE = duration(1, 100 * 365 * 86_400)
 
 
-def sessions(
+def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
     status: Annotated[
         SessionStatus | None, typer.Option("--status", help="Only sessions with this status.")
     ] = None,
     grep: Annotated[
         str,
         typer.Option("--grep", metavar="TEXT", help="Only sessions with this text in a title or message."),
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="12h", help="Only sessions with a record in that time.")
+    ] = "",
+    workspace: Annotated[
+        Path | None,
+        typer.Option("--workspace", metavar="DIR", help="Only sessions that work in this folder."),
+    ] = None,
+    before: Annotated[
+        str, typer.Option("--before", metavar="ID", help="The next page: only sessions below this one.")
     ] = "",
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=LIMIT_MAX, help="The most sessions to list.")
@@ -40,26 +58,48 @@ def sessions(
     \b
     holdfast sessions --status failed
     holdfast sessions --grep "connection refused" --limit 5
+    holdfast sessions --since 12h --workspace .
+    holdfast sessions --before ID              the next page: ID is the last one that was listed
     """
-    rows = asyncio.run(_sessions(home_of(home), status or "", grep, limit))
+    folder = os.path.realpath(workspace) if workspace is not None else ""
+    sought = Sought(status or "", grep, before, _since_ms(since), folder)
+    rows = asyncio.run(_sessions(home_of(home), sought, limit))
     if is_json:
         for row in rows:
             say_json(session_row(row))
     elif rows:
         say(session_lines(rows, columns(sys.stdout)))
+        if len(rows) == limit:
+            say([["more:  ", Span(f"holdfast sessions --before {rows[-1].session}", COMMAND)]])
     else:
         say(
             [
-                "No session matches."
-                if status or grep
-                else 'No sessions yet. Start one with `holdfast run "TASK"`.'
+                'No sessions yet. Start one with `holdfast run "TASK"`.'
+                if sought == EVERY
+                else "No session matches."
             ]
         )
 
 
-async def _sessions(home: Home, status: str, grep: str, limit: int) -> Sequence[SessionRow]:
+def _since_ms(text: str) -> int:
+    """Return the time that is so long ago; 0 for no text.
+
+    Raises:
+        UsageError: The text is not a length of time.
+    """
+    if not text:
+        return 0
+    try:
+        return SYSTEM_CLOCK.now_ms() - int(_SINCE.read(text) * 1000)
+    except ValueError:
+        raise UsageError(f"--since must be {_SINCE.allowed}, not {text!r}.") from None
+
+
+async def _sessions(home: Home, sought: Sought, limit: int) -> Sequence[SessionRow]:
     async with reading(home) as store:
-        return await listed(store, status, grep, limit)
+        if sought.before:
+            sought = replace(sought, before=await find_session(store, sought.before))
+        return await listed(store, sought, limit)
 
 
 def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:

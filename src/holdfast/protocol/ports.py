@@ -16,6 +16,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, ModelReply, ToolCall
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.rows import (
+    EVERY,
     ApprovalRow,
     Commit,
     Holder,
@@ -26,6 +27,7 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Sought,
     Standing,
     Verified,
 )
@@ -101,7 +103,7 @@ class Journals(Protocol):
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         """Do `commit` for a session that does not exist yet. The same transaction makes it, with the id and key of
-        the commit's row, and takes its lease with the epoch 1.
+        the commit's row, and takes its lease with the commit's epoch.
 
         Raises:
             Fenced: there is such a session, or another one has the key.
@@ -211,10 +213,12 @@ class Index(Protocol):
         """Return session ids for a whole id, a unique prefix, `channel:chat` or `last`: none, one, or several."""
         ...
 
-    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        """Return the newest sessions first, by the position of their last record. `grep` searches titles and
-        messages, ignoring case.
-        """
+    async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
+        """Return the newest of these sessions first, by the position of their last record."""
+        ...
+
+    async def branches(self, session: str) -> list[str]:
+        """Return the ids of the sessions that branched off from this one, oldest first."""
         ...
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
@@ -232,6 +236,15 @@ class Index(Protocol):
 
 class Store(Journals, Leases, Inbox, Index, Protocol):
     """All parts of a home's store, with its check. Callers that need only a part take that part."""
+
+    async def delete(self, lease: Lease) -> None:
+        """Remove the session with everything that only it has: records, rows, commands, blobs. No byte of them stays.
+        If it is interrupted, the session still exists, and may be empty: delete it again.
+
+        Raises:
+            Fenced: the lease is over, or another session branched off from this one.
+        """
+        ...
 
     async def verify(self) -> Verified:
         """Read everything, and return all damage, and separately what was erased."""

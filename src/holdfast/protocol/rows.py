@@ -44,6 +44,23 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
 
 
+class Sought(msgspec.Struct, frozen=True):
+    """Which sessions a list shows. An empty field restricts nothing."""
+
+    status: str = ""
+    grep: str = ""
+    """A text in titles and messages, whatever its case."""
+    before: str = ""
+    """The id of a session: only those after it in the list."""
+    since_ms: int = 0
+    """Only those with a record since then."""
+    workspace: str = ""
+    """The folder, as their runs recorded it."""
+
+
+EVERY = Sought()
+
+
 class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """An approval or a question, open or decided, from its records."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Index, Leases
-from holdfast.protocol.rows import SessionRow, Standing
+from holdfast.protocol.rows import SessionRow, Sought, Standing
 from holdfast.runtime.holder import is_free
 
 
@@ -18,12 +18,13 @@ class Listed(Index, Leases, Protocol):
     """The parts of a store that a list needs."""
 
 
-async def listed(store: Listed, status: str, grep: str, limit: int) -> Sequence[SessionRow]:
+async def listed(store: Listed, sought: Sought, limit: int) -> Sequence[SessionRow]:
     """Return what `Index.sessions` returns, with `running` for sessions that somebody drives."""
-    if status not in ("open", "running"):
-        return [await as_driven(store, row) for row in await store.sessions(status, grep, limit)]
-    rows = [await as_driven(store, row) for row in await store.sessions("open", grep, sys.maxsize)]
-    return [row for row in rows if row.status == status][:limit]
+    if sought.status not in ("open", "running"):
+        return [await as_driven(store, row) for row in await store.sessions(sought, limit)]
+    open_ones = await store.sessions(replace(sought, status="open"), sys.maxsize)
+    rows = [await as_driven(store, row) for row in open_ones]
+    return [row for row in rows if row.status == sought.status][:limit]
 
 
 async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:

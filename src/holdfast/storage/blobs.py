@@ -9,10 +9,12 @@ import asyncio
 import hashlib
 import os
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 
-from holdfast.errors import StorageCorrupt
+from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.storage.errors import storage_errors
 
 _REMEMBERED = 4096
@@ -29,7 +31,7 @@ class FileBlobs:
 
     async def put(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()
-        if sha256 not in self._written:
+        if sha256 not in self._written or not blob_path(self._root, sha256).exists():
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._executor, write_blob, self._root, sha256, content)
             if len(self._written) >= _REMEMBERED:
@@ -61,6 +63,32 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
             _write_file(path, content)
         # Even if it was there: its writer may have died between the name and this.
         sync_folder(path.parent)
+
+
+def check_blobs(root: Path, hashes: Iterable[str]) -> None:
+    """Refuse to refer to bytes that somebody deleted since they were put: they were in use nowhere else.
+
+    Raises:
+        StorageError: says which are gone.
+    """
+    for sha256 in hashes:
+        if not blob_path(root, sha256).exists():
+            raise StorageError(
+                f"the blob {sha256} was deleted with another session meanwhile; nothing was written",
+                hint="Try again.",
+            )
+
+
+def remove_blobs(root: Path, hashes: Iterable[str]) -> None:
+    """Remove the bytes, durably. Those that are not there are removed already."""
+    folders = set()
+    for sha256 in hashes:
+        path = blob_path(root, sha256)
+        with storage_errors(path), suppress(FileNotFoundError):
+            path.unlink()
+            folders.add(path.parent)
+    for folder in folders:
+        sync_folder(folder)
 
 
 def read_blob(root: Path, sha256: str) -> bytes:

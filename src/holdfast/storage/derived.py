@@ -5,14 +5,14 @@ Everything here can be made again from the records. Where the rows lie is the st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 import msgspec
 
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
-from holdfast.protocol.events import Record, blobs_of
+from holdfast.protocol.events import Record, SessionForked, blobs_of
 from holdfast.protocol.rows import Damage, SessionRow
 from holdfast.storage.chain import Examined
 
@@ -60,6 +60,15 @@ def approvals_of(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def own_records(records: Sequence[Record]) -> Sequence[Record]:
+    """Those from the last branching on. Before it a parent wrote, and its approvals and epochs are not the branch's.
+
+    Stored under a session are usually its own records alone. An imported branch also has its parent's.
+    """
+    forks = (at for at in range(len(records) - 1, -1, -1) if isinstance(records[at].event, SessionForked))
+    return records[next(forks, 0) :]
+
+
 def is_epoch(epoch: object, last_epoch: int) -> TypeGuard[int]:
     """Whether a lease may have that epoch in a session whose records were written in epochs up to `last_epoch`."""
     return isinstance(epoch, int) and max(last_epoch, 1) <= epoch <= _LARGEST_EPOCH
@@ -98,7 +107,7 @@ def _blob_damages(session: str, examined: Examined, named: frozenset[str]) -> It
 def _approval_damages(
     session: str, examined: Examined, listed: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Damage]:
-    told = approvals_of(examined.records)
+    told = approvals_of(own_records(examined.records))
     for name, seqs in told.items():
         kept = listed.get(name, ())
         if kept != seqs and (examined.is_whole or kept[: len(seqs)] != seqs):

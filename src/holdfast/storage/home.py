@@ -55,6 +55,7 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
         with _closed_on_failure(connect(path, busy_s)) as connection:
             _check_and_migrate(connection, path)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")  # else a page keeps what `delete` took away
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
             _mark(home)
         return connection

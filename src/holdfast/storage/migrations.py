@@ -103,7 +103,16 @@ DROP TABLE IF EXISTS snapshots;
 """From now on `seals` prove what stands in these tables. A command that waits gets one. The rest is taken away, which
 costs only time."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS)
+_DELETED = """
+CREATE TABLE deleted (
+    position INTEGER NOT NULL,
+    arrival INTEGER NOT NULL
+) STRICT;
+"""
+"""The last position and the last arrival of each deleted session. Whoever follows a home counts on it that neither is
+taken twice."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -25,6 +25,7 @@ from holdfast.protocol.rows import (
     News,
     Recovered,
     SessionRow,
+    Sought,
     Standing,
 )
 from holdfast.storage.approvals import approval_row
@@ -42,6 +43,14 @@ _RECORDS = (
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
 _NEWEST = "ORDER BY position DESC, number DESC"
+LAST_POSITION = (
+    "max((SELECT ifnull(max(position), 0) FROM records), (SELECT ifnull(max(position), 0) FROM deleted))"
+)
+"""Of a record: the last one that was ever taken, so that no position is taken twice."""
+LAST_ARRIVAL = (
+    "max((SELECT ifnull(max(arrival), 0) FROM inbox), (SELECT ifnull(max(arrival), 0) FROM deleted))"
+)
+"""The same of a command."""
 _MARKED = (
     "SELECT a.id, s.id, asked_seq, decided_seq FROM approvals AS a JOIN sessions AS s ON s.number = a.session"
 )
@@ -200,10 +209,9 @@ def _no_row(session: str) -> StorageCorrupt:
 def news(connection: sqlite3.Connection, since: Mark | None) -> News:
     """As `Store.news`."""
     found = connection.execute(
-        "SELECT (SELECT max(position) FROM records), (SELECT max(arrival) FROM inbox),"
-        " (SELECT count(*) FROM inbox WHERE body IS NOT NULL)"
+        f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}, (SELECT count(*) FROM inbox WHERE body IS NOT NULL)"
     ).fetchone()
-    mark = Mark(found[0] or 0, found[1] or 0, found[2])
+    mark = Mark(*found)
     if since is None or since == mark:
         return News(mark)
     bounds = (since.records, mark.records), (since.commands, mark.commands)
@@ -323,20 +331,33 @@ def find(connection: sqlite3.Connection, name: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def sessions(connection: sqlite3.Connection, status: str, grep: str, limit: int) -> list[SessionRow]:
+def sessions(connection: sqlite3.Connection, sought: Sought, limit: int) -> list[SessionRow]:
     """As `Store.sessions`."""
+    status, before, grep = sought.status, sought.before, sought.grep
     rows = connection.execute(
-        f"SELECT {_ROW} FROM sessions WHERE ? = '' OR status = ? {_NEWEST} LIMIT ?",
-        (status, status, -1 if grep else limit),
+        f"SELECT {_ROW} FROM sessions WHERE (? = '' OR status = ?) AND updated_ms >= ?"
+        f" AND (? = '' OR (position, number) < (SELECT position, number FROM sessions WHERE id = ?)) {_NEWEST}",
+        (status, status, sought.since_ms, before, before),
     )
     found: list[SessionRow] = []
     for values in rows:
         row = _session_row(*values)
+        if sought.workspace and row.workspace != sought.workspace:
+            continue
         if not grep or is_in(grep, row.title) or _mentions(connection, row.session, grep):
             found.append(row)
             if len(found) == limit:
                 break
     return found
+
+
+def branches(connection: sqlite3.Connection, session: str) -> list[str]:
+    """As `Store.branches`."""
+    rows = connection.execute(
+        "SELECT id FROM sessions WHERE parent = (SELECT number FROM sessions WHERE id = ?) ORDER BY number",
+        (session,),
+    )
+    return [row[0] for row in rows]
 
 
 def due(connection: sqlite3.Connection, upto_ms: int, limit: int) -> list[SessionRow]:

@@ -33,7 +33,7 @@ from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, 
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
 from holdfast.storage.blobs import read_blob, sync_folder
 from holdfast.storage.chain import proven, stretches
-from holdfast.storage.derived import approvals_of, is_epoch, new_row
+from holdfast.storage.derived import approvals_of, is_epoch, new_row, own_records
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS
 from holdfast.storage.migrations import migrate
@@ -170,7 +170,7 @@ class _Salvage:
         kept = proven(own, after_seq, old_link)
         unproven = {seq for seq in kept if seq - 1 > after_seq and seq - 1 not in at}
         kept = {seq: record for seq, record in kept.items() if _is_readable(record, seq in unproven)}
-        self._name(session, kept.get(after_seq + 1))
+        self._name(session, kept)
         session.head_seq = self._end(session, kept)
         lost: list[int] = []
         saved = shared
@@ -235,8 +235,11 @@ class _Salvage:
         )
         return end
 
-    def _name(self, session: Session, first: StoredRecord | None) -> None:
-        """Its id and key: those in the first own record, which the chain proves, before those in the row."""
+    def _name(self, session: Session, kept: dict[int, StoredRecord]) -> None:
+        """Its id and key: those in its own records, which the chain proves, before those in the row. The first one
+        says them, and in an imported branch the last one that branched off."""
+        forks = [record for record in kept.values() if record.type == SessionForked.__name__]
+        first = max(forks, key=lambda record: record.seq, default=kept.get(session.at_seq + 1))
         event = _event(first)
         named = event.session if isinstance(event, SessionOpened | SessionForked) else ""
         made = session_id(first.at_ms if first is not None else 0, session.number.to_bytes(10, "big"))
@@ -274,7 +277,7 @@ class _Salvage:
         )
         self._new.executemany(
             "INSERT OR IGNORE INTO approvals VALUES (?, ?, ?, ?)",
-            [(name, session.number, *seqs, 0)[:4] for name, seqs in approvals_of(own).items()],
+            [(name, session.number, *seqs, 0)[:4] for name, seqs in approvals_of(own_records(own)).items()],
         )
 
     # --- beside the journals ----------------------------------------------------------------------

@@ -19,6 +19,7 @@ from holdfast.errors import StorageError
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
+    EVERY,
     ApprovalRow,
     Commit,
     Holder,
@@ -29,11 +30,12 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Sought,
     Standing,
     Verified,
 )
-from holdfast.storage import fsck, reads, writes
-from holdfast.storage.blobs import FileBlobs
+from holdfast.storage import deletion, fsck, reads, writes
+from holdfast.storage.blobs import FileBlobs, check_blobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, connect_reader, open_database, open_to_read, place_of
@@ -67,7 +69,8 @@ class SqliteStore:
         self._idle: deque[sqlite3.Connection] = deque()
         """Connections of readers between two questions."""
         self._is_closed = False
-        self.blobs: Blobs = FileBlobs(home / BLOBS, self._readers)
+        self._blobs = home / BLOBS
+        self.blobs: Blobs = FileBlobs(self._blobs, self._readers)
 
     @classmethod
     def open(
@@ -131,7 +134,12 @@ class SqliteStore:
 
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
-        return await self._writer.do(lambda connection: writes.commit(connection, commit))
+        return await self._writer.do(lambda connection: self._committed(connection, commit))
+
+    def _committed(self, connection: sqlite3.Connection, commit: Commit) -> bool:
+        is_released = writes.commit(connection, commit)
+        check_blobs(self._blobs, commit.blobs)
+        return is_released
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         check_session(commit.session, commit.row.key)
@@ -160,8 +168,11 @@ class SqliteStore:
     async def find(self, name: str) -> list[str]:
         return await self._ask(lambda connection: reads.find(connection, name))
 
-    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        return await self._ask(lambda connection: reads.sessions(connection, status, grep, limit))
+    async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
+        return await self._ask(lambda connection: reads.sessions(connection, sought, limit))
+
+    async def branches(self, session: str) -> list[str]:
+        return await self._ask(lambda connection: reads.branches(connection, session))
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self._ask(lambda connection: reads.due(connection, upto_ms, limit))
@@ -171,6 +182,12 @@ class SqliteStore:
 
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         return await self._ask(lambda connection: reads.approval(connection, approval_id))
+
+    async def delete(self, lease: Lease) -> None:
+        await self._writer.do(lambda connection: deletion.empty(connection, lease, self._blobs))
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
+        await self._writer.do(lambda connection: deletion.remove(connection, lease))
 
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()

@@ -24,8 +24,9 @@ from holdfast.protocol.ids import (
     is_session_key,
     is_session_prefix,
 )
-from holdfast.protocol.ports import Blobs, Clock
+from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import (
+    EVERY,
     ApprovalRow,
     Commit,
     Damage,
@@ -37,6 +38,7 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Sought,
     Standing,
     Stretch,
     Verified,
@@ -60,6 +62,11 @@ class VolatileBlobs:
         sha256 = hashlib.sha256(content).hexdigest()
         self.contents[sha256] = content
         return sha256
+
+    def drop(self, hashes: Collection[str]) -> None:
+        """Forget the bytes."""
+        for sha256 in hashes:
+            self.contents.pop(sha256, None)
 
     async def get(self, sha256: str) -> bytes:
         content = self.contents.get(sha256)
@@ -107,7 +114,7 @@ class VolatileStore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         """The `clock` measures leases."""
-        self.blobs: Blobs = VolatileBlobs()
+        self.blobs = VolatileBlobs()
         self._clock = clock
         self._position = 0
         """Of the last record of all."""
@@ -211,6 +218,8 @@ class VolatileStore:
         head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
         if head_seq != commit.expected_seq:
             raise Fenced(f"session {commit.session} is at record {head_seq}, not {commit.expected_seq}")
+        for blob in commit.blobs:
+            await self.blobs.get(blob)
         if commit.forked_from:
             journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
         journal.records += commit.records
@@ -242,9 +251,10 @@ class VolatileStore:
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         session, key = commit.session, commit.row.key
         check_session(session, key)
-        if session in self._journals or key in self._keys or (commit.epoch, commit.expected_seq) != (1, 0):
+        if session in self._journals or key in self._keys or commit.expected_seq:
             raise Fenced(f"session {session} or its name {key!r} is taken")
         await self.claim(session, key, commit.row.created_ms)
+        self._journals[session].epoch = commit.epoch - 1
         await self.lease(session, holder, duration_ms)
         return await self.commit(commit)
 
@@ -307,9 +317,20 @@ class VolatileStore:
             return sorted(session for session in self._journals if session.startswith(name.upper()))
         return []
 
-    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        rows = (row for row in self._newest() if not status or row.status == status)
-        return [row for row in rows if not grep or self._mentions(row, grep)][:limit]
+    async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
+        rows = self._newest()
+        if sought.before:
+            names = [row.session for row in rows]
+            rows = rows[names.index(sought.before) + 1 :] if sought.before in names else []
+        return [row for row in rows if self._is_sought(row, sought)][:limit]
+
+    def _is_sought(self, row: SessionRow, sought: Sought) -> bool:
+        if sought.status not in ("", row.status) or sought.workspace not in ("", row.workspace):
+            return False
+        return row.updated_ms >= sought.since_ms and (not sought.grep or self._mentions(row, sought.grep))
+
+    async def branches(self, session: str) -> list[str]:
+        return [name for name, journal in self._journals.items() if journal.parent == session]
 
     def _newest(self) -> list[SessionRow]:
         journals = sorted(self._journals.values(), key=lambda journal: journal.position)
@@ -341,6 +362,19 @@ class VolatileStore:
                 records = [await self.read(session, seq - 1, seq) for seq in journal.approvals[approval_id]]
                 return approval_row(approval_id, [record for each in records for record in each])
         return None
+
+    async def delete(self, lease: Lease) -> None:
+        session = lease.session
+        journal = self._journals.get(session)
+        if journal is None or not journal.is_held_in(lease.epoch):
+            raise Fenced(f"epoch {lease.epoch} of session {session} is over")
+        if await self.branches(session):
+            raise Fenced(f"another session branched off from session {session}")
+        del self._journals[session]
+        self._keys.pop(journal.row.key, None)
+        self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(journal.inbox))
+        kept = {blob for each in self._journals.values() for blob in each.blobs}
+        self.blobs.drop(journal.blobs - kept)
 
     async def verify(self) -> Verified:
         damages: list[Damage] = []

@@ -14,16 +14,15 @@ from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.derived import is_epoch, new_row
-from holdfast.storage.reads import Term, lease_of, no_lease
+from holdfast.storage.reads import LAST_ARRIVAL, LAST_POSITION, Term, lease_of, no_lease
 from holdfast.storage.seals import seal_of_term, sealed
 
 _ASKED = (
     "INSERT INTO approvals (asked_seq, id, session, decided_seq) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING"
 )
 _DECIDED = "UPDATE approvals SET decided_seq = ? WHERE id = ? AND session = ? AND decided_seq = 0"
-_LAST_POSITION = "(SELECT ifnull(max(position), 0) FROM records)"
 _FENCE = (
-    f"SELECT number, position, {_LAST_POSITION} FROM sessions WHERE id = ? AND seq = ? AND EXISTS ("
+    f"SELECT number, position, {LAST_POSITION} FROM sessions WHERE id = ? AND seq = ? AND EXISTS ("
     "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
 )
 """Finds a session that is at a record, and held in an epoch, with its position and the last one of all."""
@@ -49,7 +48,7 @@ def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
     """Make a session without records and return its number; 0 if its id or its key is taken."""
     made = connection.execute(
         "INSERT INTO sessions (id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
-        f" VALUES (?, ?, ?, '', ?, 0, 0, {_LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING",
+        f" VALUES (?, ?, ?, '', ?, 0, 0, {LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING",
         (row.session, row.key, row.status, row.updated_ms, encode_json(row)),
     )
     return made.lastrowid or 0 if made.rowcount else 0
@@ -80,7 +79,7 @@ def _posted(
 
 
 def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None:
-    arrival = connection.execute("SELECT ifnull(max(arrival), 0) + 1 FROM inbox").fetchone()[0]
+    arrival = connection.execute(f"SELECT {LAST_ARRIVAL} + 1").fetchone()[0]
     body = sealed(entry.body, "command", entry.session, arrival, entry.command_id, entry.posted_ms)
     connection.execute(
         "INSERT INTO inbox (arrival, command_id, session, posted_ms, body) VALUES (?, ?, ?, ?, ?)",
@@ -175,7 +174,7 @@ def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: T
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
-    _hold(connection, number, Lease(first.session, 1, holder, term.left_ms(term.from_ms)), term)
+    _hold(connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term)
     return commit(connection, first)
 
 

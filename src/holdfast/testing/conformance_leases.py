@@ -18,6 +18,7 @@ from holdfast.protocol.rows import (
     News,
     Posted,
     SessionRow,
+    Sought,
     Standing,
 )
 from holdfast.testing.clock import JumpingClock
@@ -302,7 +303,7 @@ class LeaseConformance:
                 store.last_seq(name),
                 store.read(name),
                 store.select(name, ("MessageReceived",), 9, list),
-                store.sessions(grep=name),
+                store.sessions(Sought(grep=name)),
             ]
             for question in questions:
                 try:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.errors import Fenced, StorageCorrupt
+from holdfast.errors import Fenced, StorageCorrupt, StorageError
 from holdfast.protocol.codec import Selected, encode_json
 from holdfast.protocol.events import (
     ApprovalResolved,
@@ -38,6 +38,7 @@ from holdfast.protocol.rows import (
     Recovered,
     SessionRow,
     SessionStatus,
+    Sought,
     Stretch,
     Verified,
 )
@@ -113,7 +114,7 @@ class StoreConformance(LeaseConformance):
             kept[seq - 1] = msgspec.structs.replace(record, body=b"", digest=record.body_digest)
         await store.commit(msgspec.structs.replace(told, records=tuple(kept)))
         assert await store.read(driving.session) == kept
-        assert await store.sessions(grep="words 2") == []
+        assert await store.sessions(Sought(grep="words 2")) == []
         erased = (Stretch(driving.session, 2, 3), Stretch(driving.session, 5, 5))
         assert await store.verify() == Verified((), erased)
 
@@ -337,9 +338,23 @@ class StoreConformance(LeaseConformance):
             row = SessionRow(driving.session, status=status, updated_ms=NOW_MS - number, seq=1)
             await driving.commit(MessageReceived("x"), row=row)
         assert [row.session for row in await store.sessions()] == [an_id(3), an_id(2), an_id(1)]
-        assert [row.session for row in await store.sessions(status="done")] == [an_id(3), an_id(1)]
+        assert [row.session for row in await store.sessions(Sought(status="done"))] == [an_id(3), an_id(1)]
         assert [row.session for row in await store.sessions(limit=1)] == [an_id(3)]
+        assert [row.session for row in await store.sessions(Sought(before=an_id(3)))] == [an_id(2), an_id(1)]
+        assert await store.sessions(Sought(before=an_id(1))) == []
+        late = await store.sessions(Sought(since_ms=NOW_MS - 2))
+        assert [row.session for row in late] == [an_id(2), an_id(1)]
         assert await store.find("last") == [an_id(3)]
+
+    async def test_sessions_are_found_by_the_folder_in_which_they_work(self, store: Store) -> None:
+        for number, folder in enumerate(("/a", "/b", "/a"), 1):
+            driving = await drive(store, number)
+            row = SessionRow(driving.session, workspace=folder, updated_ms=NOW_MS, seq=1)
+            await driving.commit(MessageReceived("x"), row=row)
+        found = await store.sessions(Sought(workspace="/a"))
+        assert [row.session for row in found] == [an_id(3), an_id(1)]
+        assert [row.session for row in await store.sessions(Sought(workspace="/a"), limit=1)] == [an_id(3)]
+        assert await store.sessions(Sought(workspace="/")) == []
 
     async def test_the_last_session_is_the_one_that_wrote_last_whatever_the_clock_says(
         self, store: Store
@@ -384,14 +399,14 @@ class StoreConformance(LeaseConformance):
         await titled.commit(MessageReceived("x"), row=row)
 
         async def found(text: str) -> set[str]:
-            return {row.session for row in await store.sessions(grep=text)}
+            return {row.session for row in await store.sessions(Sought(grep=text))}
 
         assert await found("OVERFLOW") == {model.session, titled.session}
         assert await found("100%") == {user.session}
         assert await found('"überlauf"') == {user.session}
         assert await found("overflow_") == {model.session}
         assert await found("usage") == set()
-        assert await store.sessions(grep="overflow", limit=1) != []
+        assert await store.sessions(Sought(grep="overflow"), limit=1) != []
 
     async def test_a_session_is_found_by_id_prefix_key_and_last(self, store: Store) -> None:
         assert await store.find("last") == []
@@ -418,8 +433,71 @@ class StoreConformance(LeaseConformance):
         kept, lost = await store.blobs.put(b"whole output"), "f" * 64
         await driving.commit(ToolCallFinished("t1.c1", CallResult("ok", "head", blob=kept)))
         assert await store.verify() == Verified()
-        await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob=lost)))
-        assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [("blob", 2)]
+        await driving.commit(ToolCallFinished("t1.c2", CallResult("ok", "head", blob=lost)), blobs=())
+        found = [(damage.kind, damage.seq) for damage in (await store.verify()).damages]
+        assert found == [("row", 2), ("blob", 2)]
+
+    async def test_a_commit_that_names_a_missing_blob_is_refused(self, store: Store) -> None:
+        driving = await drive(store)
+        lost = driving.make(ToolCallFinished("t1.c1", CallResult("ok", "head", blob="f" * 64)))
+        await refused(StorageError, store.commit(lost))
+        assert await store.read(driving.session) == []
+
+    # --- deleting
+
+    async def test_a_deleted_session_is_gone_with_all_that_only_it_had(self, store: Store) -> None:
+        driving, other = await drive(store, 1, "cli:demo"), await drive(store, 2)
+        own, shared = await store.blobs.put(b"own"), await store.blobs.put(b"shared")
+        results = [ToolCallFinished("t1.c1", CallResult("ok", "head", blob=blob)) for blob in (own, shared)]
+        await other.commit(results[1])
+        await driving.commit(*results, asked(driving))
+        await store.post(an_entry(driving.session, "c1"), 10)
+        await store.delete(driving.lease)
+        assert await store.session(driving.session) is None
+        assert await store.read(driving.session) == []
+        assert list(await store.inbox(driving.session)) == []
+        assert await store.approvals() == []
+        assert await store.find("cli:demo") == []
+        assert [row.session for row in await store.sessions()] == [other.session]
+        await refused(StorageCorrupt, store.blobs.get(own))
+        assert await store.blobs.get(shared) == b"shared"
+        assert await store.verify() == Verified()
+        assert await store.blobs.get(await store.blobs.put(b"own")) == b"own"
+
+    async def test_only_who_holds_a_session_deletes_it(self, store: Store) -> None:
+        driving = await drive(store)
+        await driving.commit(MessageReceived("one"))
+        await store.release(driving.lease)
+        await refused(Fenced, store.delete(driving.lease))
+        taken = await store.lease(driving.session, a_holder("b"), TERM_MS)
+        await refused(Fenced, store.delete(driving.lease))
+        assert texts(await store.read(driving.session)) == ["one"]
+        await store.delete(taken)
+        await refused(Fenced, store.commit(driving.make(MessageReceived("two"))))
+
+    async def test_a_session_with_a_branch_is_not_deleted(self, store: Store) -> None:
+        parent = await drive(store, 1)
+        await parent.commit(MessageReceived("one"), MessageReceived("two"))
+        child = await branch(parent, 1, 2)
+        assert await store.branches(parent.session) == [child.session]
+        await refused(Fenced, store.delete(parent.lease))
+        await store.delete(child.lease)
+        assert await store.branches(parent.session) == []
+        await store.delete(parent.lease)
+        assert await store.sessions() == []
+
+    async def test_what_comes_after_a_deletion_is_news(self, store: Store) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        await one.commit(MessageReceived("one"))
+        await two.commit(*(MessageReceived(f"{number}") for number in range(9)))
+        for number in range(3):
+            await store.post(an_entry(two.session, f"c{number}"), 10)
+        mark = (await store.news()).mark
+        await store.delete(two.lease)
+        await one.commit(MessageReceived("two"))
+        await store.post(an_entry(one.session, "c1"), 10)
+        news = await store.news(mark)
+        assert (news.written, news.asked) == ((one.session,), (one.session,))
 
     async def test_which_blobs_a_session_refers_to_is_kept_with_its_records(self, store: Store) -> None:
         driving, other = await drive(store, 1), await drive(store, 2)
@@ -429,7 +507,7 @@ class StoreConformance(LeaseConformance):
         await driving.commit(results[1], blobs=())
         await other.commit(results[0])
         assert await store.verify() == Verified()
-        await driving.commit(MessageReceived("none"), blobs=("e" * 64,))
+        await driving.commit(MessageReceived("none"), blobs=(await store.blobs.put(b"three"),))
         await other.commit(results[1], blobs=())
         damages = [(each.kind, each.session, each.seq) for each in (await store.verify()).damages]
         assert damages == [("row", driving.session, 0), ("row", other.session, 2)]

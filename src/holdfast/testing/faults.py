@@ -15,6 +15,7 @@ from holdfast.errors import StorageFull
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
+    EVERY,
     ApprovalRow,
     Commit,
     Holder,
@@ -25,6 +26,7 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Sought,
     Standing,
     Verified,
 )
@@ -139,8 +141,11 @@ class FaultyStore:
     async def find(self, name: str) -> list[str]:
         return await self.pass_on(lambda: self._inner.find(name))
 
-    async def sessions(self, status: str = "", grep: str = "", limit: int = 20) -> list[SessionRow]:
-        return await self.pass_on(lambda: self._inner.sessions(status, grep, limit))
+    async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
+        return await self.pass_on(lambda: self._inner.sessions(sought, limit))
+
+    async def branches(self, session: str) -> list[str]:
+        return await self.pass_on(lambda: self._inner.branches(session))
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self.pass_on(lambda: self._inner.due(upto_ms, limit))
@@ -150,6 +155,10 @@ class FaultyStore:
 
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         return await self.pass_on(lambda: self._inner.approval(approval_id))
+
+    async def delete(self, lease: Lease) -> None:
+        self.check_space()
+        await self.pass_on(lambda: self._inner.delete(lease))
 
     async def verify(self) -> Verified:
         return await self.pass_on(lambda: self._inner.verify())

@@ -1,0 +1,178 @@
+"""`holdfast export` and `import` carry a session to another home; `holdfast delete` removes it for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from holdfast.app import open_store
+from holdfast.cli.journal import about_to_write, find_session, reading
+from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.terminal import has_person, is_terminal, say, say_json, tell, write
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.config.paths import Home
+from holdfast.errors import UsageError
+from holdfast.protocol.rows import SessionRow
+from holdfast.runtime import archive
+from holdfast.runtime.acceptance import before_sending
+from holdfast.views.lines import COMMAND, Span, counted, neutral, one_line
+
+FILE_BYTES = 4 << 30
+"""The largest file that is imported."""
+_TITLE_CELLS = 60
+_NOT_DELETED = 1
+
+
+def export(
+    session: SessionName,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - is stdout.")],
+    home: HomeFlag = None,
+) -> None:
+    """Write a session to a file, with every record and output.
+
+    \b
+    holdfast export last session.jsonl
+    holdfast export cli:docs - | gzip > docs.jsonl.gz
+
+    The file is JSON Lines. Secrets in it are masked, as they are in the home. Content of files from before an edit
+    is not in it.
+    """
+    asyncio.run(_export(home_of(home), session, file))
+
+
+async def _export(home: Home, name: str, file: str) -> None:
+    async with reading(home) as store:
+        lines = archive.export(store, await find_session(store, name))
+        async with aclosing(lines):
+            with nullcontext(sys.stdout.buffer) if file == "-" else _new_file(Path(file)) as out:
+                async for line in lines:
+                    out.write(line)
+                out.flush()
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes its name when it is whole. Otherwise what is there stays.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a regular file.", hint="Name another one, or - for stdout.")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123
+            yield out
+            os.fsync(out.fileno())
+        draft.rename(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `holdfast export` wrote.")],
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> None:
+    """Read a session from a file. Its hash chain must prove every record.
+
+    \b
+    holdfast import session.jsonl
+    holdfast show last
+
+    The session keeps its id and name. Importing it again changes nothing. When it is resumed, it continues with the
+    folder, the model and the rights that its records name: import only what you trust.
+    """
+    row = asyncio.run(_import(home_of(home), file))
+    if is_json:
+        say_json({"session": row.session})
+        return
+    say([row.session])
+    if is_terminal():
+        say([["  look at it:  ", Span(f"holdfast show {row.session}", COMMAND)]])
+        say([f"  resumed, it works in {neutral(row.workspace)}"] if row.workspace else [])
+
+
+async def _import(home: Home, path: Path) -> SessionRow:
+    _check_file(path)
+    with before_sending():
+        async with aclosing(open_store(home)) as store:
+            session = await archive.adopt(store, SYSTEM_CLOCK, path)
+            return await store.session(session) or SessionRow(session)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no file, or is larger than any session.
+
+    Raises:
+        UsageError: says why.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise UsageError(f"{path} is not a regular file.", hint="Save it first, then import the file.")
+    if facts.st_size > FILE_BYTES:
+        raise UsageError(f"{path} is larger than {FILE_BYTES >> 30} GiB, which no session is.")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{path} cannot be read: its permissions forbid it.")
+
+
+def delete(
+    session: SessionName,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Delete it without asking.")] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Delete a session for good: records, outputs, and what was kept of its files. There is no way back.
+
+    \b
+    holdfast delete 01J8
+    holdfast delete cli:docs --yes
+
+    A session that somebody drives is not deleted, nor one whose records a branch shares.
+    """
+    return asyncio.run(_delete(home_of(home), session, is_sure=is_sure, is_json=is_json))
+
+
+async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int:
+    async with about_to_write(home) as store:
+        session = await find_session(store, name)
+        row = await store.session(session) or SessionRow(session)
+        if not is_sure and not _is_confirmed(row):
+            tell("Nothing was deleted.")
+            return _NOT_DELETED
+        await archive.delete(store, session)
+    if is_json:
+        say_json({"session": session})
+    else:
+        say([f"Deleted {session}."])
+    return 0
+
+
+def _is_confirmed(row: SessionRow) -> bool:
+    """Ask the person at the terminal.
+
+    Raises:
+        UsageError: nobody can be asked.
+    """
+    if not has_person():
+        raise UsageError(
+            "Nobody is here to confirm that the session is to be deleted.", hint="Confirm it with --yes."
+        )
+    about = f"{row.session}  {row.key}  {one_line(row.title, _TITLE_CELLS)}  ({counted(row.turns, 'turn')})"
+    tell([Span("Delete for good: ", "bold"), neutral(" ".join(about.split()))])
+    write("Delete it? y or n: ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,284 @@
+"""Exports a session to a file, imports it from one, and deletes it. `protocol.archive` describes the file.
+
+An import proves the whole file before it stores anything, and stores the session in one transaction. A branch comes
+with its parent's records, so it needs no parent in the other home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.core.evolve import fold
+from holdfast.core.state import State
+from holdfast.core.summary import approval_marks, summary
+from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, StorageNewer, UsageError
+from holdfast.protocol import archive as a
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode
+from holdfast.protocol.events import Record, blobs_of
+from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.rows import Commit
+from holdfast.runtime.holder import LEASE_MS, is_free, this_process
+from holdfast.storage.chain import checked
+from holdfast.storage.derived import own_records
+from holdfast.storage.names import check_session
+
+_LISTED = 8
+
+
+async def export(store: Store, session: str) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of the file.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        UsageError: it has no records yet.
+        StorageNewer: a newer version wrote a record, so nobody here knows what belongs to it.
+    """
+    row = await store.session(session)
+    if row is None:
+        raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
+    stored = await store.read(session)
+    if not stored:
+        raise UsageError(
+            f"Session {session} has no records yet.", hint=f"`holdfast resume {session}` begins it."
+        )
+    digest = hashlib.sha256()
+
+    def line(each: a.ArchiveLine) -> bytes:
+        encoded = a.encode_line(each)
+        digest.update(encoded)
+        return encoded
+
+    yield line(a.Head(a.VERSION, session, row.key, len(stored)))
+    for record in stored:
+        yield line(a.line_of(record))
+    for sha256 in _blobs(_readable(stored)):
+        content = await store.blobs.get(sha256)
+        for at in range(0, max(len(content), 1), a.PART_BYTES):
+            yield line(a.BlobLine(sha256, content[at : at + a.PART_BYTES]))
+    yield a.encode_line(a.End(digest.hexdigest()))
+
+
+class _Contents(NamedTuple):
+    head: a.Head
+    stored: list[StoredRecord]
+    blobs: frozenset[str]
+
+
+async def adopt(store: Store, clock: Clock, path: Path) -> str:
+    """Import the file and return the id of its session. If the session is here already, do nothing.
+
+    Raises:
+        StorageCorrupt: the file is not what was exported.
+        StorageNewer: a newer version wrote it.
+        Conflict: other records are here under its id, or another session has its name.
+    """
+    found = _read(path)
+    head = found.head
+    row = await store.session(head.session)
+    if row is not None:
+        await _check_same(store, found)
+        return head.session
+    if head.key and (namesakes := await store.find(head.key)):
+        raise Conflict(
+            f"Session {namesakes[0]} in this home has the name {head.key}. Nothing was imported.",
+            hint="Import it into another home with --home DIR.",
+        )
+    commit = _commit(found, path, clock.now_ms())
+    for line in _lines(path):
+        if isinstance(line, tuple):
+            await store.blobs.put(line[1])
+    try:
+        await store.begin(commit, this_process(), LEASE_MS)
+    except Fenced:  # another process was faster
+        await _check_same(store, found)
+    return head.session
+
+
+async def _check_same(store: Store, found: _Contents) -> None:
+    """Check that the session is here, record by record. The link of the last record proves all of them."""
+    session = found.head.session
+    here = await store.read(session)
+    if [each.link for each in here[-1:]] != [each.link for each in found.stored[-1:]]:
+        raise Conflict(
+            f"Session {session} is in this home with other records. Nothing was imported.",
+            hint=f"`holdfast show {session}` shows it.",
+        )
+
+
+async def delete(store: Store, session: str) -> None:
+    """Delete a session for good.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        Conflict: somebody drives it, or another session shares its records.
+    """
+    standing = await store.standing(session)
+    if standing is None:
+        raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
+    driven = Conflict(
+        f"A process drives session {session}. Nothing was deleted.",
+        hint=f"End its run first: `holdfast stop {session}`.",
+    )
+    if not is_free(standing.lease):
+        raise driven
+    if branches := await store.branches(session):
+        listed = ", ".join(branches[:_LISTED]) + (" ..." if len(branches) > _LISTED else "")
+        raise Conflict(
+            f"Session {session} shares its records with its branches: {listed}. Nothing was deleted.",
+            hint="Delete the branches first.",
+        )
+    holder = this_process()
+    lease = await store.lease(session, holder, LEASE_MS, standing.lease)
+    if lease.holder.nonce != holder.nonce:
+        raise driven
+    try:
+        await store.delete(lease)
+    except Fenced:
+        raise driven from None
+
+
+# --- reading a file -----------------------------------------------------------------------------
+
+
+def _read(path: Path) -> _Contents:
+    """Return what is in the file, proven, without the content of its blobs."""
+    head: a.Head | None = None
+    stored: list[StoredRecord] = []
+    blobs: set[str] = set()
+    for line in _lines(path):
+        match line:
+            case a.Head():
+                head = line
+            case StoredRecord():
+                stored.append(line)
+            case sha256, content:
+                if hashlib.sha256(content).hexdigest() != sha256:
+                    raise _changed(path, f"the blob {sha256} was changed")
+                blobs.add(sha256)
+    if head is None:
+        raise _changed(path, "it is empty")
+    try:
+        check_session(head.session, head.key)
+        checked(head.session, stored, 0, FIRST_LINK, head.records)
+    except StorageCorrupt as error:
+        raise _changed(path, error.message) from None
+    return _Contents(head, stored, frozenset(blobs))
+
+
+def _lines(path: Path) -> Iterator[a.Head | StoredRecord | tuple[str, bytes]]:
+    """Yield the lines of the file between its first and its last one, with the parts of each blob put together."""
+    with path.open("rb") as file:
+        head = _head(file, path)
+        yield head
+        digest, number = hashlib.sha256(a.encode_line(head)), 1
+        blob, parts = "", bytearray()
+        while True:
+            number += 1
+            text, line = _line(file, path, number)
+            if blob and not (isinstance(line, a.BlobLine) and line.sha256 == blob):
+                yield blob, bytes(parts)
+                blob, parts = "", bytearray()
+            match line:
+                case a.Head():
+                    raise _changed(path, f"line {number} begins another session")
+                case a.RecordLine():
+                    yield _record(path, head.session, line, number)
+                case a.BlobLine():
+                    blob = line.sha256
+                    parts += line.part
+                case a.End(sha256=sha256):
+                    if sha256 != digest.hexdigest() or file.read(1):
+                        raise _changed(path, "its last line does not prove the lines before it")
+                    return
+            digest.update(text)
+
+
+def _head(file: BinaryIO, path: Path) -> a.Head:
+    text, line = _line(file, path, 1)
+    if not isinstance(line, a.Head) or text != a.encode_line(line):
+        raise _changed(path, "it does not begin as a session does")
+    if line.v > a.VERSION:
+        raise StorageNewer(
+            f"{path} was written by a newer version of Holdfast.", hint="Upgrade Holdfast to import it."
+        )
+    return line
+
+
+def _line(file: BinaryIO, path: Path, number: int) -> tuple[bytes, a.ArchiveLine]:
+    text = file.readline(a.LINE_BYTES + 1)
+    if not text:
+        raise _changed(path, f"it ends after {number - 1} lines, before the line that proves it whole")
+    try:
+        return text, a.decode_line(text)
+    except (ValueError, UnicodeDecodeError):
+        raise _changed(path, f"line {number} is not one of an exported session") from None
+
+
+def _record(path: Path, session: str, line: a.RecordLine, number: int) -> StoredRecord:
+    try:
+        return a.record_of(session, line)
+    except ValueError:
+        raise _changed(path, f"line {number} holds a hash that is none") from None
+
+
+def _changed(path: Path, why: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} is not what was exported: {why}. Nothing was imported.", hint="Export the session again."
+    )
+
+
+# --- what is stored -----------------------------------------------------------------------------
+
+
+def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
+    """Return the commit that makes the session, with the rows that derive from its records."""
+    head, stored = found.head, found.stored
+    if not stored:
+        raise _changed(path, "it holds no record")
+    records = _readable(stored)
+    state = fold(records, State(session=head.session, key=head.key))
+    is_whole = len(records) == len(stored)
+    if is_whole and (state.session, state.key) != (head.session, head.key):
+        raise _changed(path, "its records tell of another session")
+    needed = _blobs(records)
+    if missing := [blob for blob in needed if blob not in found.blobs]:
+        raise _changed(path, f"the blob {missing[0]} is missing")
+    asked = {each.cause.removeprefix("command ") for each in stored if each.cause.startswith("command ")}
+    return Commit(
+        session=head.session,
+        epoch=max(max(each.epoch for each in stored), 1),
+        expected_seq=0,
+        records=tuple(stored),
+        row=replace(summary(state), session=head.session, key=head.key, seq=stored[-1].seq),
+        now_ms=now_ms,
+        acknowledged=tuple(sorted(asked)),
+        approvals=tuple(approval_marks(own_records(records))),
+        blobs=tuple(needed),
+        releases_lease=True,
+    )
+
+
+def _readable(stored: Sequence[StoredRecord]) -> list[Record]:
+    """Return the records that were not erased.
+
+    Raises:
+        StorageNewer, StorageCorrupt: one cannot be read.
+    """
+    records: list[Record] = []
+    for each in stored:
+        try:
+            records.append(decode(each))
+        except UnreadableEvent as error:
+            if error.why != "erased":
+                kind = StorageNewer if error.why == "newer" else StorageCorrupt
+                raise kind(f"Record {each.seq} of session {each.session}: {error}.") from None
+    return records
+
+
+def _blobs(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(blob for record in records for blob in blobs_of(record.event)))

@@ -1,0 +1,88 @@
+"""Removes a session for good: no byte of it stays in the database, in its log, or beside it.
+
+SQLite overwrites what is deleted with zeros (`PRAGMA secure_delete`, set by `home`), but its log still holds older
+pages. So a deletion has three steps: empty the session, empty the log, remove the row. A deletion that is killed
+between them leaves an empty session, and the same command completes it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from holdfast.errors import Fenced, StorageLocked
+from holdfast.protocol.codec import encode_json
+from holdfast.protocol.rows import Lease
+from holdfast.storage.blobs import remove_blobs
+from holdfast.storage.derived import new_row
+from holdfast.storage.errors import storage_errors
+from holdfast.storage.home import connect
+from holdfast.storage.reads import LAST_ARRIVAL, LAST_POSITION
+
+_HELD = (
+    "SELECT number, updated_ms FROM sessions JOIN leases ON session = number"
+    " WHERE id = ? AND epoch = ? AND holder IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM sessions AS branch WHERE branch.parent = sessions.number)"
+)
+_OWN = ("records", "snapshots", "approvals", "inbox", "blob_uses")
+"""The tables with rows of one session, beside its lease."""
+
+
+def empty(connection: sqlite3.Connection, lease: Lease, blobs: Path) -> None:
+    """Take away everything but the id and the lease. Files go before the transaction ends: if it is killed, the
+    session still refers to them, and is deleted again.
+    """
+    number, updated_ms = _held(connection, lease)
+    last = connection.execute(f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}").fetchone()
+    connection.execute("DELETE FROM deleted")
+    connection.execute("INSERT INTO deleted VALUES (?, ?)", last)
+    remove_blobs(blobs, _unshared(connection, number))
+    for table in _OWN:
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
+    connection.execute(
+        "UPDATE sessions SET key = '', status = 'new', title = '', due_ms = 0, seq = 0, parent = NULL, at_seq = 0,"
+        " row = ? WHERE number = ?",
+        (encode_json(new_row(lease.session, "", updated_ms)), number),
+    )
+
+
+def forget_log(path: Path, busy_s: float) -> None:
+    """Move everything in the log to the database, and cut the log to nothing.
+
+    Raises:
+        StorageLocked: another process reads what lies in the log, for longer than anybody should.
+    """
+    with storage_errors(path), closing(connect(path, busy_s)) as connection:
+        is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if is_busy:
+        raise StorageLocked(
+            "another process reads the database, so its log still holds what was deleted",
+            hint="Delete the session again when that process has ended.",
+        )
+
+
+def remove(connection: sqlite3.Connection, lease: Lease) -> None:
+    """Remove what is left of an emptied session."""
+    number, _ = _held(connection, lease)
+    connection.execute("DELETE FROM leases WHERE session = ?", (number,))
+    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+
+
+def _held(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
+    """The session's number and its last time, while the lease is in force and no branch needs its records."""
+    found = connection.execute(_HELD, (lease.session, lease.epoch)).fetchone()
+    if found is None:
+        raise Fenced(f"session {lease.session} was taken or branched off meanwhile; it was not deleted")
+    number, updated_ms = found
+    return number, updated_ms
+
+
+def _unshared(connection: sqlite3.Connection, number: int) -> list[str]:
+    """The blobs that no other session uses."""
+    rows = connection.execute(
+        "SELECT blob FROM blob_uses AS used WHERE session = ? AND NOT EXISTS"
+        " (SELECT 1 FROM blob_uses AS other WHERE other.blob = used.blob AND other.session <> used.session)",
+        (number,),
+    )
+    return [row[0] for row in rows]
