@@ -141,6 +141,7 @@ class App:
         instructions: str = "",
         allow_tools: tuple[str, ...] = (),
         deny_tools: tuple[str, ...] = (),
+        schema: str = "",
         is_terminal: bool = False,
     ) -> Chosen:
         """Return the settings of a run in a workspace, with the configured model or another one.
@@ -182,6 +183,7 @@ class App:
             deny_tools=deny_tools,
             repeat_note=config.repeat_note,
             repeat_stop=config.repeat_stop,
+            schema=schema,
         )
         return Chosen(settings, (*config.warnings, *_notices(settings)))
 

@@ -29,6 +29,14 @@ def test_the_model_is_told_that_what_tools_return_is_data() -> None:
     assert "[holdfast]" in prompt
 
 
+@pytest.mark.requirement("S1", "C5")
+def test_the_schema_of_the_answer_takes_the_place_of_plain_words() -> None:
+    prompt = system_prompt(changed(SETTINGS, schema='{"type":"integer"}'))
+    assert prompt.endswith('The schema:\n{"type":"integer"}')
+    assert "plain words" not in prompt
+    assert "plain words" in system_prompt(SETTINGS)
+
+
 def test_own_instructions_come_last_and_nothing_stands_for_none() -> None:
     assert system_prompt(SETTINGS).endswith("\n\nBe brief.")
     assert not system_prompt(changed(SETTINGS, instructions=" \n")).endswith("\n")

@@ -18,7 +18,7 @@ from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
+from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files, Resource
 from tests.core.stories import (
@@ -100,7 +100,13 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
         e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),
-        e.Responded("m1", (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")), finish="stop", **_USED),
+        e.Responded(
+            "m1",
+            (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")),
+            finish="stop",
+            verdict=Verdict("s", "wrong"),
+            **_USED,
+        ),
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
         e.ModelCallCut("m1", "half", **_USED),
         e.ModelCallAbandoned("m1"),

@@ -13,7 +13,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage
+from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.settings import Settings, changed, groups_of, ref_of, settings_with
 from holdfast.protocol.tools import EVERYTHING, Admission, Allowed, Asked, CallResult, Decision, Resource
@@ -154,9 +154,15 @@ class Story:
         """The next request is rendered and affordable."""
         return self.found(next_key(self.state), request(**changes))
 
-    def answered(self, *parts: Part, finish: Finish = "stop", usage: Usage | None = None) -> list[e.Event]:
+    def answered(
+        self,
+        *parts: Part,
+        finish: Finish = "stop",
+        usage: Usage | None = None,
+        verdict: Verdict | None = None,
+    ) -> list[e.Event]:
         """The open model call brings these parts."""
-        reply = ModelReply(parts, usage if usage is not None else Usage(100, 10), finish)
+        reply = ModelReply(parts, usage if usage is not None else Usage(100, 10), finish, verdict=verdict)
         return self.when(Outcome(self.model_call.key, reply))
 
     def failed(self, code: FailureCode, **changes: Any) -> list[e.Event]:

@@ -103,6 +103,7 @@ def used(tokens_in: int, tokens_out: int) -> dict[str, int]:
     return {"input_tokens": tokens_in, "output_tokens": tokens_out}
 
 
+SCHEMA = '{"properties":{"count":{"type":"integer"}},"required":["count"],"type":"object"}'
 DONE = words("It is done.")
 SUPERVISED = {"autonomy": "supervised"}
 
@@ -327,6 +328,13 @@ SCENARIOS = [
     ),
     Scenario("empty once", [words(""), DONE]),
     Scenario("filtered", [calls(call("note", text="never"), text="I will", finish="refusal")], tools_of),
+    Scenario(
+        "repaired",
+        [calls(call("look", name="x")), words("Seven."), words('```json\n{"count": 7}\n```')],
+        tools_of,
+        settings={"schema": SCHEMA},
+    ),
+    Scenario("never valid", [{**words('{"count": "7"}'), "repeat": True}], settings={"schema": SCHEMA}),
     Scenario("always empty", [{**words(""), "repeat": True}]),
     Scenario(
         "bad calls",
@@ -372,6 +380,7 @@ ENDS = {
     "stopped and continued": [("interrupted", "stopped"), ("done", "answer")],
     "two runs": [("done", "answer")] * 2,
     "another wire": [("done", "answer")] * 2,
+    "never valid": [("failed", "output_schema")],
     "filtered": [("failed", "refusal")],
     "always empty": [("failed", "empty_response")],
     "stuck": [("stuck", "repeat")],

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+import msgspec
 import typer
 from msgspec.structs import replace
 
@@ -27,6 +28,8 @@ from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
+from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.runtime.answers import schema_text
 
 _LATER = {
     "--until-done": "repeat until the work is done",
@@ -73,6 +76,12 @@ class RunFlags:
     ] = None
     system: Annotated[
         str, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
+    ] = ""
+    output_schema: Annotated[
+        str,
+        _flag(
+            "--output-schema", metavar="FILE", about="A JSON Schema. The answer is one value that matches it."
+        ),
     ] = ""
     allow_tool: Annotated[
         list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Allow only these tools. Repeatable.")
@@ -214,6 +223,7 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         else "",
         allow_tools=_tools("--allow-tool", flags.allow_tool, past.tools.allow_tools if past else ()),
         deny_tools=_tools("--deny-tool", flags.deny_tool, past.tools.deny_tools if past else ()),
+        schema=_schema(flags.output_schema) if flags.output_schema else past.output.schema if past else "",
         is_terminal=is_terminal,
     )
     if past is None:
@@ -243,6 +253,19 @@ def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...]) -> tup
             hint = f"Did you mean {near[0]}?" if near else "`holdfast tools` lists them."
             raise UsageError(f"{flag} {glob} matches no tool.", hint=hint)
     return tuple(given)
+
+
+def _schema(file: str) -> str:
+    """Return the JSON Schema in a file, as settings store it."""
+    hint = "Name a file with one JSON Schema."
+    try:
+        return schema_text(decode_untrusted(read_text(Path(file).expanduser(), TEXT_MAX_BYTES)))
+    except Unreadable as error:
+        raise UsageError(f"--output-schema {file} {error}.", hint=hint) from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"--output-schema {file} is not JSON: {error}.", hint=hint) from None
+    except UsageError as error:
+        raise UsageError(f"--output-schema {file}: {error.message}", hint=hint) from None
 
 
 def _instructions(file: str) -> str:

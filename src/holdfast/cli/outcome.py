@@ -39,8 +39,9 @@ def left(report: Result) -> Result:
 
 
 def is_answer(report: Result) -> bool:
-    """Return whether the last words are the answer of the run."""
-    return bool(report.text) and report.status in ("done", "limit")
+    """Return whether the last words are the answer of the run. With a schema they are only if they match it."""
+    has_words = report.value is not None if report.has_schema else bool(report.text)
+    return has_words and report.status in ("done", "limit")
 
 
 def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:

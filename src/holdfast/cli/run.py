@@ -22,11 +22,11 @@ from holdfast.cli.sitting import Rest, Sitting, sender
 from holdfast.cli.terminal import has_person, is_terminal, say_json, tell, with_commands
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
-from holdfast.core.state import State
+from holdfast.core.state import State, open_run
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.journal import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.lines import Span, neutral
@@ -65,6 +65,7 @@ def run(
     \b
     holdfast run "fix the failing test" -w ./project
     holdfast run "and now the docs" -s cli:docs --budget 0.50
+    holdfast run "list the open bugs" --output-schema bugs.schema.json > bugs.json
     git diff | holdfast run -              the task comes from stdin
     """
     text = _from_stdin() if task == "-" else task
@@ -144,7 +145,7 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
     if run is not None and run.status == "done" and not text:
         async with reading(home) as store:
             return show(await report(store, now), now, output)
-    async with at_work(home, flags, past) as (app, settings):
+    async with at_work(home, flags, past, is_new_task=bool(text)) as (app, settings):
         if text:
             await app.controller.give(now.session, sender(), Send(text, settings))
         else:
@@ -197,13 +198,19 @@ async def existing(home: Home, name: str) -> Prospect:
 
 
 @asynccontextmanager
-async def at_work(home: Home, flags: RunFlags, past: Prospect | None) -> AsyncIterator[tuple[App, Settings]]:
+async def at_work(
+    home: Home, flags: RunFlags, past: Prospect | None, *, is_new_task: bool = True
+) -> AsyncIterator[tuple[App, Settings]]:
     """Open the app, and return it with the settings of the next run. Warnings go to stderr.
+
+    The schema of an answer belongs to its task: a new task has one only if a flag names it.
 
     Raises:
         UsageError: A model, key or folder is missing. Nothing was accepted.
     """
     recorded = past.ahead.settings if past is not None else None
+    if past is not None and recorded is not None and is_new_task and open_run(past.ahead) is None:
+        recorded = changed(recorded, schema="")
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
@@ -255,8 +262,11 @@ def show(came_to: Result, state: State, output: Output, view: View | None = None
     if output == "json":
         say_json(result_row(came_to))
     elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
-        text = neutral(came_to.text) if is_terminal() else came_to.text
-        sys.stdout.write(text.rstrip("\n") + "\n")
+        if came_to.has_schema:
+            say_json(came_to.value)
+        else:
+            text = neutral(came_to.text) if is_terminal() else came_to.text
+            sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
     for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
         tell(line)

@@ -91,6 +91,7 @@ def _responded(state: State, event: e.Responded) -> State:
             reply=_reply_kind(event, bool(asked)),
             answer_seq=state.seq if has_words else run.answer_seq,
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
+            verdict=event.verdict,
             has_landed=call is not None and call.is_last_pass,
         )
     calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)

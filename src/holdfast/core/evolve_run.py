@@ -168,5 +168,7 @@ def _noted(state: State, event: e.NoteAdded) -> State:
     run = state.run
     if run is not None and event.about in ("cost", "tokens", "cap"):
         run = replace(run, warned=(*run.warned, event.about))
+    if run is not None and event.about == "output":
+        run = replace(run, repairs=run.repairs + 1)
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
     return replace(state, run=run, unsaid=unsaid)

@@ -104,6 +104,7 @@ def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply)
             first_delta_ms=cause.first_delta_ms,
             estimated=charge.estimated,
             calls_refused=max(count - most, 0),
+            verdict=reply.verdict,
         )
     )
     if count > most > 0:

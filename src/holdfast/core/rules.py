@@ -20,7 +20,7 @@ from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import LONGEST_WAIT_S
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Settings, name_of
 
 MAX_EMPTY_REPLIES = 3
 
@@ -28,6 +28,15 @@ REFUSED = (
     "The model refused to answer, or its provider filtered the answer. Put the task in other words, or use another "
     "model."
 )
+MAX_REPAIRS = 2
+"""Of one run."""
+REPAIR_NOTE = (
+    "Your answer does not match the JSON Schema: {problem}. Answer again, with the whole JSON value and nothing "
+    "else."
+)
+NOT_CHECKED = "it was asked for before this schema was set"
+NEVER_VALID = "The answer does not match the schema after {repairs}: {problem}."
+
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
 REPEAT_NOTE = (
     "You have made the same call with the same arguments {count} turns in a row, and its result did not "
@@ -147,8 +156,32 @@ def _refusal(draft: Draft, run: Run, settings: Settings) -> None:
         stop(draft, "failed", "refusal", REFUSED)
 
 
+def _repair(draft: Draft, run: Run, settings: Settings) -> None:
+    problem = answer_problem(run, settings)
+    if not problem or run.reply not in ("answer", "cut_answer") or draft.state.unsaid.words_seq:
+        return
+    if "output" in draft.state.unsaid.notes:
+        return
+    if run.repairs < MAX_REPAIRS:
+        draft.add(e.NoteAdded("output", REPAIR_NOTE.format(problem=problem)))
+    else:
+        repairs = f"{run.repairs} repairs"
+        stop(draft, "failed", "output_schema", NEVER_VALID.format(repairs=repairs, problem=problem))
+
+
+def answer_problem(run: Run, settings: Settings) -> str:
+    """Return why the last answer is not what the run was asked for; empty if it is."""
+    if not settings.output.schema:
+        return ""
+    if run.verdict is None or run.verdict.schema != name_of(settings.output):
+        return NOT_CHECKED
+    return run.verdict.problem
+
+
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
+        return
+    if answer_problem(run, settings):
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
@@ -196,6 +229,12 @@ RULES: tuple[Rule, ...] = (
         "response in",
         "A refused or filtered response ends the run, unless a person said more.",
         _refusal,
+    ),
+    Rule(
+        "repair",
+        "response in",
+        "An answer that does not match the schema goes back to the model, twice; the third one fails the run.",
+        _repair,
     ),
     Rule("answer", "response in", "An answer ends the run, unless a person said more.", _answer),
     Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),

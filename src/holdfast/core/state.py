@@ -15,7 +15,7 @@ from holdfast.core.measure import Measure
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Usage
+from holdfast.protocol.messages import Usage, Verdict
 from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
 from holdfast.protocol.trust import Label
@@ -90,6 +90,10 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     answer_seq: int = 0
     """The record that holds the last words of the model; 0: there are none."""
     empty_replies: int = 0
+    verdict: Verdict | None = None
+    """Of the last response; None if it was no answer, or the run has no schema."""
+    repairs: int = 0
+    """How often the model was told that its answer does not match the schema."""
     overflows: int = 0
     warned: tuple[str, ...] = ()
     """What the model and the user were told once: limits of which 80 % are used, a response over its cap."""

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.protocol.commands import Decided, Scope
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Estimated, Finish, Part, Usage
+from holdfast.protocol.messages import Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -151,7 +151,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover"]
+    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output"]
     text: str
 
 
@@ -248,6 +248,8 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     calls_refused: int = 0
     """Calls that were not taken: those beyond the most that one response may have, and all of a refused response.
     They are not among the parts."""
+    verdict: Verdict | None = None
+    """Of an answer to a run with a schema."""
 
 
 class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -97,6 +97,15 @@ Estimated = tuple[UsagePart, ...]
 Finish = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "other"]
 
 
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a check of an answer against the schema of its run found."""
+
+    schema: str
+    """The name of the settings with the schema (`settings.Output`)."""
+    problem: str = ""
+    """Where and why the answer does not match it; empty if it does."""
+
+
 class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A whole response of a model. A half-received one never becomes a ModelReply with calls in it."""
 
@@ -113,6 +122,8 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     estimate counts."""
     received_bytes: int = 0
     """How much came, where that is more than the parts hold: half a call, say."""
+    verdict: Verdict | None = None
+    """The runtime's own, of an answer to a run with a schema."""
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

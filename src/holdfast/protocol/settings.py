@@ -58,8 +58,15 @@ class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guar
     repeat_stop: int = 8
 
 
+class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="output"):
+    """What the answer of a run has to be."""
+
+    schema: str = ""
+    """A JSON Schema as JSON text. The answer is one value that matches it. Empty: the answer is words."""
+
+
 G = TypeVar("G", bound=msgspec.Struct)
-Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard
+Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard | Output
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -71,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     posture: Posture = Posture()
     prompt: Prompt = Prompt()
     guard: Guard = Guard()
+    output: Output = Output()
 
 
 class SettingsRef(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +90,7 @@ class SettingsRef(msgspec.Struct, frozen=True, gc=False):
     posture: str
     prompt: str
     guard: str
+    output: str
 
 
 def name_of(group: Group) -> str:

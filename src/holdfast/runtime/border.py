@@ -27,7 +27,21 @@ def storable(command: Command, redact: Redactor) -> Command:
         return command
     for what, name in _names(command):
         check_name(what, name, redact)
+    _check_schema(command, redact)
     return in_every_text(lambda text: redact(encodable(text)), command)
+
+
+def _check_schema(command: Command, redact: Redactor) -> None:
+    match command.body:
+        case Send(settings=settings) | Continue(settings=settings) if settings is not None:
+            if redact.find(settings.output.schema):
+                raise UsageError(
+                    "The schema of the answer contains a secret, or what looks like one. It is stored, and the"
+                    " model reads it.",
+                    hint="Leave it out of the schema.",
+                )
+        case _:
+            pass
 
 
 def check_name(what: str, name: str, redact: Redactor) -> None:

@@ -20,12 +20,23 @@ from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.ids import call_id
-from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, ToolCall, ToolResult
+from holdfast.protocol.messages import (
+    ModelReply,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Verdict,
+    calls_of,
+    text_of,
+)
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Output, Settings
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
+from holdfast.runtime.answers import AnswerCheck
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
@@ -63,6 +74,7 @@ class Runner:
         self._check = check
         self._originals = originals
         self._apart = apart
+        self._answers = AnswerCheck()
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
@@ -135,8 +147,23 @@ class Runner:
             elif (safe := await self._part(part, call_id(state.turn.number, calls), redact)) is not None:
                 parts.append(safe)
         return replace(
-            reply, parts=tuple(parts), model=redact(reply.model), request_ref=redact(reply.request_ref)
+            reply,
+            parts=tuple(parts),
+            model=redact(reply.model),
+            request_ref=redact(reply.request_ref),
+            verdict=await self._verdict(tuple(parts), settings.output) if settings.output.schema else None,
         )
+
+    async def _verdict(self, parts: tuple[Part, ...], output: Output) -> Verdict | None:
+        """Return whether an answer matches the schema of the run; None if the response is no answer. The words are
+        judged as they are stored.
+        """
+        text = text_of(parts)
+        if calls_of(parts) or not text.strip():
+            return None
+        if len(text) > IN_THREAD_FROM_CHARS:
+            return await _to_its_end(asyncio.to_thread(self._answers.verdict, output, text))
+        return self._answers.verdict(output, text)
 
     def _redactor_for(self, reply: ModelReply) -> Redactor:
         """Return the redactor for the texts of a response, most of which have only a few characters."""

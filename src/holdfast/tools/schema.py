@@ -80,23 +80,26 @@ class CheckedSchema:
         except (
             TooCostly, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError
         ) as error:  # fmt: skip
-            raise BadSchema(str(error).partition("\n")[0]) from None
+            steps = error.instance_path if isinstance(error, jsonschema_rs.ValidationError) else []
+            where = f"{_path(steps, '')}: " if steps else ""
+            raise BadSchema(f"{where}{str(error).partition(chr(10))[0].rstrip('.')}") from None
 
-    def problem(self, value: Any, text: str, known: list[str]) -> str:
+    def problem(self, value: Any, text: str, known: list[str], subject: str = "the call") -> str:
         """Return what is wrong with a value; empty if it is valid.
 
         Args:
             value: The value to check.
             text: The value as JSON.
             known: The names that the value's members may have.
+            subject: What the value is, for the words.
         """
         if self._cost.steps(value, text) > MAX_STEPS:
-            return "the arguments are too large or nested too deeply to be checked against the tool's schema"
+            return f"{subject} cannot be checked against its schema: it is too large or nested too deeply"
         if self._validator.is_valid(value):
             return ""
         if self._cost.errors(value) > MAX_ERRORS:
-            return "the arguments do not fit the tool's schema; they are too large to say where"
-        return _problems(self._validator, value, known)
+            return f"{subject} does not fit its schema, and is too large to say where"
+        return _problems(self._validator, value, known, subject)
 
 
 class SchemaGate:
@@ -158,22 +161,26 @@ def arguments_object(required: list[str], **properties: dict[str, Any]) -> dict[
 # --- words for the model ------------------------------------------------------------------------
 
 
-def _problems(validator: jsonschema_rs.Validator, values: Any, known: list[str]) -> str:
+def _problems(validator: jsonschema_rs.Validator, values: Any, known: list[str], subject: str) -> str:
     problems: list[str] = []
     for error in validator.iter_errors(values):
         if len(problems) == _MAX_PROBLEMS:
             problems.append("and more")
             break
-        problems.append(_problem(error, known))
+        problems.append(_problem(error, known, subject))
     return "; ".join(problems)
 
 
-def _problem(error: jsonschema_rs.ValidationError, known: list[str]) -> str:
-    where, facts = _path(error.instance_path), error.kind.as_dict()
+def _problem(error: jsonschema_rs.ValidationError, known: list[str], subject: str) -> str:
+    where, facts = _path(error.instance_path, subject), error.kind.as_dict()
     match error.kind.name:
         case "additionalProperties" | "unevaluatedProperties":
             unexpected = facts["unexpected"]
-            hints = "".join(_nearest(name, known) for name in unexpected) if not error.instance_path else ""
+            hints = (
+                "".join(_nearest(name, known) for name in unexpected)
+                if known and not error.instance_path
+                else ""
+            )
             return f"{where} does not take {', '.join(map(repr, unexpected))}{hints}"
         case "required":
             return f"{where} needs {facts['property']!r}, which is missing"
@@ -188,9 +195,9 @@ def _problem(error: jsonschema_rs.ValidationError, known: list[str]) -> str:
             return f"{where} breaks the rule `{keyword}{told}`: it is {_named(error.instance)}"
 
 
-def _path(steps: list[str | int]) -> str:
+def _path(steps: list[str | int], subject: str) -> str:
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return f"`{text.lstrip('.')}`" if text else "the call"
+    return f"`{text.lstrip('.')}`" if text else subject
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -29,6 +29,7 @@ _NOTES = {
     "repeat": "the model repeats a call that brings the same result, and was told so",
     "empty": "the response was empty, and the model is asked again",
     "continue": "continues what the last run left",
+    "output": "the answer does not match the schema, and the model is asked to repair it",
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""

@@ -63,7 +63,15 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
         case e.Responded():
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
             parts += (ToolCall("", "", ""),) * told.calls_refused
-            reply = ModelReply(parts, told.usage, told.finish, told.model, told.request_ref, told.estimated)
+            reply = ModelReply(
+                parts,
+                told.usage,
+                told.finish,
+                told.model,
+                told.request_ref,
+                told.estimated,
+                verdict=told.verdict,
+            )
             return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
         case e.ModelCallFailed(failure=failure, usage=usage, estimated=estimated, duration_ms=duration_ms):
             return Outcome(key, ModelFailure(failure, usage, estimated), duration_ms)

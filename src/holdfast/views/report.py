@@ -12,11 +12,13 @@ from holdfast.core.approvals import open_question
 from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import UsageError
+from holdfast.protocol.answers import value_in
 from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, ModelCallUnready, Record, Responded
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
-from holdfast.protocol.messages import Usage, text_of
+from holdfast.protocol.messages import Usage, Verdict, text_of
+from holdfast.protocol.settings import Output, name_of
 
 ResultStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
 
@@ -49,6 +51,10 @@ class Result(msgspec.Struct, frozen=True):
     """When a parked run can continue; otherwise 0."""
     can_go_on: bool
     """Whether `resume` can continue the run: it is not done."""
+    has_schema: bool = False
+    """Whether the answer has to match a JSON Schema."""
+    value: msgspec.Raw | None = None
+    """The answer as JSON, if it matches the schema; None if it does not, or there is no schema."""
 
     @property
     def cost_usd(self) -> str | None:
@@ -69,14 +75,14 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
     run = state.run
     if run is None:
         raise UsageError(f"Session {state.session} has no run yet.", hint="Give it a task.")
-    used = run.totals
+    used, text = run.totals, _words(answer)
     reason, message = _why(state, run, recent)
     return Result(
         session_id=state.session,
         status=_status(state, run),
         reason=reason,
         message=message,
-        text=_words(answer),
+        text=text,
         turns=used.turns,
         model_calls=used.model_calls,
         tool_calls=used.tool_calls,
@@ -86,7 +92,20 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
         trace_id=trace_id(state.session, run.number),
         due_ms=state.models.retry_at_ms,
         can_go_on=run.status != "done",
+        has_schema=state.settings is not None and bool(state.settings.output.schema),
+        value=_value(state, run, text),
     )
+
+
+def _value(state: State, run: Run, text: str) -> msgspec.Raw | None:
+    """Return the answer of a run that has a schema and has ended with a value that matches it."""
+    output = state.settings.output if state.settings is not None else Output()
+    if not (output.schema and run.status in ("done", "limit") and run.verdict == Verdict(name_of(output))):
+        return None
+    try:
+        return msgspec.Raw(msgspec.json.encode(value_in(text)))
+    except msgspec.DecodeError:  # the record of the answer was erased
+        return None
 
 
 def _status(state: State, run: Run) -> ResultStatus:
@@ -143,7 +162,7 @@ def result_row(report: Result) -> dict[str, Any]:
         "cost_usd": report.cost_usd,
         "trace_id": report.trace_id,
         "resume": next_command(report) if report.can_go_on else None,
-    }
+    } | ({"output": report.value} if report.has_schema else {})
 
 
 def next_command(report: Result) -> str:

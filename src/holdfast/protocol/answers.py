@@ -1,0 +1,45 @@
+"""An answer that has to be one JSON value: how it is found in the words of a model.
+
+`runtime.answers` checks the value against the schema of the run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.protocol.untrusted import decode_untrusted
+
+_FENCE = "```"
+
+
+def value_in(text: str) -> Any:
+    """Return the JSON value that an answer is. It may stand inside the only code fence of the answer.
+
+    Raises:
+        msgspec.DecodeError: the answer is no JSON value.
+    """
+    try:
+        return decode_untrusted(text)
+    except msgspec.DecodeError as error:
+        fenced = _fenced(text)
+        if len(fenced) != 1:
+            raise error from None
+        return decode_untrusted(fenced[0])
+
+
+def _fenced(text: str) -> list[str]:
+    """Return what stands inside each code fence. Reads every line once, however many fences begin and never end."""
+    found: list[str] = []
+    inside: list[str] | None = None
+    for line in text.split("\n"):
+        mark = line.strip()
+        if inside is None:
+            inside = [] if mark.startswith(_FENCE) else None
+        elif mark == _FENCE:
+            found.append("\n".join(inside))
+            inside = None
+        else:
+            inside.append(line)
+    return found

@@ -1,0 +1,56 @@
+"""Checks the answers of a run against the JSON Schema in its settings. What follows from it, the core decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.protocol.answers import value_in
+from holdfast.protocol.messages import Verdict
+from holdfast.protocol.settings import Output, name_of
+from holdfast.tools.schema import BadSchema, CheckedSchema
+
+MAX_PROBLEM_CHARS = 1_000
+"""How much of what is wrong is recorded and sent to the model."""
+_ANSWER = "the answer"
+
+
+def schema_text(schema: object) -> str:
+    """Return a JSON Schema as settings store it: one text for all ways to write it.
+
+    Raises:
+        UsageError: it is not a JSON Schema, refers to something outside itself, or costs too much to check.
+    """
+    if not isinstance(schema, dict | bool):
+        raise UsageError("A JSON Schema is an object, or true or false.")
+    try:
+        CheckedSchema(schema)
+        return msgspec.json.encode(schema, order="sorted").decode()
+    except (BadSchema, TypeError, ValueError) as error:
+        raise UsageError(f"It is not a JSON Schema that can be checked: {error}.") from None
+
+
+class AnswerCheck:
+    """Checks answers against one schema after another. It keeps the last one compiled."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._schema: CheckedSchema | None = None
+
+    def verdict(self, output: Output, text: str) -> Verdict:
+        """Return whether an answer matches the schema, and if not, where and why."""
+        name = name_of(output)
+        if self._schema is None or self._name != name:
+            self._name, self._schema = name, CheckedSchema(msgspec.json.decode(output.schema))
+        return Verdict(name, _problem(self._schema, text)[:MAX_PROBLEM_CHARS])
+
+
+def _problem(schema: CheckedSchema, text: str) -> str:
+    try:
+        value: Any = value_in(text)
+        written = msgspec.json.encode(value).decode()
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        return f"{_ANSWER} is not one JSON value ({error})"
+    return schema.problem(value, written, [], _ANSWER)
