@@ -37,6 +37,8 @@ _PARTS = "holdfast.runtime.parts:Parts"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
+_SCHEMA_TEXT = "holdfast.tools.answers:schema_text"
+_JUDGE = "holdfast.tools.answers:verdict"
 _OWN = "holdfast.policy.protected:Own"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
@@ -90,6 +92,7 @@ class App:
             resolve=self.resolve,
             tools=self.tools,
             redact=self.redact,
+            judge=factory(_JUDGE),
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
         )
         controller: SessionController = factory(_CONTROLLER)(parts)
@@ -227,6 +230,16 @@ async def _close_providers(app: App) -> None:
 async def _close(what: str, room: Store | Tools | Provider) -> None:
     with clearing_up(what):
         await room.aclose()
+
+
+def schema_text(schema: object) -> str:
+    """Return a JSON Schema as settings store it.
+
+    Raises:
+        UsageError: it is not a JSON Schema, refers to something outside itself, or costs too much to check.
+    """
+    text: str = factory(_SCHEMA_TEXT)(schema)
+    return text
 
 
 def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from holdfast.app import App, Chosen, built_in_specs
+from holdfast.app import App, Chosen, built_in_specs, schema_text
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home
@@ -29,7 +29,6 @@ from holdfast.errors import UsageError
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.runtime.answers import schema_text
 
 _LATER = {
     "--until-done": "repeat until the work is done",

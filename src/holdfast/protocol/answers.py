@@ -1,6 +1,6 @@
 """An answer that has to be one JSON value: how it is found in the words of a model.
 
-`runtime.answers` checks the value against the schema of the run.
+`tools.answers` checks the value against the schema of the run.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, ModelReply, ToolCall
+from holdfast.protocol.messages import Message, ModelReply, ToolCall, Verdict
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.rows import (
     EVERY,
@@ -31,7 +31,7 @@ from holdfast.protocol.rows import (
     Standing,
     Verified,
 )
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Output, Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
 from holdfast.protocol.trust import Label, Trust
 
@@ -453,3 +453,6 @@ class Tools(Protocol):
 
 Resolver = Callable[[str], Awaitable[Provider]]
 """Return the provider for a PROVIDER:MODEL, made once. Raises `UsageError` or `ProviderUnavailable`."""
+
+Judge = Callable[[Output, str], Verdict]
+"""Returns whether an answer matches the schema of its run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.protocol.ports import Clock, Resolver, Store, Tools, Wire
+from holdfast.protocol.ports import Clock, Judge, Resolver, Store, Tools, Wire
 from holdfast.redact import Redactor
 
 
@@ -23,3 +23,5 @@ class Parts:
     """The folder of the doorbells; None if no other process shares the store."""
     wires: dict[str, Wire] = field(default_factory=dict)
     """By PROVIDER:MODEL, those of providers that are ready: nothing waits for them again."""
+    judge: Judge | None = None
+    """Checks answers to runs with a schema. Without it, no answer is good enough."""

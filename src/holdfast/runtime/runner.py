@@ -36,7 +36,6 @@ from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, Raw
 from holdfast.protocol.settings import Output, Settings
 from holdfast.protocol.tools import CallResult
 from holdfast.redact import Redactor, StreamRedactor
-from holdfast.runtime.answers import AnswerCheck
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
@@ -74,7 +73,6 @@ class Runner:
         self._check = check
         self._originals = originals
         self._apart = apart
-        self._answers = AnswerCheck()
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
@@ -159,11 +157,12 @@ class Runner:
         judged as they are stored.
         """
         text = text_of(parts)
-        if calls_of(parts) or not text.strip():
+        judge = self._parts.judge
+        if judge is None or calls_of(parts) or not text.strip():
             return None
         if len(text) > IN_THREAD_FROM_CHARS:
-            return await _to_its_end(asyncio.to_thread(self._answers.verdict, output, text))
-        return self._answers.verdict(output, text)
+            return await _to_its_end(asyncio.to_thread(judge, output, text))
+        return judge(output, text)
 
     def _redactor_for(self, reply: ModelReply) -> Redactor:
         """Return the redactor for the texts of a response, most of which have only a few characters."""

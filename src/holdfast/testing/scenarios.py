@@ -30,6 +30,7 @@ from holdfast.runtime.holder import LEASE_MS
 from holdfast.runtime.parts import Parts
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Crash, Faults, FaultyStore
+from holdfast.tools.answers import verdict
 from holdfast.tools.builtin import make_tools
 
 SESSION_KEY = "test:scenario"
@@ -117,7 +118,7 @@ def controller_of(
         return models[name]
 
     tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
-    return SessionController(Parts(store, clock, resolve, tools, redact or make_redactor()))
+    return SessionController(Parts(store, clock, resolve, tools, redact or make_redactor(), judge=verdict))
 
 
 async def finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -32,19 +33,14 @@ def schema_text(schema: object) -> str:
         raise UsageError(f"It is not a JSON Schema that can be checked: {error}.") from None
 
 
-class AnswerCheck:
-    """Checks answers against one schema after another. It keeps the last one compiled."""
+def verdict(output: Output, text: str) -> Verdict:
+    """Return whether an answer matches the schema, and if not, where and why. This is a `ports.Judge`."""
+    return Verdict(name_of(output), _problem(_checked(output.schema), text)[:MAX_PROBLEM_CHARS])
 
-    def __init__(self) -> None:
-        self._name = ""
-        self._schema: CheckedSchema | None = None
 
-    def verdict(self, output: Output, text: str) -> Verdict:
-        """Return whether an answer matches the schema, and if not, where and why."""
-        name = name_of(output)
-        if self._schema is None or self._name != name:
-            self._name, self._schema = name, CheckedSchema(msgspec.json.decode(output.schema))
-        return Verdict(name, _problem(self._schema, text)[:MAX_PROBLEM_CHARS])
+@functools.lru_cache(maxsize=16)
+def _checked(schema: str) -> CheckedSchema:
+    return CheckedSchema(msgspec.json.decode(schema))
 
 
 def _problem(schema: CheckedSchema, text: str) -> str:
