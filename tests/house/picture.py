@@ -29,10 +29,16 @@ _PATIENCE_S = 60.0
 _SAME = (
     (re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}"), "01KA8Z3N5V7Q2W4E6R9T0Y1M3X"),
     (re.compile(r"\d+\.\d+s\b"), "0.1s"),
-    (re.compile(r"[^\n]*\r\x1b\[K"), ""),  # a line that was erased, like the one that turns while something runs
-    (re.compile(r"[^\n]*[\u2801-\u28ff][^\n]*\n?"), ""),  # the same, if the process was killed before it erased it
+    (
+        re.compile(r"[^\n]*\r\x1b\[K"),
+        "",
+    ),  # a line that was erased, like the one that turns while something runs
+    (
+        re.compile(r"[^\n]*[\u2801-\u28ff][^\n]*\n?"),
+        "",
+    ),  # the same, if the process was killed before it erased it
 )
-"""What differs from run to run, and what the picture shows instead, with the same width where it is in a table."""
+"""What differs from run to run, and what the picture shows instead."""
 _RUN = ["run", "The tests fail. Find out why, and fix it.", "-w", "ferry", "--autonomy", "full"]
 
 
@@ -60,7 +66,7 @@ def _transcript(folder: Path) -> str:
     second = _played(folder, home, ["resume", "last"])
     prompt = "\x1b[1;32m$\x1b[0m "
     lines = [
-        f"{prompt}holdfast run \"{_RUN[1]}\" -w ferry --autonomy full",
+        f'{prompt}holdfast run "{_RUN[1]}" -w ferry --autonomy full',
         first,
         "\x1b[1;31mKilled\x1b[0m  (kill -9, while a command ran)",
         "",
@@ -96,7 +102,11 @@ def _played(folder: Path, home: Path, words: list[str], killed_at: Path | None =
                 time.sleep(0.02)
             except OSError:  # the other side is closed
                 break
-            if killed_at is not None and killed_at.exists() and "long check" in written.decode(errors="replace"):
+            if (
+                killed_at is not None
+                and killed_at.exists()
+                and "long check" in written.decode(errors="replace")
+            ):
                 process.send_signal(signal.SIGKILL)
                 killed_at = None
             if is_over and not written:
