@@ -1,12 +1,12 @@
 """Makes the picture of the README: `python -m tests.house.picture` writes docs/run.svg.
 
-The picture shows real commands: a run in a terminal, the SIGKILL that ends its process, and `resume`. The model is the
-scripted one of `holdfast demo`. Ids, times and the place of the project are replaced, so that every run of this
-script writes the same bytes.
+The picture shows real commands: a run in a terminal, the SIGKILL that ends its process, and `resume`. The model is
+the scripted one of `holdfast demo`. Ids, times and folders are replaced, so that the bytes are always the same.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -47,7 +49,7 @@ def picture() -> str:
     with tempfile.TemporaryDirectory() as folder:
         shown = _transcript(Path(folder))
     console = Console(
-        record=True, width=_COLUMNS, file=open(os.devnull, "w"), force_terminal=True, color_system="truecolor"
+        record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print(Text.from_ansi(shown))
     return console.export_svg(title="holdfast", unique_id="holdfast")
@@ -59,7 +61,7 @@ def _transcript(folder: Path) -> str:
     for name, content in demo_story.FILES.items():
         (project / name).write_text(content)
     script = folder / "model"
-    script.write_text("".join(json.dumps({**line, "delay_s": 0}) + "\n" for line in demo_story.SCRIPT))
+    script.write_text("".join(json.dumps(_alone(line)) + "\n" for line in demo_story.SCRIPT))
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(f'model = "script:{script}"\n{demo_story.CONFIG}')
     first = _played(folder, home, _RUN, killed_at=project / demo_story.MARKER)
@@ -77,6 +79,11 @@ def _transcript(folder: Path) -> str:
     for pattern, same in _SAME:
         shown = pattern.sub(same, shown)
     return shown
+
+
+def _alone(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the response with one call at most: of two, either may end first."""
+    return {**line, "delay_s": 0, "tool_calls": line["tool_calls"][-1:]}
 
 
 def _played(folder: Path, home: Path, words: list[str], killed_at: Path | None = None) -> str:
