@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent as Agent
+    from holdfast.agent import Context as Context
     from holdfast.agent import Delta as Delta
     from holdfast.agent import Event as Event
     from holdfast.agent import Limits as Limits
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "holdfast.agent",
+    "Context": "holdfast.agent",
     "Delta": "holdfast.agent",
     "Event": "holdfast.agent",
     "Limits": "holdfast.agent",
@@ -32,7 +34,7 @@ _HOMES = {
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
-    "Agent", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "ToolError",
+    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "ToolError",
     "__version__", "tool",
 ]  # fmt: skip
 

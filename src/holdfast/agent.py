@@ -35,15 +35,18 @@ from holdfast.protocol.rows import ApprovalRow
 from holdfast.protocol.settings import Settings
 from holdfast.runtime.bus import Item
 from holdfast.runtime.report import report
-from holdfast.tools.function import tool
+from holdfast.tools.context import Context, fits, shown
+from holdfast.tools.function import FunctionTool, tool
 from holdfast.views.report import Result
 
-__all__ = ["Agent", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
+__all__ = ["Agent", "Context", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 
 _SENDER = owner("agent", "library")
 _STOP_S = 5.0
 """How long `aclose` waits for what it stopped."""
 _NAMES = 'Use CHANNEL:CHAT, like "cli:docs": each with 1 to 64 letters, digits, dots, dashes, underscores.'
+_UNUSED = object()
+"""No function will run, so no deps are needed."""
 _log = logging.getLogger("holdfast")
 
 
@@ -256,28 +259,31 @@ class Agent:
 
     # --- working --------------------------------------------------------------------------------
 
-    async def run(self, text: str, session: str = "") -> Result:
+    async def run(self, text: str, session: str = "", *, deps: object = None) -> Result:
         """Work on a task until the run rests.
 
         A message to a session with an open run joins that run. The result is then that run's.
 
         Args:
             session: CHANNEL:CHAT, which is created if it is new, or the id of a session. Empty means a new session.
+            deps: What the functions among the tools get as `Context.deps`: connections, clients, whose request it is.
+                It stays in the memory of this process: the model does not see it, and nothing of it is recorded.
 
         Raises:
-            UsageError: there is no model, no key, or no such provider; the session's name is not valid; or the agent
-                is closed.
+            UsageError: there is no model, no key, or no such provider; the session's name is not valid; `deps` is not
+                what a tool needs; or the agent is closed.
             NoSuchSession: there is no session with that id.
             Overloaded: too many commands wait for the session. Nothing was accepted.
             StorageError: the home cannot be used.
         """
-        app = await self._open()
+        app = await self._open(deps)
         known = await self._known(app, session)
         words = await self._words(app, known, text)
         with ExitStack() as working:
 
             def on_begun(name: str) -> None:
                 working.enter_context(self._runtime.working(name))
+                working.enter_context(_lent(app, name, deps))
 
             if known:
                 await app.controller.give(known, _SENDER, words)
@@ -287,24 +293,27 @@ class Agent:
                 state = await app.controller.run(session, _SENDER, words, on_begun)
             return await report(app.store, state)
 
-    async def stream(self, text: str, session: str = "") -> AsyncIterator[Event | Delta]:
+    async def stream(
+        self, text: str, session: str = "", *, deps: object = None
+    ) -> AsyncIterator[Event | Delta]:
         """Like `run`, but yield each record and each `Delta` as it arrives, until the run rests.
 
         Raises:
             What `run` raises.
         """
-        app = await self._open()
+        app = await self._open(deps)
         known = await self._known(app, session)
         cursor = await app.store.last_seq(known) if known else 0
         words = await self._words(app, known, text)
         if known:
             await app.controller.give(known, _SENDER, words)
         name = known or await app.controller.begin(session, _SENDER, words)
-        async with aclosing(_watch(app, self._runtime, name, cursor)) as items:
-            async for item in items:
-                yield item if isinstance(item, Delta) else _event(item)
+        with _lent(app, name, deps):
+            async with aclosing(_watch(app, self._runtime, name, cursor)) as items:
+                async for item in items:
+                    yield item if isinstance(item, Delta) else _event(item)
 
-    async def resume(self, session: str, text: str | None = None) -> Result:
+    async def resume(self, session: str, text: str | None = None, *, deps: object = None) -> Result:
         """Continue a session with the settings of this agent: after a crash, a limit, a pause, an approval.
 
         For a run that is done, without text, return its result again and do nothing.
@@ -313,7 +322,7 @@ class Agent:
             NoSuchSession: there is no such session.
             UsageError: as `run`; or the session has no run.
         """
-        app = await self._open()
+        app = await self._open(deps)
         name = await _found(app, session)
         past = await app.controller.prospect(name)
         if text is None and past.ahead.run is not None and past.ahead.run.status == "done":
@@ -323,7 +332,7 @@ class Agent:
             await app.controller.submit(name, _SENDER, Continue(settings))
         else:
             await app.controller.give(name, _SENDER, Send(text, settings))
-        with self._runtime.working(name):
+        with self._runtime.working(name), _lent(app, name, deps):
             return await report(app.store, await app.controller.drive(name))
 
     async def result(self, session: str) -> Result:
@@ -382,10 +391,13 @@ class Agent:
             said["sandbox"] = {"mode": "unsafe"}
         return self._runtime.config_with(said)
 
-    async def _open(self) -> App:
+    async def _open(self, deps: object = _UNUSED) -> App:
+        """Return the parts, opened on first use. Check that the functions can use these deps."""
         if self._is_closed:
             hint = "Create another Agent. With the same home or runtime it continues the same sessions."
             raise UsageError("This agent is closed.", hint=hint)
+        if deps is not _UNUSED:
+            _check_deps(self._tools, deps)
         app = await self._runtime.app()
         for each in self._tools:
             app.tools.add(each)
@@ -467,6 +479,38 @@ def _built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
                 f"There is no built-in tool {glob!r}.", hint=f"The built-in tools are: {', '.join(known)}."
             )
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
+
+
+def _check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Check that the deps of a run are what each function needs.
+
+    Raises:
+        UsageError: they are missing, or of another class.
+    """
+    for each in tools:
+        wanted = each.deps if isinstance(each, FunctionTool) else Any
+        if not fits(deps, wanted):
+            given = "there are none" if deps is None else f"they are a {type(deps).__name__}"
+            raise UsageError(
+                f"The tool {each.spec.name!r} needs deps of the class {shown(wanted)}, but {given}.",
+                hint=f"Pass them: run(..., deps=...), with the annotation Context[{shown(wanted)}] in the tool.",
+            )
+
+
+@contextmanager
+def _lent(app: App, session: str, deps: object) -> Iterator[None]:
+    """Give the deps to the functions that run in the session, inside the block. Those of the newest block count."""
+    if deps is None:
+        yield
+        return
+    lent = app.deps.setdefault(session, [])
+    lent.append(deps)
+    try:
+        yield
+    finally:
+        del lent[max(at for at, each in enumerate(lent) if each is deps)]  # equal ones may be different
+        if not lent:
+            del app.deps[session]
 
 
 # --- telling what happened ----------------------------------------------------------------------

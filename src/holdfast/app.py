@@ -81,6 +81,8 @@ class App:
     environ: Mapping[str, str]
     http: Any
     """The pool of connections that all providers share."""
+    deps: dict[str, list[object]] = field(default_factory=dict)
+    """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
@@ -94,6 +96,7 @@ class App:
             redact=self.redact,
             judge=factory(_JUDGE),
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
+            deps=self.deps,
         )
         controller: SessionController = factory(_CONTROLLER)(parts)
         return controller

@@ -8,11 +8,12 @@ from typing import Any
 
 from holdfast.protocol.commands import Continue, Pause, Resolve, Stop
 from holdfast.protocol.limits import Limits, ModelFacts
-from holdfast.protocol.ports import CallContext, Provider, Tool
+from holdfast.protocol.ports import Provider, Tool
 from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.script import script_from_lines
 from holdfast.testing.scenarios import Scenario, Step, World, say
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 
 PRICED = ModelFacts("script", "model", input_microusd_per_mtok=3_000_000, output_microusd_per_mtok=15_000_000)
@@ -22,14 +23,14 @@ def tools_of(world: World) -> Iterable[Tool]:
     """One tool of each kind, all of which tell the world that they were entered."""
 
     @tool(effect="read")
-    async def look(name: str, context: CallContext) -> str:
+    async def look(name: str, context: Context) -> str:
         """Look at something."""
         world.called.append(("look", context.key))
         await asyncio.sleep(0.2)
         return f"{name} is fine"
 
     @tool(effect="write")
-    async def note(text: str, context: CallContext) -> str:
+    async def note(text: str, context: Context) -> str:
         """Write something down; twice is seen."""
         world.called.append(("note", context.key))
         world.effects.append(text)
@@ -37,7 +38,7 @@ def tools_of(world: World) -> Iterable[Tool]:
         return f"noted {text}"
 
     @tool(effect="write", on_interrupt="rerun")
-    async def charge(amount: int, context: CallContext) -> str:
+    async def charge(amount: int, context: Context) -> str:
         """Charge a card; idempotent by the key."""
         world.called.append(("charge", context.key))
         world.by_key[context.key] = str(amount)
@@ -45,37 +46,37 @@ def tools_of(world: World) -> Iterable[Tool]:
         return f"charged {amount}"
 
     @tool(effect="network")
-    async def send(text: str, context: CallContext) -> str:
+    async def send(text: str, context: Context) -> str:
         """Send something away."""
         world.called.append(("send", context.key))
         world.effects.append(text)
         return f"sent {text}"
 
     @tool(effect="network")
-    async def pay(amounts: list[int], context: CallContext) -> str:
+    async def pay(amounts: list[int], context: Context) -> str:
         """Pay."""
         world.called.append(("pay", context.key))
         world.effects.append(str(amounts))
         return f"paid {sum(amounts)}"
 
     @tool(effect="read", timeout_s=1_000.0)
-    async def wait(seconds: float, context: CallContext) -> str:
+    async def wait(seconds: float, context: Context) -> str:
         """Take long, and say something now and then."""
         world.called.append(("wait", context.key))
         for _ in range(int(seconds)):
             await asyncio.sleep(1)
-            context.on_output(".")
+            context.progress(".")
         return "waited"
 
     @tool(effect="read", timeout_s=1_000.0)
-    async def sulk(seconds: float, context: CallContext) -> str:
+    async def sulk(seconds: float, context: Context) -> str:
         """Take long without a word."""
         world.called.append(("sulk", context.key))
         await asyncio.sleep(seconds)
         return "sulked"
 
     @tool(effect="read")
-    async def fail(why: str, context: CallContext) -> str:
+    async def fail(why: str, context: Context) -> str:
         """Fail."""
         world.called.append(("fail", context.key))
         raise RuntimeError(why * 2_000)

@@ -14,12 +14,13 @@ from holdfast.errors import StorageError
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.limits import Limits
-from holdfast.protocol.ports import CallContext, Store, Tool
+from holdfast.protocol.ports import Store, Tool
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.driver import Driver
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
@@ -119,7 +120,7 @@ def test_a_call_that_was_left_has_no_effect_any_more_and_ends_nobody(volatile: S
 
     def tools_of(world: World) -> Iterable[Tool]:
         @tool(effect="write", timeout_s=10.0)
-        async def hang(context: CallContext) -> str:
+        async def hang(context: Context) -> str:
             """Act after a minute, whatever happens."""
             loop = asyncio.get_running_loop()
             end_s = loop.time() + 60
@@ -128,7 +129,7 @@ def test_a_call_that_was_left_has_no_effect_any_more_and_ends_nobody(volatile: S
                     await asyncio.sleep(left_s)
                 except asyncio.CancelledError:
                     world.called.append(("cancelled", ""))
-            context.on_output("Nobody hears this.")
+            context.progress("Nobody hears this.")
             context.check()
             world.effects.append("late")
             return "late"

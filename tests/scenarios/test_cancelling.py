@@ -11,10 +11,11 @@ import pytest
 from holdfast.errors import StorageFull
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
-from holdfast.protocol.ports import CallContext, Store, Tool
+from holdfast.protocol.ports import Store, Tool
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.scenarios import Scenario, Step, World, controller_of, play, say, settings_of
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
@@ -26,13 +27,13 @@ def tidy(world: World) -> Iterable[Tool]:
     """Two tools that go on until they are cancelled: one ends at once, one clears up first."""
 
     @tool(effect="read", timeout_s=1_000.0)
-    async def quick(context: CallContext) -> str:
+    async def quick(context: Context) -> str:
         """Stay for a minute."""
         await asyncio.sleep(60)
         return "stayed"
 
     @tool(effect="read", timeout_s=1_000.0)
-    async def neat(context: CallContext) -> str:
+    async def neat(context: Context) -> str:
         """Stay for a minute, and clear up when that is cut short."""
         world.called.append(("neat", context.key))
         try:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Send, Stop, owner
-from holdfast.protocol.ports import Blobs, CallContext, Store, Tool
+from holdfast.protocol.ports import Blobs, Store, Tool
 from holdfast.protocol.rows import Lease, Recovered, Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS, this_process
@@ -23,6 +23,7 @@ from holdfast.testing.driving import lease_of
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.invariants import check_session, conversation, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
+from holdfast.tools.context import Context
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import BY_NAME, call, calls, words
@@ -46,7 +47,7 @@ def stubborn(world: World) -> Iterable[Tool]:
     """A tool that takes a minute and tells when it is cancelled."""
 
     @tool(effect="read", timeout_s=1_000.0)
-    async def stay(context: CallContext) -> str:
+    async def stay(context: Context) -> str:
         """Stay for a minute."""
         world.called.append(("stay", context.key))
         try:

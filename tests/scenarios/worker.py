@@ -9,13 +9,14 @@ from pathlib import Path
 
 from holdfast.clock import SystemClock
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import CallContext, Provider
+from holdfast.protocol.ports import Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.parts import Parts
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.tools.builtin import make_tools
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 
 LINES = [
@@ -31,7 +32,7 @@ def parts_of(home: Path, log: Path) -> Parts:
     """A runtime over the home, whose tool tells the log what it does, and by which process."""
 
     @tool(effect="write", on_interrupt="rerun")
-    async def work(name: str, context: CallContext) -> str:
+    async def work(name: str, context: Context) -> str:
         """Work until told to go on."""
         tell(log, f"begin {name}")
         try:

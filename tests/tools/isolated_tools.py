@@ -6,15 +6,15 @@ import asyncio
 import os
 import time
 
-from holdfast.protocol.ports import CallContext
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 
 
 @tool(effect="exec", isolation="process")
-def where(count: int, context: CallContext) -> dict[str, object]:
+def where(count: int, context: Context) -> dict[str, object]:
     """Tell about the process."""
     print("working")
-    context.on_output("heard\n")
+    context.progress("heard\n")
     return {"pid": os.getpid(), "count": count, "key": context.key, "workspace": context.workspace}
 
 

@@ -18,12 +18,13 @@ import pytest
 
 from holdfast.errors import Lapsed, UsageError
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import CallContext, Tool
+from holdfast.protocol.ports import Tool
 from holdfast.protocol.tools import FileChange, Files, Refused
 from holdfast.sandbox import keeper
 from holdfast.tools import dispatcher
 from holdfast.tools import function as function_module
 from holdfast.tools.builtin import make_tools
+from holdfast.tools.context import Context
 from holdfast.tools.function import tool
 from tests.tools import isolated_tools
 from tests.tools.conftest import KEY, SESSION, Bench
@@ -118,9 +119,9 @@ async def test_a_tool_is_handed_its_context_by_annotation_and_not_by_the_model(
     bench_of: Callable[..., Bench],
 ) -> None:
     @tool(effect="read")
-    def tell(words: str, here: CallContext) -> str:
+    def tell(words: str, here: Context) -> str:
         """Tell."""
-        here.on_output(words)
+        here.progress(words)
         return f"{here.session} {here.key} {here.workspace}"
 
     bench = bench_of(tell)

@@ -356,6 +356,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """Shows output as it is made."""
     check: Check
     """Called right before each effect."""
+    deps: Any = None
+    """What the program gave to the run for its own functions. It is in memory only."""
 
 
 class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,6 +21,8 @@ class Parts:
     redact: Redactor
     run_folder: Path | None = None
     """The folder of the doorbells; None if no other process shares the store."""
+    deps: dict[str, list[object]] = field(default_factory=dict)
+    """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     wires: dict[str, Wire] = field(default_factory=dict)
     """By PROVIDER:MODEL, those of providers that are ready: nothing waits for them again."""
     judge: Judge | None = None

@@ -241,6 +241,7 @@ class Runner:
             idle_s=settings.limits.idle_s,
             on_output=on_output,
             check=check,
+            deps=next(reversed(self._parts.deps.get(self._session, ())), None),
         )
         try:
             work = self._parts.tools.run(call.name, original.arguments, context)

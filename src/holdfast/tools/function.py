@@ -26,6 +26,7 @@ from holdfast.sandbox.process import Launch, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.annotations import unwrapped, value_of
 from holdfast.tools.blocking import in_thread
+from holdfast.tools.context import Context, fits
 from holdfast.tools.limits import limited, over
 from holdfast.tools.results import text_of
 from holdfast.tools.signature import Signature, describe
@@ -73,6 +74,9 @@ def tool(
     `datetime`. The docstring describes them in Google, NumPy or Sphinx style, or `Annotated[int, "How many lines."]`
     does. The model sees the text of a `ToolError` that the function raises. Any other exception is a bug.
 
+    A parameter annotated `Context[Deps]` gets the context of the call, and the deps of the run. The
+    model does not see it.
+
     Policy judges a parameter annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) like those of the built-in
     tools. `Annotated[float, "timeout"]` sets the time limit of the call. Policy judges no other argument.
     The result has the trust `data`, and `untrusted` with the effect `network`. `-> Annotated[str, "untrusted"]`
@@ -102,7 +106,7 @@ def tool(
                 f'{function!r} is not a function. Write @tool or @tool(effect="read") above a def.'
             )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            hint = "return the whole text, and report progress with the context's on_output"
+            hint = "return the whole text, and report with the progress of a Context"
             raise TypeError(f"{function.__name__}: a generator cannot be a tool; {hint}")
         if effect not in _EFFECTS:
             raise TypeError(f"{function.__name__}: effect must be one of {', '.join(_EFFECTS)}")
@@ -122,6 +126,10 @@ def tool(
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             kinds=signature.kinds,
         )
+        if isolation == "process" and not fits(None, signature.deps):
+            raise TypeError(
+                f'{function.__name__}: isolation="process" cannot hand over deps; use plain Context'
+            )
         target = _target(function) if isolation == "process" else None
         return FunctionTool(function, spec, signature, plan, target)
 
@@ -167,7 +175,14 @@ class FunctionTool(Generic[P, R]):
         """Return whether the files are as the plan predicted."""
         return await in_thread(lambda: probe(Root(context.workspace), expectation))
 
-    def bound(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+    @property
+    def deps(self) -> Any:
+        """What the deps of a run must be for this function; `Any` if it uses none."""
+        return self._signature.deps
+
+    def bound(
+        self, arguments: dict[str, Any], context: CallContext, is_cancelled: Callable[[], bool] = bool
+    ) -> dict[str, Any]:
         """Return the function's keyword arguments, converted to the annotated types, with the context."""
         signature = self._signature
         fields = signature.shape.__struct_fields__
@@ -179,12 +194,19 @@ class FunctionTool(Generic[P, R]):
             rest = _converted(others, signature.rest, self.spec.name)
             keywords |= {name: unwrapped(value) for name, value in rest.items()}
         if signature.context_name:
-            keywords[signature.context_name] = context
+            if not fits(context.deps, signature.deps):
+                raise ToolError(
+                    f"{self.spec.name} was not run: the program that runs this session did not give it its deps."
+                )
+            keywords[signature.context_name] = Context(context, is_cancelled)
         return keywords
 
     async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         call: Callable[..., Any] = self.function
-        keywords = self.bound(arguments, context)
+        task = asyncio.current_task()
+        keywords = self.bound(
+            arguments, context, lambda: task is None or task.cancelling() > 0 or task.done()
+        )
         context.check()
         try:
             return RawResult("ok", text_of(await call(**keywords)))
@@ -194,8 +216,8 @@ class FunctionTool(Generic[P, R]):
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         limit, inner = limited(context)
         call: Callable[..., Any] = self.function
-        keywords = self.bound(arguments, _heard_from_a_thread(inner))
-        is_started = False
+        is_started = is_over = False
+        keywords = self.bound(arguments, _heard_from_a_thread(inner), lambda: is_over)
 
         def work() -> str:
             context.check()
@@ -214,6 +236,8 @@ class FunctionTool(Generic[P, R]):
                 return RawResult("timeout", busy)
             text = f"{self.spec.name} did not finish in time. It cannot be stopped and may still be running."
             return RawResult("unknown", text)
+        finally:
+            is_over = True
 
     async def _run_apart(
         self, target: dict[str, str], arguments: dict[str, Any], context: CallContext

@@ -12,10 +12,10 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from holdfast.protocol.ports import CallContext
 from holdfast.protocol.tools import ParameterKind
 from holdfast.protocol.trust import Trust
 from holdfast.tools.annotations import check_words, described, hoisted, plain_default, schema_of, words_of
+from holdfast.tools.context import deps_of, is_context
 from holdfast.tools.docstrings import docstring
 
 _SHAPE = "Arguments_of_a_call"
@@ -34,7 +34,9 @@ class Signature(msgspec.Struct, frozen=True):
     rest: Any
     """Convert all further arguments, as `**name` is annotated. Without `**name` there are none."""
     context_name: str
-    """The parameter that takes a `CallContext`; empty if there is none."""
+    """The parameter that takes the `Context`; empty if there is none."""
+    deps: Any
+    """What the context's deps must be; `Any` if it does not matter."""
     kinds: dict[str, ParameterKind]
     """What the parameters mean to the gates, from `Annotated[str, "path"]`."""
     trust: Trust | None
@@ -54,7 +56,7 @@ def describe(function: Callable[..., object]) -> Signature:
     hints = _hints(function, name)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, object] = {}
-    context_name, rest = "", None
+    context_name, rest, deps = "", None, Any
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind == parameter.VAR_KEYWORD:
             rest = dict[str, described(hints.get(parameter.name, Any), _KINDS)]  # type: ignore[misc]
@@ -64,8 +66,12 @@ def describe(function: Callable[..., object]) -> Signature:
         if parameter.name not in hints:
             raise TypeError(f"{name}: the parameter {parameter.name!r} needs a type")
         hint = hints[parameter.name]
-        if hint is CallContext:
-            context_name = parameter.name
+        if is_context(hint):
+            if context_name:
+                raise TypeError(
+                    f"{name}: {context_name} and {parameter.name} are both a Context; one is enough"
+                )
+            context_name, deps = parameter.name, deps_of(hint)
             continue
         plain = described(hint, _KINDS)
         if parameter.default is parameter.empty:
@@ -77,7 +83,7 @@ def describe(function: Callable[..., object]) -> Signature:
     shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
     schema, kinds = _schema(shape, rest, name, about, defaults), _kinds(hints, name)
     trust = _trust(hints.get("return"), name)
-    return Signature(schema, summary, shape, rest or dict, context_name, kinds, trust)
+    return Signature(schema, summary, shape, rest or dict, context_name, deps, kinds, trust)
 
 
 def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
