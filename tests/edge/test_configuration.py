@@ -108,7 +108,6 @@ def test_a_set_budget_and_a_model_of_unknown_price_exclude_each_other(machine: M
         ("--posture", "slouching"),
         ("--system", "no-such-file"),
         ("-s", "no colon"),
-        ("--until-done",),
         ("--no-such-flag",),
         ("--stream-json",),
     ],

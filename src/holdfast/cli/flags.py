@@ -30,10 +30,6 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
 
-_LATER = {
-    "--until-done": "repeat until the work is done",
-    "--plan": "plan before acting",
-}
 _COST = "limits.cost_usd"
 _POSTURE_ORIGIN = "(--posture)"
 
@@ -91,8 +87,6 @@ class RunFlags:
     approve_by: Annotated[
         str | None, _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait or deny.")
     ] = None
-    until_done: Annotated[bool, typer.Option("--until-done", hidden=True)] = False
-    plan: Annotated[bool, typer.Option("--plan", hidden=True)] = False
 
     @property
     def values(self) -> dict[str, object]:
@@ -111,11 +105,7 @@ class RunFlags:
 
 
 def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the flags of a run to a command, which receives them as its argument `flags`.
-
-    Raises (when the command is called):
-        UsageError: A flag is not available yet.
-    """
+    """Add the flags of a run to a command, which receives them as its argument `flags`."""
     hints = get_type_hints(RunFlags, include_extras=True)
     shared = [
         inspect.Parameter(
@@ -133,9 +123,6 @@ def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def with_flags(**given: Any) -> int:
         flags = RunFlags(**{each.name: given.pop(each.name) for each in shared})
-        for name, purpose in _LATER.items():
-            if getattr(flags, name[2:].replace("-", "_")):
-                raise UsageError(f"{name} ({purpose}) is not available yet.", hint="Leave it out.")
         return command(flags=flags, **given)
 
     everything = [*own, *shared]
