@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.agent import Runtime as Runtime
     from holdfast.agent import tool as tool
     from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.errors import NoOutput as NoOutput
     from holdfast.errors import ToolError as ToolError
 
 __version__ = "0.1.0"
@@ -29,12 +30,14 @@ _HOMES = {
     "Runtime": "holdfast.agent",
     "tool": "holdfast.agent",
     "HoldfastError": "holdfast.errors",
+    "NoOutput": "holdfast.errors",
     "ToolError": "holdfast.errors",
 }
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
-    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "Result", "Runtime", "ToolError",
+    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime",
+    "ToolError",
     "__version__", "tool",
 ]  # fmt: skip
 

@@ -13,15 +13,16 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from holdfast.app import App, built_in_specs, open_app
+from holdfast.config.limits import Limits
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.config.settings import Config
@@ -37,10 +38,13 @@ from holdfast.runtime.bus import Item
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context, fits, shown
 from holdfast.tools.function import FunctionTool, tool
+from holdfast.tools.output import OutputType, output_type
 from holdfast.views.report import Result
 
 __all__ = ["Agent", "Context", "Delta", "Event", "Limits", "Result", "Runtime", "tool"]
 
+T = TypeVar("T")
+U = TypeVar("U")
 _SENDER = owner("agent", "library")
 _STOP_S = 5.0
 """How long `aclose` waits for what it stopped."""
@@ -48,29 +52,6 @@ _NAMES = 'Use CHANNEL:CHAT, like "cli:docs": each with 1 to 64 letters, digits, 
 _UNUSED = object()
 """No function will run, so no deps are needed."""
 _log = logging.getLogger("holdfast")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The limits of one run, with the keys and values of `[limits]`. None means the default.
-
-    Raises:
-        ConfigError: lists every unknown key and every value that is not allowed.
-    """
-
-    turns: int | None = None
-    tokens: int | None = None
-    """Input and output of all model calls of the run."""
-    cost_usd: str | float | None = None
-    """With a limit, a model of unknown price is refused."""
-    wall: str | float | None = None
-    """`"2h"`, or seconds. Driven time; waiting for people does not count."""
-    idle: str | float | None = None
-    """The longest silence of a model or tool."""
-
-    def __new__(cls, **values: object) -> Limits:  # unknown names do not reach __init__
-        load_only({}, {"limits": _given(values)})
-        return super().__new__(cls)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -181,7 +162,20 @@ class Runtime:
         return load_only(self._source, said)
 
 
-class Agent:
+class AgentOptions(TypedDict, total=False):
+    """The parameters of an `Agent` beside `output`, for type checkers."""
+
+    model: str
+    tools: Iterable[Tool | str]
+    instructions: str
+    home: str | Path | None
+    limits: Limits | None
+    config: str | Path | Mapping[str, Any] | None
+    runtime: Runtime | None
+    workspace: str | Path | None
+
+
+class Agent(Generic[T]):
     """An agent: a model, tools and instructions. It can work in many sessions at once.
 
     Its first use opens it. Close it with `aclose`, or use it with `async with`. A closed agent cannot be used
@@ -199,6 +193,9 @@ class Agent:
             is read; keys and addresses come from the providers' variables.
         runtime: Shared with other agents. It has `home` and `config` then.
         workspace: The folder of the built-in tools. The default is the session's last one, or the current folder.
+        output: The type of the answers: a dataclass, a TypedDict, a msgspec Struct, a pydantic model, a `list[...]`
+            of one of them, or a JSON Schema as a dict. The model is told the schema, and a wrong answer goes back to
+            it at most twice. The default is words.
 
     The caller chose the tools in code. So, unless the configuration sets `autonomy`, calls need no approval, within
     the hard rules of `policy`. With `config={"autonomy": "supervised"}`, calls that run commands or use the network
@@ -206,9 +203,16 @@ class Agent:
 
     Raises:
         ConfigError: limits or configuration are wrong. Lists every problem.
-        UsageError: arguments contradict each other, something is not a tool, or two tools have the same name.
+        UsageError: arguments contradict each other, something is not a tool, two tools have the same name, or the
+            output type has no JSON Schema.
     """
 
+    @overload
+    def __init__(self: Agent[str], *, output: None = None, **options: Unpack[AgentOptions]) -> None: ...
+    @overload
+    def __init__(self, *, output: type[T], **options: Unpack[AgentOptions]) -> None: ...
+    @overload
+    def __init__(self: Agent[Any], *, output: Mapping[str, Any], **options: Unpack[AgentOptions]) -> None: ...
     def __init__(  # noqa: PLR0913 - the main class of the library: each parameter is needed
         self,
         *,
@@ -220,6 +224,7 @@ class Agent:
         config: str | Path | Mapping[str, Any] | None = None,
         runtime: Runtime | None = None,
         workspace: str | Path | None = None,
+        output: type[T] | Mapping[str, Any] | None = None,
     ) -> None:
         if runtime is not None and (home is not None or config is not None):
             raise UsageError("home and config belong to the shared runtime: pass them to Runtime(...).")
@@ -233,16 +238,17 @@ class Agent:
         self._runtime = runtime or Runtime(home=home, config=config)
         self._config = self._configured(model, limits or Limits())
         self._instructions = instructions
+        self._output = output_type(output)
         self._workspace = None if workspace is None else Path(workspace)
         self._told: set[str] = set()
         self._is_closed = False
 
     @classmethod
-    def from_config(cls, path: str | Path) -> Agent:
+    def from_config(cls, path: str | Path) -> Agent[str]:
         """Return an agent from a file with the keys of config.toml. It may use every built-in tool."""
-        return cls(config=path, tools=["*"])
+        return Agent(config=path, tools=["*"])
 
-    async def __aenter__(self) -> Agent:
+    async def __aenter__(self) -> Agent[T]:
         await self._open()
         return self
 
@@ -259,13 +265,26 @@ class Agent:
 
     # --- working --------------------------------------------------------------------------------
 
-    async def run(self, text: str, session: str = "", *, deps: object = None) -> Result:
+    @overload
+    async def run(self, text: str, session: str = "", *, deps: object = None) -> Result[T]: ...
+    @overload
+    async def run(
+        self, text: str, session: str = "", *, output: type[U], deps: object = None
+    ) -> Result[U]: ...
+    @overload
+    async def run(
+        self, text: str, session: str = "", *, output: Mapping[str, Any], deps: object = None
+    ) -> Result[Any]: ...
+    async def run(
+        self, text: str, session: str = "", *, output: Any = None, deps: object = None
+    ) -> Result[Any]:
         """Work on a task until the run rests.
 
         A message to a session with an open run joins that run. The result is then that run's.
 
         Args:
             session: CHANNEL:CHAT, which is created if it is new, or the id of a session. Empty means a new session.
+            output: The type of this answer, as in `Agent`; `str` for words. None means the agent's type.
             deps: What the functions among the tools get as `Context.deps`: connections, clients, whose request it is.
                 It stays in the memory of this process: the model does not see it, and nothing of it is recorded.
 
@@ -278,7 +297,8 @@ class Agent:
         """
         app = await self._open(deps)
         known = await self._known(app, session)
-        words = await self._words(app, known, text)
+        wanted = self._output if output is None else output_type(output)
+        words = await self._words(app, known, text, wanted)
         with ExitStack() as working:
 
             def on_begun(name: str) -> None:
@@ -291,7 +311,7 @@ class Agent:
                 state = await app.controller.drive(known)
             else:
                 state = await app.controller.run(session, _SENDER, words, on_begun)
-            return await report(app.store, state)
+            return wanted.typed(await report(app.store, state))
 
     async def stream(
         self, text: str, session: str = "", *, deps: object = None
@@ -304,7 +324,7 @@ class Agent:
         app = await self._open(deps)
         known = await self._known(app, session)
         cursor = await app.store.last_seq(known) if known else 0
-        words = await self._words(app, known, text)
+        words = await self._words(app, known, text, self._output)
         if known:
             await app.controller.give(known, _SENDER, words)
         name = known or await app.controller.begin(session, _SENDER, words)
@@ -313,29 +333,45 @@ class Agent:
                 async for item in items:
                     yield item if isinstance(item, Delta) else _event(item)
 
-    async def resume(self, session: str, text: str | None = None, *, deps: object = None) -> Result:
+    @overload
+    async def resume(self, session: str, text: str | None = None, *, deps: object = None) -> Result[T]: ...
+    @overload
+    async def resume(
+        self, session: str, text: str | None = None, *, output: type[U], deps: object = None
+    ) -> Result[U]: ...
+    @overload
+    async def resume(
+        self, session: str, text: str | None = None, *, output: Mapping[str, Any], deps: object = None
+    ) -> Result[Any]: ...
+    async def resume(
+        self, session: str, text: str | None = None, *, output: Any = None, deps: object = None
+    ) -> Result[Any]:
         """Continue a session with the settings of this agent: after a crash, a limit, a pause, an approval.
 
         For a run that is done, without text, return its result again and do nothing.
+
+        Args:
+            output: The type of the answer, as in `run`.
 
         Raises:
             NoSuchSession: there is no such session.
             UsageError: as `run`; or the session has no run.
         """
         app = await self._open(deps)
+        wanted = self._output if output is None else output_type(output)
         name = await _found(app, session)
         past = await app.controller.prospect(name)
         if text is None and past.ahead.run is not None and past.ahead.run.status == "done":
-            return await report(app.store, past.now)
-        settings = await self._settings(app, name)
+            return wanted.typed(await report(app.store, past.now))
+        settings = await self._settings(app, name, wanted)
         if text is None:
             await app.controller.submit(name, _SENDER, Continue(settings))
         else:
             await app.controller.give(name, _SENDER, Send(text, settings))
         with self._runtime.working(name), _lent(app, name, deps):
-            return await report(app.store, await app.controller.drive(name))
+            return wanted.typed(await report(app.store, await app.controller.drive(name)))
 
-    async def result(self, session: str) -> Result:
+    async def result(self, session: str) -> Result[T]:
         """Return the result of the newest run, or its status now. This does not drive the session.
 
         Raises:
@@ -343,7 +379,8 @@ class Agent:
             UsageError: the session has no run.
         """
         app = await self._open()
-        return await report(app.store, await app.controller.state(await _found(app, session)))
+        state = await app.controller.state(await _found(app, session))
+        return self._output.typed(await report(app.store, state))
 
     # --- approvals ------------------------------------------------------------------------------
 
@@ -382,7 +419,7 @@ class Agent:
         """The values set here, over the runtime's configuration."""
         if not isinstance(limits, Limits):
             raise ConfigError(f"limits = {limits!r}: must be Limits, like Limits(turns=50)")
-        said: dict[str, object] = {"limits": _given(vars(limits))}
+        said: dict[str, object] = {"limits": limits.given}
         if model:
             said["model"] = model
         if self._runtime.config.settings["autonomy"].layer == "default":
@@ -416,13 +453,13 @@ class Agent:
             return await _found(app, name)
         raise UsageError(f"{name!r} is not a valid name for a session.", hint=_NAMES)
 
-    async def _words(self, app: App, known: str, text: str) -> Send:
+    async def _words(self, app: App, known: str, text: str, output: OutputType) -> Send:
         """Return the words for the known session, or for a new one (empty), with the settings of this agent."""
         if not isinstance(text, str):
             raise UsageError(f"text = {text!r:.80}: must be text: the task of the agent.")
-        return Send(text, await self._settings(app, known))
+        return Send(text, await self._settings(app, known, output))
 
-    async def _settings(self, app: App, session: str) -> Settings:
+    async def _settings(self, app: App, session: str, output: OutputType) -> Settings:
         """Return the settings of this agent in the session, or in a new one (empty). Log warnings once."""
         row = await app.store.session(session) if session else None
         recorded = row.workspace if row is not None else ""
@@ -432,6 +469,7 @@ class Agent:
             instructions=self._instructions,
             allow_tools=self._offered,
             deny_tools=() if self._offered else ("*",),
+            schema=output.schema,
         )
         for warning in chosen.warnings:
             if warning not in self._told:
@@ -441,10 +479,6 @@ class Agent:
 
 
 # --- reading what was given ---------------------------------------------------------------------
-
-
-def _given(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _distinct(tools: Iterable[Tool]) -> list[Tool]:

@@ -10,6 +10,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     │   ├── Forbidden         2   the sender lacks a scope; nothing was accepted
     │   ├── NoSuchSession     2   no session, approval or record by that name
     │   └── RecordErased      2   an erased record is needed
+    ├── NoOutput              1   a run has no output to return
     ├── Overloaded            1   the inbox is full; nothing was accepted
     ├── Conflict              1   what is there already is in the way; nothing was changed
     ├── Fenced                1   another driver has the session; nothing was written
@@ -64,6 +65,12 @@ class ConfigError(UsageError):
     def __init__(self, problems: list[str] | str, *, hint: str = "") -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems), hint=hint)
+
+
+class NoOutput(HoldfastError):
+    """The run has no output."""
+
+    code = "no_output"
 
 
 class Forbidden(UsageError):

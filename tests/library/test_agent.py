@@ -154,7 +154,7 @@ async def test_a_task_that_an_earlier_process_left_unread_is_given_once(
     model = script(tmp_path, [{"text": "Done.", "repeat": True}])
     async with Agent(model=model, home=tmp_path / "home") as agent:
         app = await agent._open()
-        words = await agent._words(app, "", "go")
+        words = await agent._words(app, "", "go", agent._output)
         # And it is killed before they are read.
         session = await app.controller.begin("cli:demo", owner("agent", "library"), words)
         (left,) = await app.store.inbox(session)

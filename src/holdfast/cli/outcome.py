@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from holdfast.protocol.failures import SAID_CHARS
@@ -32,19 +34,18 @@ def exit_code(status: ResultStatus, reason: str) -> int:
     return _CODES[status]
 
 
-def left(report: Result) -> Result:
+def left(report: Result[Any]) -> Result[Any]:
     """Return the report for a person who left before the session came to rest."""
     goes_on = "It still waits for you." if report.status == "waiting" else "Another process continues it."
     return replace(report, status="interrupted", reason="left", message=goes_on)
 
 
-def is_answer(report: Result) -> bool:
-    """Return whether the last words are the answer of the run. With a schema they are only if they match it."""
-    has_words = report.value is not None if report.has_schema else bool(report.text)
-    return has_words and report.status in ("done", "limit")
+def is_answer(report: Result[Any]) -> bool:
+    """Return whether the run has ended with an answer. With a schema it has only if the answer matches."""
+    return not isinstance(report.answer, UnsetType)
 
 
-def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
+def closing_lines(report: Result[Any], driven_ms: int) -> Iterator[Line]:
     """Return the status of the run and what it used."""
     about = "about " if report.is_estimated else ""
     spent = (
@@ -66,7 +67,7 @@ def closing_lines(report: Result, driven_ms: int) -> Iterator[Line]:
         yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
 
 
-def next_steps(report: Result, approvals: Sequence[str]) -> Iterator[Line]:
+def next_steps(report: Result[Any], approvals: Sequence[str]) -> Iterator[Line]:
     """Return the commands that continue from here. `approvals` has the ids of open approvals."""
     if report.reason == "question":
         yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]

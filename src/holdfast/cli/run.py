@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -232,7 +232,7 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
     return code
 
 
-async def what_came_of(app: App, rest: Rest) -> Result:
+async def what_came_of(app: App, rest: Rest) -> Result[Any]:
     """Return the report of a sitting."""
     came_to = await report(app.store, rest.state)
     return left(came_to) if rest.is_left else came_to
@@ -252,7 +252,7 @@ def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -
     return LineView(state)
 
 
-def show(came_to: Result, state: State, output: Output, view: View | None = None) -> int:
+def show(came_to: Result[Any], state: State, output: Output, view: View | None = None) -> int:
     """Write the answer to stdout and the closing lines to stderr. Return the exit code.
 
     An answer that was streamed to this terminal is not written again.
@@ -263,7 +263,7 @@ def show(came_to: Result, state: State, output: Output, view: View | None = None
         say_json(result_row(came_to))
     elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
         if came_to.has_schema:
-            say_json(came_to.value)
+            say_json(came_to.answer)
         else:
             text = neutral(came_to.text) if is_terminal() else came_to.text
             sys.stdout.write(text.rstrip("\n") + "\n")

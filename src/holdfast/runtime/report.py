@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.core.state import State
 from holdfast.core.summary import status
 from holdfast.protocol.ports import Journals
@@ -12,7 +14,7 @@ _RECENT_RECORDS = 20
 """The failure that parked a session is among this many last records."""
 
 
-async def report(store: Journals, state: State) -> Result:
+async def report(store: Journals, state: State) -> Result[Any]:
     """Return the report of the newest run.
 
     Raises:

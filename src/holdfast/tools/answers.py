@@ -19,7 +19,7 @@ _ANSWER = "the answer"
 
 
 def schema_text(schema: object) -> str:
-    """Return a JSON Schema as settings store it: one text for all ways to write it.
+    """Return a JSON Schema as settings store it. Its order is kept: models answer in the order of the properties.
 
     Raises:
         UsageError: it is not a JSON Schema, refers to something outside itself, or costs too much to check.
@@ -28,7 +28,7 @@ def schema_text(schema: object) -> str:
         raise UsageError("A JSON Schema is an object, or true or false.")
     try:
         CheckedSchema(schema)
-        return msgspec.json.encode(schema, order="sorted").decode()
+        return msgspec.json.encode(schema).decode()
     except (BadSchema, TypeError, ValueError) as error:
         raise UsageError(f"It is not a JSON Schema that can be checked: {error}.") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from holdfast.core.approvals import open_question
 from holdfast.core.state import Run, State
 from holdfast.core.summary import status
-from holdfast.errors import UsageError
+from holdfast.errors import NoOutput, UsageError
 from holdfast.protocol.answers import value_in
 from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, ModelCallUnready, Record, Responded
 from holdfast.protocol.failures import in_full
@@ -26,7 +26,10 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tok
 _OPEN: dict[str, ResultStatus] = {"waiting": "waiting", "paused": "waiting", "parked": "parked"}
 
 
-class Result(msgspec.Struct, frozen=True):
+T = TypeVar("T")
+
+
+class Result(msgspec.Struct, Generic[T], frozen=True):
     """The result of the open or last run of a session. Counts and cost include every process that drove the run."""
 
     session_id: str
@@ -53,8 +56,20 @@ class Result(msgspec.Struct, frozen=True):
     """Whether `resume` can continue the run: it is not done."""
     has_schema: bool = False
     """Whether the answer has to match a JSON Schema."""
-    value: msgspec.Raw | None = None
-    """The answer as JSON, if it matches the schema; None if it does not, or there is no schema."""
+    answer: T | msgspec.UnsetType = msgspec.UNSET
+    """What `output` returns: words, or with a schema the value; UNSET if the run has not ended with an answer."""
+
+    @property
+    def output(self) -> T:
+        """The answer as the type that `output=` named; without it the text.
+
+        Raises:
+            NoOutput: the run has not ended with an answer, or with none that matches.
+        """
+        if isinstance(self.answer, msgspec.UnsetType):
+            why = self.message or f"Its status is {self.status}, its reason {self.reason}."
+            raise NoOutput(f"The run has no output. {why}")
+        return self.answer
 
     @property
     def cost_usd(self) -> str | None:
@@ -62,7 +77,7 @@ class Result(msgspec.Struct, frozen=True):
         return None if self.cost_microusd is None else usd(self.cost_microusd)
 
 
-def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ()) -> Result:
+def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ()) -> Result[Any]:
     """Return the result of the newest run.
 
     Args:
@@ -93,19 +108,18 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
         due_ms=state.models.retry_at_ms,
         can_go_on=run.status != "done",
         has_schema=state.settings is not None and bool(state.settings.output.schema),
-        value=_value(state, run, text),
+        answer=_answer(state, run, text),
     )
 
 
-def _value(state: State, run: Run, text: str) -> msgspec.Raw | None:
-    """Return the answer of a run that has a schema and has ended with a value that matches it."""
+def _answer(state: State, run: Run, text: str) -> Any:
+    """Return the answer with which the run has ended, as a value if it has a schema; UNSET if there is none."""
     output = state.settings.output if state.settings is not None else Output()
-    if not (output.schema and run.status in ("done", "limit") and run.verdict == Verdict(name_of(output))):
-        return None
-    try:
-        return msgspec.Raw(msgspec.json.encode(value_in(text)))
-    except msgspec.DecodeError:  # the record of the answer was erased
-        return None
+    if not text or run.status not in ("done", "limit"):
+        return msgspec.UNSET
+    if not output.schema:
+        return text
+    return value_in(text) if run.verdict == Verdict(name_of(output)) else msgspec.UNSET
 
 
 def _status(state: State, run: Run) -> ResultStatus:
@@ -148,8 +162,9 @@ def _words(answer: Event | None) -> str:
     return ""
 
 
-def result_row(report: Result) -> dict[str, Any]:
+def result_row(report: Result[Any]) -> dict[str, Any]:
     """Return the object that `run --json` prints."""
+    has_answer = not isinstance(report.answer, msgspec.UnsetType)
     return {
         "session": report.session_id,
         "status": report.status,
@@ -162,9 +177,9 @@ def result_row(report: Result) -> dict[str, Any]:
         "cost_usd": report.cost_usd,
         "trace_id": report.trace_id,
         "resume": next_command(report) if report.can_go_on else None,
-    } | ({"output": report.value} if report.has_schema else {})
+    } | ({"output": report.answer if has_answer else None} if report.has_schema else {})
 
 
-def next_command(report: Result) -> str:
+def next_command(report: Result[Any]) -> str:
     """Return the command that continues the session."""
     return f"holdfast resume {report.session_id}"
