@@ -249,6 +249,27 @@ async def test_a_function_whose_lease_is_over_is_not_called(bench_of: Callable[.
     assert called == []
 
 
+async def test_a_function_whose_lease_ends_meanwhile_sees_that_it_is_cancelled(
+    bench_of: Callable[..., Bench],
+) -> None:
+    is_over = False
+
+    def check() -> int:
+        if is_over:
+            raise Lapsed("The lease lapsed.")
+        return 1
+
+    @tool(effect="write")
+    async def act(ctx: Context[None]) -> str:
+        """Act."""
+        nonlocal is_over
+        before, is_over = ctx.cancelled, True
+        return f"{before} {ctx.cancelled}"
+
+    bench = bench_of(act)
+    assert (await bench.tools.run("act", "{}", bench.context(check=check))).text == "False True"
+
+
 @pytest.mark.requirement("L1")
 async def test_a_sync_function_that_outlives_its_time_is_unknown_and_blocks_nobody(
     bench_of: Callable[..., Bench], skip_ahead: Callable[[float], None], monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Generic, NewType, TypeVar, Union, get_args, get_origin, is_typeddict
 
+from holdfast.errors import Fenced
 from holdfast.protocol.ports import CallContext
 
 DepsT = TypeVar("DepsT")
@@ -56,10 +57,17 @@ class Context(Generic[DepsT]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the run was stopped, or the call's time is over. A function
-        that works long in a thread should look at it, because nobody can stop it.
+        """Whether nobody waits for the result any more: the run was stopped, the call's time is over, or another
+        process has the session now. A function that works long in a thread should look at it before each effect,
+        because nobody can stop it.
         """
-        return self._is_cancelled()
+        if self._is_cancelled():
+            return True
+        try:
+            self._call.check()
+        except Fenced:
+            return True
+        return False
 
     def progress(self, text: str) -> None:
         """Show text to whoever watches the run. This also restarts the limit of silence. Nobody stores it."""
