@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from holdfast.agent import Limits as Limits
     from holdfast.agent import Result as Result
     from holdfast.agent import Runtime as Runtime
+    from holdfast.agent import Session as Session
+    from holdfast.agent import SessionInfo as SessionInfo
     from holdfast.agent import tool as tool
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import NoOutput as NoOutput
@@ -28,6 +30,8 @@ _HOMES = {
     "Limits": "holdfast.agent",
     "Result": "holdfast.agent",
     "Runtime": "holdfast.agent",
+    "Session": "holdfast.agent",
+    "SessionInfo": "holdfast.agent",
     "tool": "holdfast.agent",
     "HoldfastError": "holdfast.errors",
     "NoOutput": "holdfast.errors",
@@ -36,9 +40,8 @@ _HOMES = {
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
-    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime",
-    "ToolError",
-    "__version__", "tool",
+    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime", "Session",
+    "SessionInfo", "ToolError", "__version__", "tool",
 ]  # fmt: skip
 
 

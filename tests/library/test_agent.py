@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
-from holdfast import agent as agent_module
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
+from holdfast.library import runtime as library_runtime
 from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived, Record, ToolCallStarted
 from holdfast.protocol.ports import Tool
@@ -180,7 +180,7 @@ async def test_closing_an_agent_does_not_wait_for_the_reader_of_a_stream(
     agent = Agent(model=script(tmp_path, lines), home=tmp_path / "home")
     abandoned = agent.stream("go", session="cli:demo")
     assert (await anext(abandoned)).type == "SessionOpened"
-    monkeypatch.setattr(agent_module, "_STOP_S", 600.0)
+    monkeypatch.setattr(library_runtime, "_STOP_S", 600.0)
     async with asyncio.timeout(60):
         await agent.aclose()
     told = [item.type async for item in abandoned if isinstance(item, Event)]

@@ -15,6 +15,7 @@ from holdfast import Agent, Context, Delta, tool
 from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallFinished
 from holdfast.protocol.ports import Tool
+from holdfast.protocol.rows import EVERY
 from tests.library.test_masked_calls import recorded, the
 from tests.library.test_secrets import stored
 
@@ -90,7 +91,7 @@ async def test_missing_or_wrong_deps_are_refused_before_the_first_call(
         with pytest.raises(UsageError, match=words):
             async for _ in agent.stream("Go on.", deps=deps):
                 pass
-        assert await (await agent._open()).store.sessions() == []
+        assert await (await agent._open()).store.sessions(EVERY, 9) == []
 
 
 @pytest.mark.parametrize(
@@ -125,14 +126,14 @@ async def test_deps_are_compared_with_what_the_annotation_names(
                 await agent.run("Go on.", deps=deps)
 
 
-async def test_two_runs_in_one_session_use_the_newest_deps_that_are_still_lent(tmp_path: Path) -> None:
+async def test_two_runs_in_one_session_use_the_newest_deps_that_are_stilllent(tmp_path: Path) -> None:
     async with agent_of(tmp_path, "price", [price], {"item": "tea"}) as agent:
         app = await agent._open()
-        from holdfast.agent import _lent
+        from holdfast.library.tools import lent
 
         one, other = Db(tea=1.0), Db(tea=1.0)
-        with _lent(app, "s", one):
-            with _lent(app, "s", other):
+        with lent(app, "s", one):
+            with lent(app, "s", other):
                 assert app.deps["s"][-1] is other
             assert app.deps["s"] == [one]
             assert app.deps["s"][-1] is one

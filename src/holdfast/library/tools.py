@@ -1,0 +1,80 @@
+"""Reads the tools that a program gives to an agent, and the deps that it gives to their functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+from holdfast.app import App, built_in_specs
+from holdfast.errors import UsageError
+from holdfast.protocol.ports import Tool
+from holdfast.tools.context import fits, shown
+from holdfast.tools.function import FunctionTool
+
+
+def distinct(tools: Iterable[Tool]) -> list[Tool]:
+    """Return the tools, each once.
+
+    Raises:
+        UsageError: one is not a tool, two have the same name, or one has a built-in tool's name.
+    """
+    known: dict[str, Tool] = {}
+    built_in = {spec.name for spec in built_in_specs()}
+    for each in tools:
+        if not hasattr(each, "spec"):
+            hint = "Put @tool above its def. Name built-in tools as text."
+            raise UsageError(f"{each!r} is not a tool.", hint=hint)
+        name = each.spec.name
+        if known.setdefault(name, each) is not each:
+            raise UsageError(f"there are two tools with the name {name!r}", hint="Rename one of them.")
+        if name in built_in:
+            hint = f"Rename yours. tools=[{name!r}] adds the built-in one."
+            raise UsageError(
+                f"there are two tools with the name {name!r}: one of them is built in", hint=hint
+            )
+    return list(known.values())
+
+
+def built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
+    """Return the built-in tools that the globs match, in the order in which a model sees them."""
+    known = [spec.name for spec in built_in_specs()]
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UsageError(
+                f"There is no built-in tool {glob!r}.", hint=f"The built-in tools are: {', '.join(known)}."
+            )
+    return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
+
+
+def check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Check that the deps of a run are what each function needs.
+
+    Raises:
+        UsageError: they are missing, or of another class.
+    """
+    for each in tools:
+        wanted = each.deps if isinstance(each, FunctionTool) else Any
+        if not fits(deps, wanted):
+            given = "there are none" if deps is None else f"they are a {type(deps).__name__}"
+            raise UsageError(
+                f"The tool {each.spec.name!r} needs deps of the class {shown(wanted)}, but {given}.",
+                hint=f"Pass them: run(..., deps=...), with the annotation Context[{shown(wanted)}] in the tool.",
+            )
+
+
+@contextmanager
+def lent(app: App, session: str, deps: object) -> Iterator[None]:
+    """Give the deps to the functions that run in the session, inside the block. Those of the newest block count."""
+    if deps is None:
+        yield
+        return
+    lent = app.deps.setdefault(session, [])
+    lent.append(deps)
+    try:
+        yield
+    finally:
+        del lent[max(at for at, each in enumerate(lent) if each is deps)]  # equal ones may be different
+        if not lent:
+            del app.deps[session]
