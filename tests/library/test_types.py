@@ -17,7 +17,7 @@ from holdfast.agent import Agent, AgentOptions
 PROGRAM = Path(__file__).with_name("typed.py")
 SEEN = [
     "str", "Struct", "Data", "Dict", "Model", "list[Model]", "Any", "Data", "list[Dict]", "str", "Any", "Struct",
-    "Model", "Struct",
+    "Model", "Struct", "Struct", "Data", "Struct", "Data",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TypedDict, reveal_type
 import msgspec
 from pydantic import BaseModel
 
-from holdfast import Agent
+from holdfast import Agent, Context, Result, tool
 
 
 class Struct(msgspec.Struct):
@@ -53,3 +53,20 @@ async def main() -> None:
     reveal_type((await agent.resume("cli:a")).output)
     reveal_type((await agent.resume("cli:a", output=Model)).output)
     reveal_type((await agent.result("cli:a")).output)
+
+
+def without_a_loop() -> None:
+    """Use the forms for programs without an event loop."""
+    agent = Agent(output=Struct)
+    reveal_type(agent.run_sync("task").output)
+    reveal_type(agent.run_sync("task", output=Data).output)
+    for item in agent.stream_sync("task"):
+        if isinstance(item, Result):
+            reveal_type(item.output)
+
+
+@tool(effect="read")
+async def price(ctx: Context[Data], item: str) -> int:
+    """Look up a price."""
+    reveal_type(ctx.deps)
+    return ctx.deps.count
