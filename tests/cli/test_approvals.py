@@ -34,9 +34,9 @@ def open_approvals(cli: Cli) -> list[dict[str, Any]]:
 def test_without_a_terminal_it_rests_and_another_process_approves_and_resume_goes_on(cli: Cli) -> None:
     asked = cli("run", "x", "-m", a_model(cli), "--json")
     assert (asked.code, asked.json["status"], asked.json["reason"]) == (5, "waiting", "approval")
-    for word in ("holdfast approvals", "holdfast approve ", "holdfast resume "):
-        assert word in asked.err
     (approval,) = open_approvals(cli)
+    for word in (COMMAND, f"holdfast approve {approval['id']}", f"deny {approval['id']}", "holdfast resume "):
+        assert word in asked.err
     assert (approval["tool"], approval["arguments"]["command"]) == ("shell", COMMAND)
     decided = cli("approve", approval["id"], "--note", "fine")
     assert decided.code == 0

@@ -282,7 +282,7 @@ async def test_a_provider_that_asks_for_thousands_of_years_is_asked_again_tomorr
         cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
         ended = await _in_thread(cli, "run", "x", "-m", "openai:any", "--json")
     assert (ended.code, ended.json["status"], ended.json["reason"]) == (7, "parked", "rate_limited")
-    told = re.search(r"The next attempt is at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.", ended.err)
+    told = re.search(r"Next attempt in [^,]+, at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.", ended.err)
     assert told, ended.err
     away = datetime.fromisoformat(told[1]).astimezone() - datetime.now().astimezone()
     assert timedelta(hours=22) < away <= timedelta(hours=25), "an hour may be gained or lost over night"

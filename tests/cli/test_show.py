@@ -125,7 +125,8 @@ def test_attempts_are_listed_with_what_became_of_them(show: Any) -> None:
     ]
     assert rows[1]["usage"]["output_tokens"] == 50
     assert rows[1]["cost_usd"] == "0.0014"
-    assert "rate_limited: Too many requests." in show("--requests").out
+    assert "Too many requests.; retried after" in show("--requests").out
+    assert "rate_limited" not in show("--requests").out
 
 
 @pytest.mark.requirement("B7")
@@ -173,7 +174,7 @@ def test_the_default_view_says_where_it_stands_and_what_was_said(show: Any, home
     assert "3 turns, 4 model calls, 2 tool calls, 3,000 tokens in, 150 out, $0.0042" in out
     order = [
         'mend the "failing" test',
-        "rate_limited",
+        "Too many requests",
         "I look.",
         "→ read_file",
         "│ line 1",

@@ -7,7 +7,16 @@ from typing import get_args, get_type_hints
 import pytest
 
 from holdfast.core.rules import EMPTY_NOTE, REPEAT_NOTE
-from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Event, NoteAdded, Record, Trigger
+from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    ModelCallFailed,
+    NoteAdded,
+    Record,
+    Trigger,
+)
+from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.views.notices import decided, notice
 
 
@@ -27,6 +36,15 @@ def test_what_the_model_is_told_to_do_is_not_told_to_the_person(event: NoteAdded
     assert said(event)
     assert event.text not in said(event)
     assert "Your last response" not in said(event)
+
+
+@pytest.mark.parametrize("code", get_args(FailureCode))
+def test_a_failed_call_is_described_in_words_and_never_by_its_code(code: FailureCode) -> None:
+    failure = Failure(code, "The model is overloaded.", said="Try later.")
+    ended, again = ModelCallFailed("t1.m1", failure), ModelCallFailed("t1.m1", failure, retry_at_ms=2_500)
+    assert said(ended) == "The model is overloaded."
+    assert said(again).startswith("The model is overloaded. It said: Try later. Next attempt in 2.5s, at ")
+    assert code not in said(again)
 
 
 def test_a_question_is_shown_with_its_options() -> None:

@@ -9,7 +9,9 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from holdfast.protocol.failures import SAID_CHARS
+from holdfast.protocol.rows import ApprovalRow
 from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
+from holdfast.views.lists import approval_call_lines
 from holdfast.views.report import Result, ResultStatus, next_command
 from holdfast.views.tables import money
 
@@ -67,15 +69,15 @@ def closing_lines(report: Result[Any], driven_ms: int) -> Iterator[Line]:
         yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
 
 
-def next_steps(report: Result[Any], approvals: Sequence[str]) -> Iterator[Line]:
-    """Return the commands that continue from here. `approvals` has the ids of open approvals."""
+def next_steps(report: Result[Any], approvals: Sequence[ApprovalRow]) -> Iterator[Line]:
+    """Return the commands that continue from here, with everything that each open approval is about."""
     if report.reason == "question":
         yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]
         return
     if report.reason == "approval":
-        yield ["  look:      ", Span("holdfast approvals", COMMAND)]
-        for approval_id in approvals:
-            yield ["  approve:   ", Span(f"holdfast approve {approval_id}", COMMAND)]
-            yield ["  deny:      ", Span(f"holdfast deny {approval_id}", COMMAND)]
+        for row in approvals:
+            yield from approval_call_lines(row)
+            yield ["  approve:   ", Span(f"holdfast approve {row.id}", COMMAND)]
+            yield ["  deny:      ", Span(f'holdfast deny {row.id} --note "why"', COMMAND)]
     if report.can_go_on:
         yield ["  continue:  ", Span(next_command(report), COMMAND)]

@@ -227,7 +227,7 @@ async def work(app: App, state: State, settings: Settings, output: Output) -> in
     rest = await Sitting(app, state, view, keyboard).work()
     came_to = await what_came_of(app, rest)
     code = show(came_to, rest.state, output, view)
-    for line in next_steps(came_to, [row.id for row in await app.store.approvals(state.session)]):
+    for line in next_steps(came_to, await app.store.approvals(state.session)):
         tell(line)
     return code
 

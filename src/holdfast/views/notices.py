@@ -23,7 +23,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.settings import Group, Settings, settings_by
-from holdfast.views.lines import moment
+from holdfast.views.lines import moment, took
 
 _NOTES = {
     "repeat": "the model repeats a call that brings the same result, and was told so",
@@ -60,9 +60,9 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
         ):
             if not retry_at_ms:  # the end of the run says all of it
-                return f"{failure.code}: {failure.message}"
-            again = f"The next attempt is at {moment(retry_at_ms, record.at_ms)}."
-            return f"{failure.code}: {in_full(failure)} {again}"
+                return failure.message
+            wait = took(max(retry_at_ms - record.at_ms, 0))
+            return f"{in_full(failure)} Next attempt in {wait}, at {moment(retry_at_ms, record.at_ms)}."
         case ModelCallAbandoned():
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():

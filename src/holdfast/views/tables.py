@@ -142,7 +142,7 @@ def outcome_of(attempt: Attempt) -> str:
             return f"answered ({finish})" + (f", {' and '.join(estimated)} estimated" if estimated else "")
         case ModelCallFailed(failure=failure, retry_at_ms=retry_ms):
             again = f"; retried after {took(max(retry_ms - attempt.ended_ms, 0))}" if retry_ms else ""
-            return f"{failure.code}: {failure.message}{again}"
+            return f"{failure.message}{again}"
         case ModelCallCut():
             return "cut off while it arrived"
         case None:
