@@ -230,7 +230,7 @@ class Agent(Generic[T]):
         `Result`.
 
         Raises:
-            What `run` raises.
+            HoldfastError: as `run`.
         """
         app = await self._open(deps)
         known = await self._known(app, session)
@@ -271,7 +271,7 @@ class Agent(Generic[T]):
 
         Raises:
             UsageError: an event loop runs in this thread; or as `run`.
-            What `run` raises.
+            HoldfastError: as `run`.
         """
         _check_no_loop("run_sync", "result = await agent.run(...)")
         return asyncio.run(self.run(text, session, output=output, deps=deps))
@@ -284,7 +284,7 @@ class Agent(Generic[T]):
 
         Raises:
             UsageError: an event loop runs in this thread; or as `run`.
-            What `run` raises.
+            HoldfastError: as `run`.
         """
         _check_no_loop("stream_sync", "async for item in agent.stream(...)")
         return _iterated(self.stream(text, session, deps=deps))

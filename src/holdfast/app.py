@@ -206,7 +206,7 @@ async def open_app(
 ) -> AsyncIterator[App]:
     """Open all parts, and close them in order at the end: controller, tools, connections, store.
 
-    Without a home, `memory` is the store, for a caller who keeps its content.
+    `memory` is the store of a caller who keeps its content, instead of the home's.
 
     Raises:
         StorageError: the home cannot be opened.
@@ -215,7 +215,7 @@ async def open_app(
     redact = Redactor(known_secrets(config, environ))
     async with AsyncExitStack() as open_rooms:
         with before_sending():
-            store = memory if home is None and memory is not None else open_store(home, clock)
+            store = memory if memory is not None else open_store(home, clock)
         open_rooms.push_async_callback(_close, "The store", store)
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)

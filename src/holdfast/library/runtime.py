@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +119,14 @@ class Runtime:
                 hint = "Create another Runtime. With the same home it continues the same sessions."
                 raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
-                opening = open_app(
-                    self.config, self._home, extra_tools=self._tools, environ=os.environ, memory=self._memory
-                )
-                self._app = await self._rooms.enter_async_context(opening)
+                self._app = await self._rooms.enter_async_context(self._parts())
             return self._app
+
+    def _parts(self) -> AbstractAsyncContextManager[App]:
+        """Return the parts, to be opened. Tests open them over a store of their own."""
+        return open_app(
+            self.config, self._home, extra_tools=self._tools, environ=os.environ, memory=self._memory
+        )
 
     def _take_loop(self) -> None:
         """Belong to the running loop.
