@@ -252,8 +252,8 @@ async def test_a_changed_row_of_an_approval_shows_nothing_else_than_was_asked(
         ("UPDATE sessions SET row = CAST(json_set(row, '$.model', 'm') AS BLOB)", "its journal: model"),
         ("UPDATE sessions SET status = 'failed'", "is not listed as its row tells"),
         ("INSERT INTO blob_uses VALUES ('ff', 1)", "no record refers to it"),
-        ("INSERT INTO blob_uses VALUES ('ff', 7)", "which is no session's"),
-        ("INSERT INTO approvals VALUES ('x', 7, 1, 0)", "which is no session's"),
+        ("INSERT INTO blob_uses VALUES ('ff', 7)", "which no session has"),
+        ("INSERT INTO approvals VALUES ('x', 7, 1, 0)", "which no session has"),
     ],
 )
 async def test_every_row_that_derives_from_a_journal_is_compared_with_it(
@@ -286,7 +286,7 @@ async def with_snapshot(tmp_path: Path) -> Path:
         ("body = x''", an_id(1), "is not what was written"),
         ("body = CAST(body || x'00' AS BLOB)", an_id(1), "is not what was written"),
         ("seq = 1", an_id(1), "is not what was written"),
-        ("session = 7", "", "under the number 7, which is no session's"),
+        ("session = 7", "", "under the number 7, which no session has"),
     ],
 )
 async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time(

@@ -118,10 +118,10 @@ async def test_a_log_that_is_lost_is_told(home: Path, tmp_path: Path, index: boo
     if index:
         assert "the log beside it is missing" in verify_home(home).damages[0].message
     else:
-        with pytest.raises(StorageCorrupt, match="holds nothing any more"):
+        with pytest.raises(StorageCorrupt, match="lost all its content"):
             verify_home(home)
     for looking in (SqliteStore.open, SqliteStore.open_to_read):
-        with pytest.raises(StorageCorrupt, match="holds nothing any more, and this home had sessions"):
+        with pytest.raises(StorageCorrupt, match="lost all its content, and this home had sessions"):
             looking(home)
     with pytest.raises(StorageCorrupt, match="can be read"):
         salvage(home, tmp_path / "saved.db")

@@ -20,7 +20,7 @@ _LOOK_S = 0.1
 
 _ELSEWHERE = (
     "This process does not have what the model wrote. If the one that has it still waits at its prompt, the call runs"
-    " there. Otherwise the model is told to make it again."
+    " there. Otherwise Holdfast asks the model to make it again."
 )
 
 
@@ -67,7 +67,7 @@ async def settled(index: Index, approval_id: str) -> None:
 
 
 async def _approval(keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> Resolve:
-    """Ask for yes or no. Enter alone is no answer, and yes is refused while a part of the call is hidden."""
+    """Ask for yes or no. Enter alone does not answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(row.tool, "bold yellow"), "  ", Span(row.reason, EXACT)])

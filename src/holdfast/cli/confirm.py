@@ -9,7 +9,7 @@ from holdfast.cli.terminal import write
 
 
 def confirmed(question: str) -> bool:
-    """Return the answer. Enter alone is no answer, and the end of the input is a no.
+    """Return the answer. Enter alone does not answer, and the end of the input means no.
 
     The caller has made sure that somebody is there (`terminal.has_person`).
     """

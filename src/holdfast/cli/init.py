@@ -52,7 +52,7 @@ def init(
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
-    """Choose a model and write the user file, if there is none yet.
+    """Choose a model and write the user file, unless it exists.
 
     \b
     holdfast init

@@ -1,6 +1,6 @@
 """Signals that end a command: each of them works like Ctrl-C.
 
-Whoever closes a terminal or ends a service may send several. Only a second Ctrl-C asks for a hurried end.
+Closing a terminal or ending a service may send several. Only a second Ctrl-C asks for a hurried end.
 
 `main` needs this module before anything else, so it imports little. `sitting` handles signals during a run.
 """

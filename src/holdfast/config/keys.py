@@ -26,7 +26,7 @@ a stricter value, even without trust.
 
 
 class Key(NamedTuple):
-    """One setting. A `*` in its path stands for a name that the user chooses."""
+    """One setting. The user chooses the name in the place of a `*` in its path."""
 
     path: str
     kind: Kind
@@ -172,7 +172,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "repeat.note",
         whole(2, 100),
-        "How often the same call with the same result, before the model is told.",
+        "How often a call may repeat with the same result before Holdfast tells the model.",
         3,
         "tighten",
         _less,

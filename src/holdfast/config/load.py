@@ -94,7 +94,7 @@ class Proposal(NamedTuple):
     """A project file, shown to the person who may trust it."""
 
     sha256: str
-    """Of the content that the changes were read from."""
+    """The hash of the content that the changes were read from."""
     is_trusted: bool
     changes: tuple[Change, ...]
 

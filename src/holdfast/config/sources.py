@@ -49,7 +49,7 @@ class Source(NamedTuple):
     layer: Layer
     given: tuple[Given, ...]
     sha256: str = ""
-    """Of the file, if it is one."""
+    """The hash of the file; empty if the source is not a file."""
     is_trusted: bool = False
     """Whether exactly this project file is trusted."""
 
@@ -72,7 +72,7 @@ def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
 
 
 def from_table(layer: Layer, table: Mapping[str, Any], name: str, problems: list[str]) -> Source:
-    """Return the values of a dict with the keys of a file. `name` stands for it in messages."""
+    """Return the values of a dict that has the keys of a file. Messages call it `name`."""
     return Source(layer, tuple(_checked(flatten(table), name, problems)))
 
 
@@ -180,8 +180,8 @@ def _why_not(entry: Entry) -> str:
 
 
 def _nearest(parts: Dotted) -> str:
-    """Return the known key that is most like the unknown one, by whole path, last word or flag; empty if there is
-    none.
+    """Return the known key that is most like the unknown one, by whole path, last word or flag; empty if none is
+    like it.
     """
     names = {key.path: key.path for key in KEYS if "*" not in key.path}
     if len(parts) > 1:

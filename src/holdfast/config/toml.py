@@ -41,7 +41,7 @@ class Table(NamedTuple):
     entries: list[Entry]
     """In order, with tables resolved into dotted keys."""
     sha256: str
-    """Of exactly the bytes that were read."""
+    """The hash of exactly the bytes that were read."""
 
 
 class NotToml(Exception):
@@ -80,7 +80,7 @@ def read_toml(path: Path) -> Table | None:
 
 
 def flatten(table: Mapping[str, Any], lines: Mapping[Dotted, int] | None = None) -> list[Entry]:
-    """Return the values of nested tables with their dotted keys. An empty table stands for itself, and so does one
+    """Return the values of nested tables with their dotted keys. An empty table is a value itself, and so is a table
     that is nested deeper than any key.
     """
     return list(_flatten((), table, lines or {}))
@@ -128,7 +128,7 @@ def _lines(content: str) -> dict[Dotted, int]:
 
 
 def _dotted(line: str, end: str) -> Dotted:
-    """Return the dotted key at the beginning of the line, up to `end`; empty if there is none."""
+    """Return the dotted key at the beginning of the line, up to `end`; empty without one."""
     parts: list[str] = []
     at = 0
     while match := _PART.match(line, at):

@@ -64,11 +64,11 @@ class Edit(msgspec.Struct, frozen=True):
     parts: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
-    """Of the parts."""
+    """The size of all parts together."""
     fresh_bytes: int
     """The number of bytes that the last request did not have, if it had the same base."""
     hasher: Any
-    """Of the parts. Update it with the tail."""
+    """The hash of the parts. Update it with the tail."""
 
     def body(self, tail: bytes) -> bytes:
         """Return the whole body in one copy."""
@@ -81,7 +81,7 @@ class _Rendered(msgspec.Struct, frozen=True):
     rest: tuple[e.Again | e.Fresh, ...]
     unsent: Sequence[Unsent]
     hasher: hashlib._Hash
-    """Of base, buffer and the unsent elements."""
+    """The hash of base, buffer and the unsent elements."""
 
 
 Cut = Callable[[Sequence[Fragment | Unsent], int], Sequence[int]]
@@ -172,7 +172,7 @@ class Conversation:
                 self._of_earlier_runs = len(self._unsent)
 
     def _drop_stopped(self) -> None:
-        """Another task begins: the one that somebody stopped before it began is not asked for any more."""
+        """Another task begins: drop the words of a task that was stopped before it began."""
         self._unsent[self._carried :] = [
             said for said in self._unsent[self._carried :] if said.mark != "u" or said.seq > self._stopped_seq
         ]

@@ -26,13 +26,13 @@ from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from holdfast.protocol.settings import Settings
 
 ANSWER_BYTES = 256
-"""What stands around an answer where it is read again."""
+"""The bytes that a wire adds around an answer when a later request contains it."""
 LAST_PASS_OUTPUT_TOKENS = 1_024
 LEAST_OUTPUT_TOKENS = 256
 LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
 WINDOW_SHARE = 0.9
-"""Of the window that a request may fill by our estimate; estimates err."""
+"""The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
 _MORE_THAN_RESERVED = ", since the provider charged more for a call than the worst case."
 
 

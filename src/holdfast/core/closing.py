@@ -26,12 +26,12 @@ MAKE_IT_AGAIN = (
 
 
 def abandoned(call: Call, why: str) -> ToolCallAbandoned:
-    """The call is closed, and the model is told that nobody knows."""
+    """Close the call, and tell the model that nobody knows its outcome."""
     return ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
 
 
 def lost(call: Call) -> ToolCallAbandoned:
-    """The call is closed, since nobody has its arguments any more; the model may make it again."""
+    """Close the call, since its arguments are lost. The model may make it again."""
     if starts_of(call):
         return replace(abandoned(call, f"it was interrupted, and {LOST}"), is_lost=True)
     return ToolCallAbandoned(call.call_id, f"This call did not run: {LOST}. {MAKE_IT_AGAIN}", is_lost=True)

@@ -31,7 +31,7 @@ MAX_INTERRUPTIONS = 3
 
 
 def decide(state: State, cause: Cause, now_ms: int, awake_ms: int) -> list[e.Event]:
-    """The events that the cause brings; empty when it means nothing (any more)."""
+    """Return the events that follow from the cause; none if it means nothing, or comes too late."""
     return [record.event for record in decision(state, cause, now_ms, awake_ms).records]
 
 
@@ -39,10 +39,10 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     """Like `decide`, but returns the records, with their trigger, and the new state.
 
     Args:
-        state: Where the session stands.
+        state: The state of the session before the cause.
         cause: What happened.
         now_ms: The calendar's time.
-        awake_ms: The driver's, as `Record.awake_ms`; 0 for a visitor.
+        awake_ms: The time by the driver's clock, as in `Record.awake_ms`; 0 for a visitor.
     """
     epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
@@ -52,7 +52,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
 
 
 def trigger(cause: Cause) -> e.Trigger:
-    """The name of the cause, for the records that it brings."""
+    """Return the kind and name of the cause, for the records that follow from it."""
     match cause:
         case Outcome(key=key):
             return e.Trigger("outcome", key)

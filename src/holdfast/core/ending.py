@@ -1,4 +1,4 @@
-"""How a run ends: at once, or as soon as nothing is open any more."""
+"""How a run ends: at once, or as soon as all open calls are closed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def totals(state: State) -> Totals:
 
 
 def status(state: State) -> SessionStatus:
-    """One word for how the session stands."""
+    """Return the status of the session: one word."""
     now = phase(state)
     if now != "idle":
         return _OPEN.get(now, "open")
@@ -28,7 +28,7 @@ def status(state: State) -> SessionStatus:
 
 
 def _due_ms(state: State) -> int:
-    """When a session that waits goes on by itself: another attempt, or a deadline of an approval; 0: never."""
+    """Return when a waiting session goes on by itself: at its next attempt or the deadline of an approval; 0: never."""
     return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
 
 

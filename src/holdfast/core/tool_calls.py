@@ -25,7 +25,7 @@ from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallRes
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
-NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run any more."
+NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 

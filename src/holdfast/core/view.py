@@ -1,7 +1,7 @@
-"""Which messages the next request carries when not all of them fit: the core decides, the conversation encodes.
+"""Decides which messages the next request carries if not all of them fit. The conversation encodes them.
 
-The task of the open run always stays: the words that opened it, and those that people said to it since. Of the rest,
-the last turns stay, as many as leave room to work. Calls stay together with their results.
+The task of the open run always stays: the words that opened it, and what people said since. The last turns stay too,
+as many as leave room to work. Calls stay together with their results.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Protocol
 from holdfast.core.state import State
 
 CUT_TO_SHARE = 0.6
-"""Of the window that a cut leaves filled: the next cut is then many turns away."""
+"""The share of the window that is still filled after a cut. It is low enough that the next cut is many turns away."""
 
 
 class Item(Protocol):
-    """An encoded message, as it stands in the conversation."""
+    """An encoded message of the conversation."""
 
     @property
     def mark(self) -> str:
-        """As in `events.Fresh`."""
+        """The kind of the message, as in `events.Fresh`."""
         ...
 
     @property
@@ -30,7 +30,7 @@ class Item(Protocol):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The size of the message in bytes."""
         ...
 
 

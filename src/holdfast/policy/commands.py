@@ -47,7 +47,7 @@ def parsed(text: str) -> Command:
 
 
 def catastrophe(command: Command) -> str:
-    """Return the catastrophe that the command spells out, in a few words; empty if there is none."""
+    """Return the catastrophe that the command spells out, in a few words; empty if it is harmless in this respect."""
     if _FORK_BOMB.search(command.text):
         return "a fork bomb"
     for words in command.parts:
@@ -57,7 +57,7 @@ def catastrophe(command: Command) -> str:
 
 
 def secret_named(command: Command) -> str:
-    """Return the first word that names a secret path; empty if there is none."""
+    """Return the first word that names a secret path; empty if no word does."""
     for words in command.parts:
         for word in words:
             for piece in {word, *re.split(r"[=,:@]", word)}:

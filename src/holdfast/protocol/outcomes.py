@@ -43,7 +43,7 @@ class Unaffordable(msgspec.Struct, frozen=True):
     reason: Literal["cost", "tokens", "context"]
     message: str
     size_bytes: int
-    """Of the request without its tail."""
+    """The size of the request without its tail."""
     fresh_bytes: int
     """How much of it the request before did not hold."""
 

@@ -15,8 +15,8 @@ Effect = Literal["read", "write", "exec", "network", "ask"]
 """`ask` is a question to a person: it has no effect on the world, and a person's answer is its result."""
 
 OnInterrupt = Literal["rerun", "probe", "unknown"]
-"""What to do if a call's outcome is unknown after a crash: run it again, probe whether it happened, or neither (the
-model is told that the outcome is unknown).
+"""What to do if a call's outcome is unknown after a crash: run it again, probe whether it happened, or only tell the
+model that the outcome is unknown.
 """
 
 
@@ -171,7 +171,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
     tool: str
     source: str
-    """Of the tool, as in its spec."""
+    """Where the tool comes from, as its spec says."""
     arguments: str
     workspace: str
     cwd: str
@@ -179,7 +179,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     reason: str
     """Why a person is asked."""
     seal: str = ""
-    """Stands for the original if the arguments are a masked copy."""
+    """A seal of the original, if the arguments are a masked copy."""
 
     @property
     def sha256(self) -> str:
@@ -194,19 +194,19 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     arguments: str = ""
     """The arguments that passed, as canonical JSON. They are run, hashed and approved, or a masked copy of these."""
     seal: str = ""
-    """Stands for the original of a masked copy; empty if the arguments are the original."""
+    """A seal of the original, if the arguments are a masked copy; else empty."""
     effect: Effect = "exec"
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
     expects: Expectation | None = None
     """What a probe looks for; None if nothing was planned."""
     source: str = ""
-    """Of the tool, as in its spec."""
+    """Where the tool comes from, as its spec says."""
     cwd: str = ""
     binary: str = ""
-    """Of a command: the resolved program."""
+    """The resolved program, if the call runs a command."""
     resources: tuple[Resource, ...] = EVERYTHING
-    """What it touches, as the gates found."""
+    """What the call touches, as the gates found."""
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -229,7 +229,7 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A gate refused the call."""
 
     failure: Failure
-    """What the model is told."""
+    """The reason, in the words that the model reads."""
     decisions: tuple[Decision, ...] = ()
 
 

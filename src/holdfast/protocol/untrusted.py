@@ -22,13 +22,13 @@ def decode_untrusted(text: str | bytes) -> Any:
     """The value in a JSON text.
 
     Raises:
-        msgspec.DecodeError: it is no JSON, no UTF-8, or nested deeper than `MAX_NESTING`.
+        msgspec.DecodeError: it is not JSON, not UTF-8, or nested deeper than `MAX_NESTING`.
     """
     if isinstance(text, bytes):
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
-            raise msgspec.DecodeError(f"it is no UTF-8: {error.reason}") from None
+            raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from None
     if (
         len(text) > MAX_NESTING
         and text.count("[") + text.count("{") > MAX_NESTING

@@ -1,8 +1,7 @@
-"""Older versions of events brought up to date, as plain data, one step at a time.
+"""Brings older versions of events up to date, as plain data, one step at a time.
 
-A step is a pure function on the decoded body, kept for ever: a journal written once must always load.
-There is no event with a second version yet, so there is no step yet; what a step must come with
-stands in `events`.
+A step is a pure function on the decoded body. Steps are kept for ever: a journal that was written once must always
+load. No event has a second version yet, so there is no step yet. `events` says what a step must come with.
 """
 
 from __future__ import annotations

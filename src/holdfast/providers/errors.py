@@ -45,7 +45,7 @@ _NO_MONEY = re.compile(
 )
 _SENTENCE_KEYS = ("message", "error", "detail", "msg", "title")
 _WORD_CHARS = 200
-"""Longer words are no words: the text is cut inside them."""
+"""Longer words are taken for noise: the text is cut inside them."""
 _GO_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -183,7 +183,7 @@ def entry_of(name: str) -> Entry:
     """Return the provider of that name.
 
     Raises:
-        UsageError: there is none. The message names the nearest one and all others.
+        UsageError: the name is unknown. The message names the nearest one and all others.
     """
     if name in PROVIDERS:
         return PROVIDERS[name]

@@ -51,7 +51,7 @@ class SignedReader:
         self._extras: dict[str, Any] = {}
         """By the server's id of the call. The first call without an id has the empty one."""
         self._ref = ""
-        """Of the call that the last piece belonged to."""
+        """The id of the call that the last piece belonged to."""
 
     @property
     def reported(self) -> Reported:

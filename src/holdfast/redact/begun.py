@@ -21,7 +21,7 @@ _MARKS = "\"'`"
 
 
 def find_begun(text: str) -> int:
-    """Return where it begins; the length of the text if there is none."""
+    """Return where the begun secret starts; the length of the text if none has begun."""
     line = text[max(text.rfind("\n") + 1, len(text) - _SEEN_CHARS) :]
     begin = len(line)
     if (text[-1:].isdigit() or text[-2:-1].isdigit()) and (card := _CARD_BEGUN.search(line)):

@@ -74,7 +74,7 @@ class Redactor:
         return len(self._needles[0].text) if self._needles else 0
 
     def known_in(self, text: str) -> str:
-        """Return the name of a known secret in the text, plain or in a common encoding; empty if there is none."""
+        """Return the name of a known secret in the text, plain or in a common encoding; empty if it has no secret."""
         for needle in self._needles:
             if needle.kind == KNOWN and needle.text in text:
                 return needle.name

@@ -34,7 +34,7 @@ def _shape(kind: str, beginnings: str, pattern: str, sign: str = "") -> _Shape:
 
 
 BODY_MIN_CHARS = 20
-"""Of what follows a beginning. Today's keys are longer."""
+"""The least length of what follows a key's beginning. Today's keys are longer."""
 
 
 def _begun(kind: str, beginnings: str, characters: str = r"[A-Za-z0-9]", most: str = "") -> _Shape:

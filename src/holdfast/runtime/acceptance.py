@@ -1,6 +1,6 @@
-"""Says with a failure of the store what became of a command: it was accepted only if it was stored.
+"""When the store fails, says whether a command was accepted: it was, if it was stored.
 
-Who repeats a command that was accepted would double it. The sentence stands before what to do about the failure.
+Sending an accepted command again would make it happen twice. The sentence comes before the hint about the failure.
 """
 
 from __future__ import annotations

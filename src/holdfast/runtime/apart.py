@@ -1,7 +1,8 @@
-"""Runs the code of others apart: each call of a tool, and each slow prepare step, as a task of its own.
+"""Runs the code of others apart: each tool call and each slow prepare step is a task of its own.
 
-What it does to its task stays there: its context, a cancellation that it leaves behind, what it raises too late.
-What ignores its cancellation, or the end of its time, is left: it goes on by itself, and counts no more.
+So the code can only harm its own task: its context, a cancellation that it leaves behind, an exception that comes too
+late. If it ignores its cancellation or its time limit, the driver leaves it: it goes on alone, and its result does
+not count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class Left(TimeoutError):
-    """Nobody waits for it any more. It may still be running."""
+    """The caller stopped waiting for the work. It may still be running."""
 
 
 class Apart:
@@ -65,7 +66,7 @@ class Apart:
         raise Left
 
     def close(self) -> None:
-        """Stop the timer. Nobody waits for a call any more."""
+        """Stop the timer. The driver no longer waits for any call."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -120,7 +120,7 @@ class Bus:
 
 @contextmanager
 def listed(lists: dict[K, list[T]], key: K, entry: T) -> Iterator[T]:
-    """The entry stands in the list of its key for a while; a list without entries is none."""
+    """Keep the entry in the list of its key for a while. An empty list is removed."""
     lists[key].append(entry)
     try:
         yield entry

@@ -380,7 +380,7 @@ class SessionController:
         finally:
             del self._held[session]
             if hold is not None:
-                hold.until_ms = 0  # whatever still runs has no effect any more
+                hold.until_ms = 0  # the check of the lease now stops every effect of what still runs
             try:
                 if hold is not None and not hold.is_over:
                     with (

@@ -82,9 +82,9 @@ class Driver:
         self._planner = Planner(parts, originals, self._apart)
         self._runner = Runner(parts, bus, self._session, hold.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
-        """What comes in beside the outcomes of attempts: causes, finished prepare steps, and rings."""
+        """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
         self._settling = asyncio.Lock()
-        """Whoever settles a cause has it."""
+        """Held while a cause is decided and committed, so that causes are taken one at a time."""
         self._running: dict[str, asyncio.Task[None] | None] = {}
         """Every attempt until its outcome is settled, so that none starts twice; None once it has its outcome."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -284,8 +284,8 @@ class Driver:
     # --- what is in flight ----------------------------------------------------------------------
 
     async def _sync(self, by: asyncio.Task[None] | None) -> _Begun | None:
-        """Cancel what is not wanted any more, and begin what is wanted and does not run yet: its intent is committed
-        by now. Return the first that begins if there is a task to run it."""
+        """Cancel what is no longer wanted, and begin what is wanted and does not run yet: its intent is committed
+        by now. Return the first attempt that begins, if a task is there to run it."""
         keys = {action.key for action in self._wanted}
         if self._running.keys() - keys:
             await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
@@ -380,7 +380,7 @@ class Driver:
             self._causes.put(Due(wait.key))
 
     async def _close(self) -> None:
-        """Stop everything that this driver started. Nothing of it is recorded any more.
+        """Stop everything that this driver started. From now on, nothing of it is recorded.
 
         A tool that ignores its cancellation cannot be ended from here, so the wait has a limit.
         """

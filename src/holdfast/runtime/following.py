@@ -1,4 +1,4 @@
-"""Follows a session: its records in order and without a gap, whoever writes them, and deltas as they arrive.
+"""Follows a session: its records in order and without a gap, from any process, and deltas as they arrive.
 
 The caller decides what to look for and how to show it.
 """

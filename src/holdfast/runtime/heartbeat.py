@@ -24,7 +24,7 @@ class Heartbeat:
 
     @contextmanager
     def keeping(self, hold: Hold) -> Iterator[None]:
-        """Renew this lease too. Its holder is told when it is lost."""
+        """Renew this lease too. If it is lost, tell its holder."""
         session = hold.lease.session
         self._holds[session] = hold
         if self._beating is None:

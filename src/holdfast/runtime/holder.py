@@ -92,7 +92,7 @@ def is_free(lease: Lease | None) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    """Return the start time of a process in clock ticks since boot; empty if there is none, or it is a zombie."""
+    """Return the start time of a process in clock ticks since boot; empty if it does not exist or is a zombie."""
     fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 and fields[0] not in ("Z", "X") else ""
 

@@ -63,7 +63,7 @@ class Journal:
         self.wire = ""
         """The wire format of the last request; empty before the first one."""
         self.epoch = 0
-        """Of the last record that was read; 0 if there is none."""
+        """The epoch of the last record that was read; 0 before the first."""
         self._link = FIRST_LINK
         self._named: set[str] = set()
         """The blobs that a commit referred to."""
@@ -230,8 +230,8 @@ async def _following(
 
 
 def _conversation(selected: Iterator[Selected]) -> tuple[Conversation, Request | None]:
-    """Return the conversation right after the last of these records, and its request; None if there is none, or if a
-    record does not fit."""
+    """Return the conversation right after the last of these records, and its request. The request is None if no
+    record has one, or if a record does not fit."""
     try:
         return Conversation.restored((seq, decode_event(type_, v, body)) for seq, type_, v, body in selected)
     except (UnreadableEvent, LookupError, ValueError):

@@ -95,7 +95,7 @@ class Lookout:
         """Report what is new, and return the next mark."""
         try:
             news = await self._store.news(since)
-        except StorageError:  # whoever reads the store gets the error
+        except StorageError:  # wake all of them: each reads the store itself, and gets the error
             self._tell(self._drivers, self._bus.sessions)
             return since
         self._tell(news.asked, (session for session in news.written if session not in self._drivers))
@@ -122,7 +122,7 @@ class Lookout:
         minded = [session for sessions in self._minded.values() for session in sessions]
         try:
             held = await self._store.held()
-        except StorageError:  # whoever reads the store gets the error
+        except StorageError:  # wake all of them: each reads the store itself, and gets the error
             held = ()
         self._wake(session for session in minded if session not in held)
 

@@ -35,7 +35,7 @@ HIDDEN = (
     "JSON as a part of the arguments, not as a text."
 )
 MAX_HELD_CHARS = 64 * 1024 * 1024
-"""Of all originals together. Beyond that, the oldest are dropped."""
+"""The most characters that all originals may have together. Beyond that, the oldest are dropped."""
 
 
 class Original(msgspec.Struct, frozen=True):
@@ -71,11 +71,11 @@ class Originals:
         return (session, call_id) in self._held
 
     def masked(self, session: str, call: Call, original: Original, admission: Admission) -> Admission:
-        """Return what the gates said about the original, as it may be stored.
+        """Return the gates' decision about the original in a form that may be stored.
 
-        An approval binds to the original by a seal: an HMAC whose key is gone with the process, so that nobody can
-        guess what was masked. Hashes of the expected changes would allow guessing, so there are none, and nobody
-        probes whether an interrupted attempt happened.
+        An approval binds to the original by a seal, an HMAC. Its key exists only in this process, so nobody can guess
+        what was masked. Hashes of the expected changes would allow guessing. So none are stored, and an interrupted
+        attempt cannot be probed.
         """
         if not call.is_masked:
             return self._unhidden(admission) if _is_converted(admission) else admission

@@ -4,7 +4,7 @@
 |---|---|
 | Send | speak; or answer, while a question of the agent is open |
 | Send or Continue with settings | configure too |
-| Continue, Pause, Stop | speak: whoever may start an agent may stop it |
+| Continue, Pause, Stop | speak: a sender who may start an agent may also stop it |
 | Resolve | approve; for a question: answer |
 
 If a sender without `answer` speaks while a question is open, the core takes the words as a message.

@@ -27,7 +27,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     state: State
     link: bytes
-    """Of the hash chain, at `state.seq`."""
+    """The link of the hash chain at `state.seq`."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -45,7 +45,7 @@ def packed(snapshot: Snapshot) -> bytes:
 
 
 def unpacked(found: Recovered, session: str) -> Snapshot | None:
-    """Return the snapshot that the records follow; None if there is none, or other code made it."""
+    """Return the snapshot that the records follow; None without one, or if other code made it."""
     code, body = found.snapshot[:_SHA256_BYTES], found.snapshot[_SHA256_BYTES:]
     if not found.after_seq or code != _folded_by():
         return None

@@ -1,4 +1,4 @@
-"""Decisions that were accepted and that nobody has read: the process died then, or the disk was full."""
+"""Finds decisions that were accepted but not read yet: the process died before that, or the disk was full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[Approva
     for session in {row.session for row in rows}:
         try:
             commands = [(waiting_command(each), each.posted_ms) for each in await store.inbox(session)]
-        except (StorageCorrupt, StorageNewer):  # whoever goes on with the session is told
+        except (StorageCorrupt, StorageNewer):  # the next driver of the session reports it
             continue
         for command, posted_ms in commands:
             body = command.body

@@ -11,7 +11,7 @@ socket, and when the driver is gone for any reason. If a command kills its guard
 which adopts orphans too and ends them.
 
 A tree is stopped before it is killed, and no process is asked to end by itself: a shell that sees its child end
-would begin its next command, although the model is told that the command was ended.
+would begin its next command, although the model reads that the command was ended.
 
 The next driver of a session knows only the keys of its calls. `end_trees` ends from outside what has a key in its
 environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption
@@ -153,7 +153,8 @@ def _processes() -> Iterable[tuple[int, _Stat]]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return None if the process is gone or a zombie. One whose first thread has ended is none while another runs."""
+    """Return None if the process is gone or a zombie. A process whose first thread has ended is not a zombie while
+    another thread runs."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             head, _, tail = file.read().rpartition(b")")

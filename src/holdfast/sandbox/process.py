@@ -60,7 +60,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     how: Literal["exited", "timeout", "idle", "flood"]
     exit_code: int
-    """Of the first process. A negative number is the signal that ended it."""
+    """The exit code of the first process. A negative number is the signal that ended it."""
     output: str
     """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
@@ -113,7 +113,7 @@ class Processes:
         return Ended(how, tree.exit_code, output.text(), output.size_bytes)
 
     async def end(self, keys: Collection[str]) -> None:
-        """End every process of the calls with these keys, whoever started it."""
+        """End every process of the calls with these keys, no matter which driver started it."""
         if keys:
             await asyncio.to_thread(keeper.end_trees, frozenset(keys))
 
@@ -211,7 +211,7 @@ class _Tree:
 
     @property
     def exit_code(self) -> int:
-        """Of the first process. If its guard was killed before it could report, it counts as killed."""
+        """The exit code of the first process. If its guard was killed before it could report, it counts as killed."""
         return self._number
 
     async def exited(self) -> None:

@@ -53,11 +53,11 @@ def check_contiguous(commit: Commit) -> None:
     """Refuse a commit whose records do not follow one another.
 
     Raises:
-        ValueError: they do not, which is a bug of whoever made the commit.
+        ValueError: they do not. The caller that made the commit has a bug.
     """
     for seq, record in enumerate(commit.records, commit.expected_seq + 1):
         if record.seq != seq:
-            raise ValueError(f"record {record.seq} stands where {seq} must be")
+            raise ValueError(f"record {record.seq} is in the place of record {seq}")
 
 
 class Examined(msgspec.Struct, frozen=True):

@@ -157,7 +157,7 @@ def not_ours(where: Path) -> StorageCorrupt:
 
 
 def replaced(where: Path) -> StorageReplaced:
-    """The refusal to go on with a file that nobody else sees any more."""
+    """Return the error for a file that another one replaced: no other process finds it by its name."""
     return StorageReplaced(
         f"{where} was replaced, emptied or taken away while it was in use; nothing more is written to it",
         hint="`holdfast fsck` tells whether what lies there now is whole.",
@@ -199,7 +199,7 @@ def _there(path: Path) -> Path:
 
 
 def _is_full(where: Path) -> bool:
-    # A failed write of the write-ahead index is told as an I/O error, whatever the reason.
+    # SQLite reports a failed write of the write-ahead index as an I/O error, whatever the reason.
     try:
         return os.statvfs(where.parent).f_bavail == 0
     except OSError:

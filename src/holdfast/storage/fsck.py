@@ -48,7 +48,7 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
     """All that is wrong with a home, also with one that cannot be written, and what was erased in it.
 
     Raises:
-        StorageCorrupt: its file is no database of Holdfast at all.
+        StorageCorrupt: its file is not a database of Holdfast.
         StorageNewer: a newer version wrote it.
         StorageError: there is no database, or it cannot be read.
     """
@@ -110,7 +110,8 @@ class _Look:
         return self._seen[sha256]
 
     def rows(self, table: str, columns: str, number: int) -> list[Any]:
-        """What lies beside the journal of a session; nothing where the table is missing, which is told already."""
+        """Return a session's rows in a table beside its journal. If the table is missing, return none: that damage is
+        reported already."""
         if table not in self.tables:
             return []
         sql = f"SELECT {columns} FROM {table} WHERE session = ?"
@@ -193,7 +194,7 @@ def _verify_session(look: _Look, session: str) -> Verified:
     connection = look.connection
     own = lineage(connection, session)
     if not own:
-        raise StorageCorrupt("its id is none")
+        raise StorageCorrupt("its id is invalid")
     number, at_seq, head_seq = own[-1]
     records = stored(connection, session, number, at_seq, _NO_END)
     examined = examine(session, records, at_seq, link_at(connection, own, at_seq), head_seq)
@@ -300,7 +301,7 @@ def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:
         f"SELECT session, count(*) FROM {table} WHERE session NOT IN (SELECT number FROM sessions)"
         " GROUP BY session"
     ):
-        yield Damage("row", f"{count} {_ROWS[table]} under the number {number}, which is no session's")
+        yield Damage("row", f"{count} {_ROWS[table]} under the number {number}, which no session has")
 
 
 def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
@@ -311,7 +312,7 @@ def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
     ):
         if session is None:
             yield Damage(
-                "row", f"a snapshot lies under the number {number}, which is no session's; nothing needs it"
+                "row", f"a snapshot lies under the number {number}, which no session has; nothing needs it"
             )
         elif not is_there:
             what = f"its snapshot is of record {seq}, and its journal ends at {head_seq}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 _HEAD, _FRAME_HEAD = 32, 24
 _INDEX_BYTES = 32 << 10
-"""Of the index of a log that was in use."""
+"""The least size of the index of a log that was in use."""
 _MAGIC, _VERSION = 0x377F0682, 3007000
 _ORDERS = {_MAGIC: "<", _MAGIC + 1: ">"}
 PAGE_SIZES = {1 << power for power in range(9, 17)}
@@ -50,9 +50,9 @@ class Log(NamedTuple):
     salts: bytes
     """The mark of all that was written since the log began anew."""
     order: str
-    """Of the bytes in a word, for the sums."""
+    """The order of the bytes in a word, for the checksums."""
     frames: tuple[Frame, ...]
-    """Those with this mark, and those between them, sound or not."""
+    """The frames with this mark, and the frames between them, sound or not."""
     sound: int
     """So many of them are read by SQLite, from the first one on."""
 
@@ -74,7 +74,7 @@ def is_log_lost(database: Path) -> bool:
 
 
 def read_log(database: Path) -> Log | None:
-    """The log of the database; None where there is none, or nothing in it."""
+    """Return the log of the database; None if it is missing or empty."""
     try:
         content = database.with_name(f"{database.name}-wal").read_bytes()
     except (FileNotFoundError, IsADirectoryError):

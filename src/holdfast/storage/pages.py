@@ -22,9 +22,9 @@ class Pages(NamedTuple):
 
     content: bytes
     size: int
-    """Of a page."""
+    """The size of a page, in bytes."""
     newer: Mapping[int, bytes]
-    """Pages by number of which the log has a newer one."""
+    """The pages of which the log has a newer version, by number."""
 
     def page(self, number: int) -> bytes:
         """A page, counted from 1; shorter or empty where the file ends."""

@@ -1,6 +1,6 @@
-"""Seals: they prove what no hash chain does (commands that wait, holders of leases, snapshots), and whose it is.
+"""Seals prove content outside the hash chain (waiting commands, holders of leases, snapshots), and its owner.
 
-A seal stands before the content in its column. Where a row lies does not belong here.
+A column holds the seal, followed by the content. This module does not know where a row is stored.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _SHA256_BYTES = 32
 
 
 def sealed(content: bytes, *about: str | int) -> bytes:
-    """The content behind its seal, which also proves what stands beside it in the row."""
+    """Return the content with its seal before it. The seal also proves the other columns of the row (`about`)."""
     return _seal(content, about) + content
 
 
 def unsealed(kept: object, *about: object) -> bytes | None:
-    """The content; None where it, or what stands beside it, is not what was sealed."""
+    """Return the content; None if it, or another column that its seal proves, has changed."""
     if not isinstance(kept, bytes):
         return None
     content = kept[_SHA256_BYTES:]

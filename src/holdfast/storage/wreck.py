@@ -1,6 +1,6 @@
-"""What can still be read of a damaged database, which is only read; whatever cannot be is told, never passed over.
+"""Reads what can still be read of a damaged database, and reports everything that cannot. It changes nothing.
 
-What is made of it is decided in `salvage`.
+`salvage` decides what to make of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
 
     Raises:
         StorageCorrupt: it is the database of another program.
-        StorageError: there is none, or `scratch` cannot be written.
+        StorageError: the home has no database, or `scratch` cannot be written.
     """
     path = home / DATABASE
     with storage_errors(path):
@@ -239,7 +239,7 @@ class Wreck:
 
 
 def _true_one(found: Sequence[tuple[int, StoredRecord]], links: set[bytes]) -> tuple[int, StoredRecord]:
-    """Of several records that say that they are the same one, that which follows another record."""
+    """Several records claim to be the same one. Return the one that follows another record."""
     if len(found) == 1:
         return found[0]
     return next((one for one in found if any(follows(link, one[1].seq, one[1]) for link in links)), found[0])

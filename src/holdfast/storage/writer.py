@@ -158,7 +158,7 @@ class Writer:
             self._begin()
             answers = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
-            if place_of(self._path) != self._place:  # the writes went to a file that nobody finds any more
+            if place_of(self._path) != self._place:  # the file was replaced: no reader will find these writes
                 raise replaced(self._path)
             return answers
         except (

@@ -1,4 +1,4 @@
-"""Writes sessions by hand in tests of stores: a holder of a lease that commits what it is told."""
+"""Writes sessions by hand in tests of stores: a holder of a lease that commits the given events."""
 
 from __future__ import annotations
 

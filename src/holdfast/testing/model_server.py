@@ -222,7 +222,7 @@ class _Connection(asyncio.Protocol):
             case _:
                 transport.write(_ending(rendered))
         self._sending = None
-        self._go_on()  # whoever had all that was promised may have asked again before the last pause was over
+        self._go_on()  # a client that had all it was promised may have asked again before the last pause was over
 
 
 _BREAKS = ("stall", "ping", "cut", "reset")

@@ -1,7 +1,7 @@
 """Reads the annotations of a tool's parameters: schemas and conversion of types that msgspec does not know (paths,
 pydantic's types), descriptions, and what a parameter means to the gates.
 
-It never imports pydantic: whoever annotates with its types has imported it.
+It never imports pydantic: code that annotates with its types has imported it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], s
 
     Args:
         extra_tools: Tools of the caller, in the order in which the model sees them.
-        secret_in: Returns the name of a known secret whose value is in a text; empty if there is none.
+        secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
         own: Holdfast's own files, which no tool may change.
 
     Raises:

@@ -178,7 +178,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
 async def _plan(case: Case, tool: Tool) -> Expectation | None:
     try:
         return await tool.plan(case.values, _looking(case.proposal, case.spec))
-    # If the plan fails there is none; the call itself reports the error.
+    # If planning fails, the call has no plan. The call itself reports the error.
     except Exception:
         return None
 

@@ -1,6 +1,6 @@
 """The matching half of grep, in a process that can be killed: `python -I -S grep_child.py FOLDER_FD < request`.
 
-It opens the files that it is told, below the given folder, follows no link, and prints the lines that match.
+It opens the files that the request names, below the given folder, follows no link, and prints the lines that match.
 `search` chooses the files. This skips files that are secret under another name, and Holdfast's own. Standard
 library only.
 """

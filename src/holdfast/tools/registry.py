@@ -67,7 +67,7 @@ class Registry:
         )
 
     def nearest(self, name: str, offered: Iterable[str]) -> str:
-        """Return the offered name that is most like an unknown one; empty if there is none."""
+        """Return the offered name that is most like an unknown one; empty if no name is like it."""
         folded = {known.casefold(): known for known in offered}
         near = difflib.get_close_matches(name.casefold()[:64], folded, n=1, cutoff=0.5)
         return folded[near[0]] if near else ""

@@ -271,7 +271,7 @@ def _times(node: Mapping[str, Any]) -> int:
 
 
 def _at(resource: Any, pointer: str) -> Any:
-    """Return the target of a JSON pointer; None if there is none."""
+    """Return the target of a JSON pointer; None if it points nowhere."""
     here = resource
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -30,7 +30,7 @@ class Difference(msgspec.Struct, frozen=True):
     """The first event of a batch that would be decided differently."""
 
     seq: int
-    """Of the recorded event, or one past the batch if an event is missing."""
+    """The seq of the recorded event; one past the batch if an event is missing."""
     what: str
     """The difference as a sentence."""
     recorded: e.Event | None = None

@@ -44,7 +44,7 @@ tells its end."""
 
 
 _ERASED = settings_with(ModelFacts("?", "?", price="unknown"), "?")
-"""Of a run, where the record that held its settings was erased."""
+"""The settings of a run, if the record that held them was erased."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
