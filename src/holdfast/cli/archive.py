@@ -113,7 +113,7 @@ async def _import(home: Home, path: Path) -> SessionRow:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what is no file, or is larger than any session.
+    """Refuse a path that is not a file, and a file that is larger than any session.
 
     Raises:
         UsageError: says why.

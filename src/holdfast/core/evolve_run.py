@@ -133,7 +133,7 @@ def _resumed(state: State) -> State:
 
 
 def _waits_no_more(state: State) -> State:
-    """No attempt of a model call is waited for any more."""
+    """Stop waiting for the next attempt of a model call."""
     return with_models(state, retry_at_ms=0) if state.models.retry_at_ms else state
 
 

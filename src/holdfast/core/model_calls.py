@@ -16,7 +16,7 @@ from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 
 MAX_CALLS = 128
-"""Of one response; no model means more than that."""
+"""The most tool calls that one response may make. A response with more is a model's mistake."""
 TOO_MANY_CALLS = (
     "Your response held {count:,} calls. Only the first {taken} were taken; the others were refused and do not run. "
     "Make those that you still need again, at most {taken} in one response."
@@ -26,7 +26,7 @@ OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allo
 
 
 def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
-    """Record the intent of an attempt, or why there is none: a limit, or a provider that is not ready."""
+    """Record the intent of an attempt, or why none starts: a limit, or a provider that is not ready."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return

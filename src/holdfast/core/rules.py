@@ -1,6 +1,6 @@
 """The consequences of the state, as an ordered list of rules. To add a consequence, add a rule.
 
-After each cause the first rule that has something to say brings its events, and so on until none has any more.
+After each cause the first rule that applies adds its events. This repeats until no rule applies.
 `python -m tests.core.phases` prints the list into ARCHITECTURE.md.
 """
 
@@ -29,7 +29,7 @@ REFUSED = (
     "model."
 )
 MAX_REPAIRS = 2
-"""Of one run."""
+"""How often a run asks the model to repair an answer that does not match the schema."""
 REPAIR_NOTE = (
     "Your answer does not match the JSON Schema: {problem}. Answer again, with the whole JSON value and nothing "
     "else."
@@ -200,7 +200,7 @@ def _wall(draft: Draft, run: Run, settings: Settings) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("wind down", "stopping", "What never started is closed; then the run ends.", _wind_down),
+    Rule("wind down", "stopping", "Calls that never started are closed; then the run ends.", _wind_down),
     Rule(
         "decisions", "between model calls", "A call that a person answered or denied is closed.", _decisions
     ),
@@ -210,20 +210,27 @@ RULES: tuple[Rule, ...] = (
         "A call that the last pass asks for is refused.",
         _no_calls_in_last_pass,
     ),
-    Rule("warnings", "all calls closed", "At 80 % of a limit the model and the user are told.", _warnings),
+    Rule(
+        "warnings", "all calls closed", "At 80 % of a limit, a note tells the model and the user.", _warnings
+    ),
     Rule(
         "retry wait",
         "between model calls",
-        "A wait that is longer than any may be is over: the clock was wrong when it began.",
+        "A wait beyond the longest allowed one is over: the clock was wrong when it began.",
         _retry_wait,
     ),
     Rule("landed", "all calls closed", "After the last pass the run ends at its limit.", _landed),
     Rule("stuck", "response in", "Too many turns with the same call and result end the run.", _stuck),
     Rule(
-        "repeat note", "response in", "Before that, the model is told that it repeats itself.", _repeat_note
+        "repeat note",
+        "response in",
+        "Before that, a note tells the model that it repeats itself.",
+        _repeat_note,
     ),
     Rule("nothing said", "response in", "Three empty responses in a row end the run.", _nothing_said),
-    Rule("empty note", "response in", "After an empty response the model is asked for words.", _empty_note),
+    Rule(
+        "empty note", "response in", "After an empty response, a note asks the model for words.", _empty_note
+    ),
     Rule(
         "refusal",
         "response in",
@@ -233,10 +240,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "repair",
         "response in",
-        "An answer that does not match the schema goes back to the model, twice; the third one fails the run.",
+        "The model may repair an answer that does not match the schema, twice; the third such answer fails the run.",
         _repair,
     ),
     Rule("answer", "response in", "An answer ends the run, unless a person said more.", _answer),
     Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),
-    Rule("wall", "between model calls", "Nothing starts for which no time is left.", _wall),
+    Rule("wall", "between model calls", "When the time is used up, nothing starts.", _wall),
 )

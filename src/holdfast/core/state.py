@@ -23,20 +23,21 @@ from holdfast.protocol.trust import Label
 Phase = Literal[
     "idle", "preparing", "calling", "backing_off", "admitting", "acting", "waiting", "paused", "stopping"
 ]
-"""idle: no run is open. preparing: a request is to be rendered. calling: a model call is open. backing_off: it
-failed and waits to be tried again. admitting: a tool call may be put before the gates. acting: tool calls are
-open. waiting: only people can go on. paused: somebody said so. stopping: the run ends when nothing is open."""
+"""idle: no run is open. preparing: the next request must be rendered. calling: a model call is open. backing_off: a
+model call failed and will be tried again. admitting: the gates must judge a tool call. acting: tool calls are open.
+waiting: a person must decide or answer. paused: a person paused the run. stopping: the run ends as soon as no call is
+open."""
 
 
 RESTING: frozenset[Phase] = frozenset({"idle", "backing_off", "waiting", "paused"})
 """In these phases a driver has nothing to do, so the time does not count against `wall_s`."""
 
 _NO_MODEL = ModelFacts("", "", price="unknown")
-"""Of a session in which nothing ever ran."""
+"""The facts of the model in a session that never ran one."""
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What was used: of a run, or of all before it."""
+    """What a run used, or all runs before it."""
 
     turns: int = 0
     model_calls: int = 0
@@ -44,12 +45,12 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     usage: Usage = Usage()
     cost_microusd: int = 0
     held_microusd: int = 0
-    """Reserved by attempts whose outcome nobody knows: it may have been charged."""
+    """Money reserved by attempts with an unknown outcome: the provider may have charged it."""
     held_tokens: int = 0
     is_unpriced: bool = False
-    """A model without a known price took part: the cost is not the whole cost."""
+    """A model without a known price took part, so `cost_microusd` is not the whole cost."""
     is_estimated: bool = False
-    """A provider did not count a part of the usage."""
+    """Holdfast estimated a part of the usage, since a provider did not count it."""
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -84,19 +85,19 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     driven_ms: int = 0
     """Time in which a driver was at work."""
     reply: Literal["", "answer", "cut_answer", "refusal", "empty", "calls"] = ""
-    """What the last response was; empty while none is there since the last request."""
+    """The kind of the last response; empty until the last request has one."""
     goal_seq: int = 0
     """The first message that opened this run. A continuation keeps the value of the run that it continues."""
     answer_seq: int = 0
-    """The record that holds the last words of the model; 0: there are none."""
+    """The record with the last words of the model; 0 before its first words."""
     empty_replies: int = 0
     verdict: Verdict | None = None
-    """Of the last response; None if it was no answer, or the run has no schema."""
+    """Whether the last response matches the schema; None if it was not an answer, or the run has no schema."""
     repairs: int = 0
-    """How often the model was told that its answer does not match the schema."""
+    """How often a note asked the model to repair its answer."""
     overflows: int = 0
     warned: tuple[str, ...] = ()
-    """What the model and the user were told once: limits of which 80 % are used, a response over its cap."""
+    """The warnings that were given, each once: limits that are 80 % used, a response over its cap."""
     landing: str = ""
     """The limit that was reached: only a last pass follows, unless the limit is raised before it."""
     has_landed: bool = False
@@ -122,7 +123,7 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     reserved_tokens: int
     is_last_pass: bool
     facts: ModelFacts
-    """The model that it is for, also when the settings have changed since."""
+    """The model that the call is for, even if the settings have changed since."""
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -135,13 +136,13 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     open: ModelCall | None = None
     """The open attempt. `Responded`, `ModelCallFailed`, `ModelCallCut` or `ModelCallAbandoned` closes it."""
     failed_attempts: int = 0
-    """Of the model call that is to be tried again."""
+    """The failed attempts of the model call that will be tried again."""
     retry_at_ms: int = 0
     measure: Measure = Measure()
     base: str = ""
-    """Of the last request (`events.Request`)."""
+    """The base of the last request (`events.Request`)."""
     learnt_window_tokens: int = 0
-    """The model's window as a provider's refusal taught it; 0: as the settings say."""
+    """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
 
 
 class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -160,7 +161,7 @@ class Permission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     approval_id: str
     sha256: str
-    """Of all that they were shown."""
+    """The hash of everything that the person was shown."""
     is_consumed: bool = False
     """An attempt has started with it. It holds for every further attempt of the same call."""
 
@@ -206,7 +207,7 @@ class Done(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The model has its result."""
 
     signature: str
-    """Of name, arguments and result: what the guard against repeats compares."""
+    """The digest of name, arguments and result. The guard against repeats compares it."""
 
 
 Stage = Proposed | Waiting | Answered | Denied | Expired | Started | Done
@@ -219,16 +220,16 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ref: str
     name: str
     arguments: str
-    """As the model wrote them, until the gates made them canonical."""
+    """The arguments as the model wrote them, until the gates make them canonical."""
     is_masked: bool = False
-    """`arguments` is a copy, and never run."""
+    """`arguments` is a masked copy, which never runs."""
     stage: Stage = Proposed()
     interrupted: ToolAttempt | None = None
     """The last attempt, whose driver is gone. It may be probed or run again."""
     permission: Permission | None = None
     """What a person allowed."""
     resources: tuple[Resource, ...] | None = None
-    """What it touches, as the gates found out last; None: no gate has seen it."""
+    """What the call touches, as the gates last found; None: no gate has judged it yet."""
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -244,12 +245,12 @@ class Unsaid(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What no request has carried yet."""
 
     words_seq: int = 0
-    """The first record with words of a person that are to be answered; 0: there are none."""
+    """The first record with words of a person that need an answer; 0: no words wait."""
     last_words_seq: int = 0
-    """The newest message that the next request brings; 0: there is none. It can be set while `words_seq` is 0: the
-    words of a stopped run are still sent, but they open no run."""
+    """The newest message that the next request brings; 0: no message is new. It can be set while `words_seq` is 0:
+    the words of a stopped run are still sent, but they open no run."""
     notes: tuple[str, ...] = ()
-    """What the runtime told the model: what each is about."""
+    """The subjects of the runtime's notes to the model."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
@@ -262,24 +263,24 @@ class State(msgspec.Struct, frozen=True, gc=False):
     seq: int = 0
     at_ms: int = 0
     awake_ms: int = 0
-    """Of the last record, by its driver's clock."""
+    """The time of the last record by its driver's clock (`Record.awake_ms`)."""
     epoch: int = 0
-    """Of the last driver: what older epochs started is not running any more."""
+    """The epoch of the last driver. What drivers of older epochs started is no longer running."""
     groups: dict[str, Group] = {}
     """All groups of settings that the journal holds, by name: as many as were ever different."""
     settings: Settings | None = None
-    """Those in force."""
+    """The settings in force."""
     run: Run | None = None
     """The open run, else the last one, else None."""
     before: Totals = Totals()
-    """Of all runs before `run`."""
+    """What all runs before `run` used."""
     principal: Principal = NOBODY
-    """On whose behalf the run works: who spoke last, or opened the continuation, with the rights that all have who
-    spoke in the run. `name` is their label."""
+    """The sender for whom the run works: the last one who spoke, or who continued the run. It has only the scopes
+    that all speakers of the run share. `name` is their label."""
     labels: tuple[Label, ...] = ()
     """Every source of content in the session (a tool or a speaker) with its trust, each once."""
     approvals: int = 0
-    """Asked for so far: the next one is named after it."""
+    """How many approvals were requested so far. The id of the next one is derived from it."""
     models: Models = Models()
     turn: Turn = Turn()
     unsaid: Unsaid = Unsaid()
@@ -380,5 +381,5 @@ def starts_of(call: Call) -> int:
 
 
 def action_key(call: Call) -> str:
-    """CALL#N, where N is how often the call was started: its open attempt, or the last one; 0 if there is none."""
+    """CALL#N, where N is the number of the call's open or last attempt; 0 before the first one."""
     return f"{call.call_id}#{starts_of(call)}"

@@ -28,7 +28,7 @@ def status(state: State) -> SessionStatus:
 
 
 def _due_ms(state: State) -> int:
-    """Return when a waiting session goes on by itself: at its next attempt or the deadline of an approval; 0: never."""
+    """Return when a waiting session goes on by itself: its next attempt or the deadline of an approval; 0: never."""
     return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
 
 

@@ -18,7 +18,7 @@ def value_in(text: str) -> Any:
     """Return the JSON value that an answer is. It may stand inside the only code fence of the answer.
 
     Raises:
-        msgspec.DecodeError: the answer is no JSON value.
+        msgspec.DecodeError: the answer is not a JSON value.
     """
     try:
         return decode_untrusted(text)
@@ -30,7 +30,7 @@ def value_in(text: str) -> Any:
 
 
 def _fenced(text: str) -> list[str]:
-    """Return what stands inside each code fence. Reads every line once, however many fences begin and never end."""
+    """Return the content of each code fence. Reads every line once, however many fences begin and never end."""
     found: list[str] = []
     inside: list[str] | None = None
     for line in text.split("\n"):

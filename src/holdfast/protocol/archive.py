@@ -40,7 +40,7 @@ class RecordLine(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kin
     body: str
     """The encoded event; empty if it was erased."""
     link: str
-    """In hex."""
+    """The link of the hash chain at this record, in hex."""
     digest: str = ""
     """The SHA-256 of an erased body, in hex."""
 
@@ -49,7 +49,7 @@ class BlobLine(msgspec.Struct, frozen=True, tag_field="kind", tag="blob"):
     """A part of a blob. Parts of one blob follow each other."""
 
     sha256: str
-    """Of the whole blob."""
+    """The hash of the whole blob, in hex."""
     part: bytes
 
 
@@ -57,7 +57,7 @@ class End(msgspec.Struct, frozen=True, tag_field="kind", tag="end"):
     """The last line."""
 
     sha256: str
-    """Of all lines before it, in hex."""
+    """The hash of all lines before this one, in hex."""
 
 
 ArchiveLine = Head | RecordLine | BlobLine | End
@@ -75,7 +75,7 @@ def decode_line(line: bytes) -> ArchiveLine:
     """Return what a line says.
 
     Raises:
-        ValueError: it is no line of this format.
+        ValueError: the line does not have this format.
     """
     return _decoder.decode(line)
 

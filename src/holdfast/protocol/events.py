@@ -26,7 +26,7 @@ from holdfast.protocol.tools import (
 )
 
 Piece = tuple[str | int, ...]
-"""An encoded message. Strings are literal; an integer stands for the JSON-escaped text of that record."""
+"""An encoded message. Strings are literal; an integer is the seq of a record whose text is quoted, as JSON."""
 
 Again = tuple[int, int]
 """Fragments that were sent before, by number: the first and the last of a range."""
@@ -121,11 +121,11 @@ class RunLanding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     reason: str
     message: str
-    """Why, as the model and the user are told."""
+    """The reason, in the words that the model and the user read."""
 
 
 class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The run is to end like this as soon as nothing is open any more."""
+    """The run will end like this as soon as all open calls are closed."""
 
     status: RunStatus
     reason: str
@@ -183,7 +183,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     keep: int
     tail: str
     sha256: str
-    """Of the whole body."""
+    """The hash of the whole body, in hex."""
     size_bytes: int
     expected_tokens: int
     """What the input is likely to be."""
@@ -226,7 +226,7 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     reason: Literal["cost", "tokens", "context"]
     message: str
     size_bytes: int
-    """Of the request without its tail."""
+    """The size of the request without its tail."""
     fresh_bytes: int = 0
     """How much of it the request before did not hold."""
 
@@ -249,7 +249,7 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Calls that were not taken: those beyond the most that one response may have, and all of a refused response.
     They are not among the parts."""
     verdict: Verdict | None = None
-    """Of an answer to a run with a schema."""
+    """Whether the answer matches the schema of its run; None for other responses."""
 
 
 class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -343,8 +343,8 @@ class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 
 
 class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The call is given up, and the text tells the model why: nobody knows what an attempt of it came to, or nobody
-    has its arguments any more (`is_lost`)."""
+    """The call ends without a result. The text tells the model why: the outcome of an attempt is unknown, or the
+    arguments are lost (`is_lost`)."""
 
     call_id: str
     text: str
@@ -365,11 +365,11 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     name: str
     arguments: str
     sha256: str
-    """Of all that is shown (`tools.Bound`): where anything of it differs when the call is to start, it is asked about
-    again."""
+    """The hash of everything that the request shows (`tools.Bound`). If any of it differs when the call is about to
+    start, Holdfast asks again."""
     deadline_ms: int
     source: str = ""
-    """Of the tool, as in its spec."""
+    """Where the tool comes from, as its spec says."""
     workspace: str = ""
     cwd: str = ""
     binary: str = ""
@@ -380,7 +380,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     decisions: tuple[Decision, ...] = ()
     resources: tuple[Resource, ...] = EVERYTHING
     seal: str = ""
-    """With arguments that are a masked copy: stands for the original in `sha256`, and tells nothing about it."""
+    """A seal of the original, if `arguments` is a masked copy. `sha256` covers it, and it reveals nothing."""
 
 
 Resolution = Literal[Decided, "expired", "withdrawn"]
@@ -395,7 +395,7 @@ class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     by: str
     note: str = ""
     scopes: tuple[Scope, ...] = ()
-    """Of a decision with words: what the person who wrote them might ask for."""
+    """The scopes of the person who wrote the note: what the note may ask for."""
 
 
 class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -118,12 +118,12 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     request_ref: str = ""
     """The provider's id of the request, for its support."""
     estimated: Estimated = ()
-    """The parts of the usage that it did not report, or not as plain numbers: the larger of what stands there and an
-    estimate counts."""
+    """The parts of the usage that the provider did not report as plain numbers. For each, the larger of the reported
+    number and an estimate counts."""
     received_bytes: int = 0
     """How much came, where that is more than the parts hold: half a call, say."""
     verdict: Verdict | None = None
-    """The runtime's own, of an answer to a run with a schema."""
+    """Whether the answer matches the schema of its run. The runtime adds it; no provider does."""
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

@@ -178,7 +178,7 @@ class Recovered(msgspec.Struct, frozen=True):
     """What a driver needs to begin with a session, in one answer."""
 
     after_seq: int
-    """The last seq of the snapshot; 0 if there is none."""
+    """The last seq that the snapshot covers; 0 without a snapshot."""
     snapshot: bytes
     """What the last commit with a snapshot stored."""
     records: tuple[StoredRecord, ...]
@@ -233,7 +233,7 @@ class Verified(msgspec.Struct, frozen=True):
     damages: tuple[Damage, ...] = ()
     """Empty if there is no damage."""
     erased: tuple[Stretch, ...] = ()
-    """Records that have no body any more, and still prove their place. They are not damage."""
+    """Records whose body was erased. They still prove their place and are not damage."""
     lost: tuple[Stretch, ...] = ()
     """Records that were lost before a repair. The repair reported them, and they are not new damage."""
 

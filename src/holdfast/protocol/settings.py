@@ -46,13 +46,13 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):
-    """What the model is told beside Holdfast's own prompt."""
+    """What the system prompt contains beside Holdfast's own text."""
 
     instructions: str = ""
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):
-    """When the model is told that it repeats itself, and when the run ends."""
+    """When Holdfast tells the model that it repeats itself, and when it ends the run."""
 
     repeat_note: int = 3
     repeat_stop: int = 8

@@ -223,7 +223,7 @@ def _record(path: Path, session: str, line: a.RecordLine, number: int) -> Stored
     try:
         return a.record_of(session, line)
     except ValueError:
-        raise _changed(path, f"line {number} holds a hash that is none") from None
+        raise _changed(path, f"line {number} holds an invalid hash") from None
 
 
 def _changed(path: Path, why: str) -> StorageCorrupt:

@@ -33,13 +33,14 @@ async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
 
 
 def marked(row: SessionRow, standing: Standing | None) -> SessionRow:
-    """Return the row, with `running` for an open session that stands as driven."""
+    """Return the row, with `running` for an open session if a driver holds its lease."""
     is_driven = standing is not None and not is_free(standing.lease)
     return replace(row, status="running") if is_driven and row.status == "open" else row
 
 
 async def standing_of(leases: Leases, session: str) -> Standing | None:
-    """Return how a session stands; None if its lease is damaged, which hides no session and no record."""
+    """Return what decides whether a session is to be driven; None if its lease is damaged. Such damage must not hide
+    the session."""
     try:
         return await leases.standing(session)
     except StorageCorrupt:

@@ -1,6 +1,6 @@
-"""What a store keeps beside a journal, compared with what the journal's records say; the same for every store.
+"""Compares the rows that a store keeps beside a journal with the journal's records. It works for every store.
 
-Everything here can be made again from the records. Where the rows lie is the store's business.
+Everything here can be made again from the records. Each store decides where it keeps the rows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LARGEST_EPOCH = 1 << 53
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """The rows of one session; None for what cannot be read, which is told already."""
+    """The rows of one session. A field is None if its rows cannot be read; the reader has reported the damage."""
 
     row: SessionRow | None
     blobs: frozenset[str] | None
-    """Those that are listed as used."""
+    """The blobs that are listed as used."""
     approvals: Mapping[str, tuple[int, ...]] | None
-    """By id, where one is asked for, and where it is decided."""
+    """The records that ask for and decide each approval, by its id."""
 
 
 def compare(

@@ -26,12 +26,12 @@ MARKER = "holdfast.home"
 """Lies beside a database from its first day on: a home without one is not taken for new where this is."""
 
 _MARK = (
-    b"The database beside this file holds sessions. Whoever finds it missing or empty does not begin anew.\n"
+    b"The database beside this file holds sessions. If it is missing or empty, Holdfast makes no new one.\n"
 )
 _LEAST_BYTES = 512
-"""Of a database: the smallest page. SQLite would take a single byte for an empty one, and write over it."""
+"""The smallest possible database: one page. SQLite takes a shorter file for an empty one, and overwrites it."""
 _INDEX_BYTES = 32 << 10
-"""Of the index of a log that is in use: the least that SQLite makes."""
+"""The least size that SQLite gives to the index of a log in use."""
 _WAL_LIMIT_BYTES = 8 << 20
 _READER_KIB = 64
 """What the connection of a reader keeps of the database."""
@@ -41,7 +41,7 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
     """A connection for writing to the home's database, made when it is missing, at the newest version.
 
     Raises:
-        StorageCorrupt: the file is no database of ours; it is left as it is.
+        StorageCorrupt: the file is not a database of Holdfast; it is left as it is.
         StorageNewer: a newer version of Holdfast wrote it.
         StorageReadOnly: the home cannot be written.
         StorageLocked: another process kept it locked for longer than `busy_s`.
@@ -148,7 +148,7 @@ def was_used(home: Path) -> bool:
 
 
 def check_file(home: Path) -> None:
-    """Refuse what SQLite would make a new database of, although it is none, or was more.
+    """Refuse a file that is not a database, or lost its content. SQLite would write a new database over it.
 
     Raises:
         StorageCorrupt: says what lies there.
@@ -187,7 +187,7 @@ def _mark(home: Path) -> None:
     path = home / MARKER
     if path.exists():
         return
-    for folder in (home, *home.absolute().parents):  # whoever made them may have died before this
+    for folder in (home, *home.absolute().parents):  # the process that made them may have died before this
         with suppress(PermissionError):
             sync_folder(folder)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
@@ -233,7 +233,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     was_made = _was_made(
         path.parent
     )  # asked first: another process may be making the tables, and then the marker
-    connection.execute("BEGIN")  # all as it stands at one moment: another process may be making the tables
+    connection.execute("BEGIN")  # read all at one moment: another process may be making the tables
     found = migrations.version(connection)
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
@@ -241,7 +241,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     if application != migrations.APPLICATION_ID and (application or found or not is_empty):
         raise not_ours(path)
     if is_empty and was_made:  # its tables were in a log that is gone
-        raise _gone(path, "holds nothing any more")
+        raise _gone(path, "lost all its content")
     if application and not found:
         raise StorageCorrupt(f"{path} is damaged: it does not tell the version of its tables")
     if found > migrations.NEWEST:

@@ -100,8 +100,8 @@ UPDATE inbox SET body = sealed_command(
 ) WHERE body IS NOT NULL;
 DROP TABLE IF EXISTS snapshots;
 {SNAPSHOTS}"""
-"""From now on `seals` prove what stands in these tables. A command that waits gets one. The rest is taken away, which
-costs only time."""
+"""From this version on, `seals` prove the content of these tables. The step seals the commands that wait, and deletes
+the rest: making it again costs only time."""
 
 _DELETED = """
 CREATE TABLE deleted (
@@ -109,8 +109,8 @@ CREATE TABLE deleted (
     arrival INTEGER NOT NULL
 ) STRICT;
 """
-"""The last position and the last arrival of each deleted session. Whoever follows a home counts on it that neither is
-taken twice."""
+"""The last position and the last arrival of each deleted session. They are never used again: readers that follow a
+home rely on that."""
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""

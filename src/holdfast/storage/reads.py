@@ -46,17 +46,17 @@ _NEWEST = "ORDER BY position DESC, number DESC"
 LAST_POSITION = (
     "max((SELECT ifnull(max(position), 0) FROM records), (SELECT ifnull(max(position), 0) FROM deleted))"
 )
-"""Of a record: the last one that was ever taken, so that no position is taken twice."""
+"""The last position that a record ever had, so that no position is used twice."""
 LAST_ARRIVAL = (
     "max((SELECT ifnull(max(arrival), 0) FROM inbox), (SELECT ifnull(max(arrival), 0) FROM deleted))"
 )
-"""The same of a command."""
+"""The last arrival that a command ever had."""
 _MARKED = (
     "SELECT a.id, s.id, asked_seq, decided_seq FROM approvals AS a JOIN sessions AS s ON s.number = a.session"
 )
 _ROW = "id, CAST(key AS BLOB), CAST(status AS BLOB), CAST(title AS BLOB), updated_ms, seq, row"
-"""Of a session: what `_session_row` takes. The texts as bytes, since a damaged one would keep all sessions from being
-listed."""
+"""The columns that `_session_row` takes. Texts are read as bytes: a damaged one would otherwise stop the list of all
+sessions."""
 
 
 class Term(NamedTuple):
@@ -172,7 +172,7 @@ def recover(connection: sqlite3.Connection, session: str) -> Recovered:
     ).fetchone()
     seq, kept = found or (0, b"")
     snapshot = unsealed(kept, "snapshot", session, seq)
-    if snapshot is None or not 0 < seq <= last_seq(connection, session):  # a damaged snapshot is none
+    if snapshot is None or not 0 < seq <= last_seq(connection, session):  # a damaged snapshot does not count
         seq, snapshot = 0, b""
     records = read(connection, session, seq, None)
     return Recovered(seq, snapshot, tuple(records), tuple(inbox(connection, session)))

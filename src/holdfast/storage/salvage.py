@@ -317,7 +317,7 @@ class _Salvage:
 
 
 def _event(record: StoredRecord | None) -> Event | None:
-    """What the record says; None where there is none, or it cannot be read."""
+    """Return the event of the record; None if the record is missing or cannot be read."""
     try:
         return decode(record).event if record is not None else None
     except UnreadableEvent:
@@ -325,7 +325,8 @@ def _event(record: StoredRecord | None) -> Event | None:
 
 
 def _row(session: Session, records: list[Record]) -> SessionRow:
-    """Of a whole journal, what it comes to; else what the old row said, or what is left comes to."""
+    """Return the row of a session: the summary of its journal if that is complete, else the old row, else the summary
+    of what is left."""
     state = State(session=session.id, key=session.key)
     if not session.hole and session.head_seq:
         return summary(fold(records, state))

@@ -94,10 +94,10 @@ class _Journal:
     blobs: set[str] = field(default_factory=set)
     """The blobs that its records refer to."""
     approvals: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """By id, where records request and decide them."""
+    """The records that request and decide each approval, by its id."""
     epoch: int = 0
     holder: Holder | None = None
-    """Of the lease, which holds until `until_ms`; None if nobody has it."""
+    """The holder of the lease, which ends at `until_ms`; None if nobody has it."""
     until_ms: int = 0
     snapshot: tuple[int, bytes] = (0, b"")
     """The snapshot, and the record up to which it goes."""
@@ -117,7 +117,7 @@ class VolatileStore:
         self.blobs = VolatileBlobs()
         self._clock = clock
         self._position = 0
-        """Of the last record of all."""
+        """The position of the newest record of the store."""
         self._journals: dict[str, _Journal] = {}
         self._keys: dict[str, str] = {}
         self._mark = Mark(0, 0, 0)

@@ -25,9 +25,10 @@ _FENCE = (
     f"SELECT number, position, {LAST_POSITION} FROM sessions WHERE id = ? AND seq = ? AND EXISTS ("
     "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
 )
-"""Finds a session that is at a record, and held in an epoch, with its position and the last one of all."""
+"""Finds a session whose newest record is the given one and whose lease is held in the given epoch. Returns its
+position, and the last position of all."""
 _OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND holder IS NOT NULL"
-"""Of a lease: it is still held in that epoch."""
+"""The condition that a session's lease is still held in that epoch."""
 
 
 def claim(

@@ -367,7 +367,7 @@ class StoreConformance(LeaseConformance):
         early = msgspec.structs.replace(two.make(MessageReceived("three")).row, updated_ms=1)
         await two.commit(MessageReceived("three"), row=early)
         await one.commit(acknowledged=("c1",))
-        assert await store.find("last") == [two.session], "a commit without records is no news"
+        assert await store.find("last") == [two.session], "a commit without records brings nothing new"
         await one.commit(MessageReceived("now"))
         await two.commit(acknowledged=("c2",))
         assert await store.find("last") == [one.session], "nor is it in the session that began later"

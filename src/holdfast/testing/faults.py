@@ -43,7 +43,7 @@ class Faults(msgspec.Struct, frozen=True):
 
     crash_before_commit: int = 0
     crash_after_commit: int = 0
-    """The commit is on disk, but nobody is told."""
+    """After this commit is on disk, the crash comes before anybody learns of it."""
     full_from_commit: int = 0
     """From this commit on, nothing can be written."""
     delay_s: float = 0.0

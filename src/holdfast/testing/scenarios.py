@@ -76,7 +76,7 @@ class Scenario:
 
     name: str
     lines: Sequence[Mapping[str, Any]]
-    """Of the scripted model (`providers.script`)."""
+    """The lines of the scripted model (`providers.script`)."""
     make: Callable[[World], Iterable[Tool]] = lambda _: ()
     steps: Callable[[Settings], Sequence[Step]] = lambda settings: (say("Do it.", settings),)
     """From the settings of the scenario: the commands in order."""

@@ -63,7 +63,7 @@ class CheckedSchema:
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool, draft: str = "") -> None:
-        """Of draft 2020-12, unless `$schema` or `draft` ("draft7") says otherwise."""
+        """Read the schema as draft 2020-12, unless `$schema` or `draft` ("draft7") says otherwise."""
         import jsonschema_rs  # slow to import: loaded with the first call of a tool
 
         options: dict[str, Any] = {

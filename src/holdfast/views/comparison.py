@@ -41,7 +41,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Both sides."""
 
     common_seq: int
-    """The last common record; 0 if there is none."""
+    """The last common record; 0 if the journals share none."""
     left: Side
     right: Side
 
