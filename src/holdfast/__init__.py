@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent as Agent
+    from holdfast.agent import Approval as Approval
     from holdfast.agent import Context as Context
     from holdfast.agent import Delta as Delta
     from holdfast.agent import Event as Event
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "holdfast.agent",
+    "Approval": "holdfast.agent",
     "Context": "holdfast.agent",
     "Delta": "holdfast.agent",
     "Event": "holdfast.agent",
@@ -40,8 +42,8 @@ _HOMES = {
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
-    "Agent", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime", "Session",
-    "SessionInfo", "ToolError", "__version__", "tool",
+    "Agent", "Approval", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime",
+    "Session", "SessionInfo", "ToolError", "__version__", "tool",
 ]  # fmt: skip
 
 

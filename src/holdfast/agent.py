@@ -37,7 +37,8 @@ from holdfast.library.tools import built_in_names, check_deps, distinct, lent
 from holdfast.protocol.commands import Continue, Resolve, Send
 from holdfast.protocol.ids import is_session_id, is_session_key
 from holdfast.protocol.ports import Delta, Tool
-from holdfast.protocol.rows import ApprovalRow, Sought
+from holdfast.protocol.rows import ApprovalRow as Approval
+from holdfast.protocol.rows import Sought
 from holdfast.protocol.settings import Settings
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context
@@ -46,12 +47,12 @@ from holdfast.tools.output import OutputType, output_type
 from holdfast.views.report import Result
 
 __all__ = [
-    "Agent", "Context", "Delta", "Event", "Limits", "Result", "Runtime", "Session", "SessionInfo", "tool",
+    "Agent", "Approval", "Context", "Delta", "Event", "Limits", "Result", "Runtime", "Session", "SessionInfo", "tool",
 ]  # fmt: skip
 
 Instructions = str | Callable[[Any], str | Awaitable[str]]
 """Words for the system prompt, or a function that takes the deps of a run and returns them."""
-OnApproval = Callable[[ApprovalRow], bool | str | Awaitable[bool | str]]
+OnApproval = Callable[[Approval], bool | str | Awaitable[bool | str]]
 """Decides about a call: True approves it once, False denies it, and text denies it with a reason for the model. For a
 question, text is the answer.
 """
@@ -273,7 +274,7 @@ class Agent(Generic[T]):
             UsageError: an event loop runs in this thread; or as `run`.
             HoldfastError: as `run`.
         """
-        _check_no_loop("run_sync", "result = await agent.run(...)")
+        _check_no_loop("run_sync", "await agent.run(...)")
         return asyncio.run(self.run(text, session, output=output, deps=deps))
 
     def stream_sync(
@@ -286,7 +287,7 @@ class Agent(Generic[T]):
             UsageError: an event loop runs in this thread; or as `run`.
             HoldfastError: as `run`.
         """
-        _check_no_loop("stream_sync", "async for item in agent.stream(...)")
+        _check_no_loop("stream_sync", "async for item in agent.stream(...): ...")
         return _iterated(self.stream(text, session, deps=deps))
 
     @overload
@@ -362,7 +363,7 @@ class Agent(Generic[T]):
 
     # --- approvals ------------------------------------------------------------------------------
 
-    async def approvals(self, session: str = "") -> list[ApprovalRow]:
+    async def approvals(self, session: str = "") -> list[Approval]:
         """Return what waits for a decision, oldest first, in one session or in all."""
         app = await self._open()
         return await app.store.approvals(await found(app, session) if session else "")
@@ -482,7 +483,7 @@ class Agent(Generic[T]):
         return written
 
 
-def _resolution(row: ApprovalRow, decided: bool | str) -> Resolve:
+def _resolution(row: Approval, decided: bool | str) -> Resolve:
     """Return what `on_approval` decided about a call, or answered to a question."""
     match decided:
         case str() if row.question:
@@ -504,7 +505,7 @@ def _check_no_loop(name: str, instead: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise UsageError(f"{name} cannot work inside a running event loop.", hint=f"Write: {instead}")
+    raise UsageError(f"{name} cannot work inside a running event loop. Write there: {instead}")
 
 
 def _iterated(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:

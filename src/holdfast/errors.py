@@ -47,7 +47,9 @@ class HoldfastError(Exception):
         super().__init__(text)
         self.message = text
         self.hint = hint
-        """The next step, as a sentence; may be empty."""
+        """The next step, as a sentence; may be empty. A traceback shows it too."""
+        if hint:
+            self.add_note(hint)
 
 
 class UsageError(HoldfastError):

@@ -139,11 +139,11 @@ class Runtime:
             if self._loop is loop:
                 return
             if self._loop is not None and not self._loop.is_closed():
-                hint = (
-                    "Create one Agent (or Runtime) for each event loop and thread: with the same home they share "
-                    "their sessions. Or send the work to the first loop with asyncio.run_coroutine_threadsafe."
+                raise UsageError(
+                    "This agent works in another event loop, which is not closed. Create one Agent for each event "
+                    "loop and thread: with the same home they share their sessions.",
+                    hint="Or send the work to the first loop, with asyncio.run_coroutine_threadsafe.",
                 )
-                raise UsageError("This agent works in another event loop, which is not closed.", hint=hint)
             # Nothing is left open: a loop that ends closes its generators, and `open_app` is one.
             self._loop, self._opening = loop, asyncio.Lock()
             self._rooms, self._app, self._working = AsyncExitStack(), None, {}
