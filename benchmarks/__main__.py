@@ -2,8 +2,8 @@
 
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
-history in docs/benchmarks.md explains. What is measured stands in `cell`, `counted`, `instructions`, `resume`,
-`streaming`, `idle` and `imports`; the floor in `floor`.
+history in docs/benchmarks.md explains. The measurements are in `cell`, `counted`, `instructions`, `resume`,
+`streaming`, `idle` and `imports`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SYSTEMS = (FLOOR, "floor-direct", "holdfast")
 SESSION_TURNS, SESSION_LATENCY_MS = 10, 50
 IDLE_SESSIONS = 1_000
 RESUMES = 15
-"""Of each system: a single one differs by half from run to run on a shared machine."""
+"""How often each system resumes: a single time differs by half from run to run on a shared machine."""
 
 Row = dict[str, float | str]
 

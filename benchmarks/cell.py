@@ -43,8 +43,8 @@ def rss_kib() -> int:
 
 
 async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[str, float]:
-    """Warm up, so that what a process does once (compiling patterns, say, or keeping what stands before the
-    messages of a model) is done, then run the sessions; the figures are of one round."""
+    """Warm up, so that what a process does only once is done (compiling patterns, say, or encoding a request's
+    beginning). Then run the sessions. The figures are of one round."""
     await work(40, "warm")
     rounds = max(LEAST_TURNS // (turns * sessions), 1)
     disk, rss, cpu, wall = disk_bytes(folder), rss_kib(), cpu_s(), time.perf_counter()

@@ -32,7 +32,7 @@ EVERYTHING = sys.maxsize
 
 @asynccontextmanager
 async def idle(kind: str, sessions: int, folder: Path) -> AsyncIterator[None]:
-    """So many sessions in which nothing happens any more."""
+    """Open so many sessions, which are all idle."""
     from holdfast.app import open_app
     from holdfast.config.load import load_only
     from holdfast.config.paths import Home

@@ -2,8 +2,8 @@
 
 Functions that are called are counted everywhere; instructions where the machine lets them be: by its counters
 (`perf stat`), or by valgrind, which is slow and needs no right. A short and a longer session are counted, each in a
-fresh process; the difference is what the turns cost. The history stands in docs/benchmarks.md, and with it why the
-count rose: `unexplained` compares with its last row.
+fresh process; the difference is what the turns cost. docs/benchmarks.md has the history of the counts, and says why
+they rose. `unexplained` compares with its last row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Known(NamedTuple):
     python: str
     calls: float
     millions: float | None
-    """Of instructions; nobody counted them when it is None."""
+    """Millions of instructions; None if they were not counted."""
 
 
 def measured(systems: Sequence[str], port: int) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.cell import Work, cpu_s, worker
 
 TURNS = 3_000
-"""Of each system, in sessions of the given length."""
+"""The turns that each system plays, in sessions of the given length."""
 LEAST_PAIRS = 8
 WARM_TURNS = 60
 

@@ -1,8 +1,8 @@
 """The model of the measurements: a server in a process of its own that answers Chat Completions from ready bytes.
 
-The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with no latency in ms. Which turn
-it is stands in the last call id of the request, so a request costs the server what it takes to find that. Words that
-follow the answer ask for one tool turn more.
+The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with a latency of 0 ms. The last
+call id of a request has the number of its turn, so the server only has to find that. Words that follow the answer ask
+for one more tool turn.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    """Signals that whoever started the tests had ignored (nohup, a shell's background) are only not heeded here:
-    commands under test begin with them as at a terminal."""
+    """The parent of the tests may ignore signals (nohup, a shell's background). Handle them here without an effect, so
+    that commands under test start with them as at a terminal."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)

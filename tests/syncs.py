@@ -15,7 +15,7 @@ class Sync(NamedTuple):
     path: Path
     size_bytes: int
     names: frozenset[str]
-    """Of a folder, what lay in it; of a file, what lay beside it."""
+    """The names in the folder that was synced; for a file, the names beside it."""
 
 
 def record_syncs(monkeypatch: pytest.MonkeyPatch) -> list[Sync]:

@@ -41,7 +41,7 @@ class Filled(NamedTuple):
     finished: str
     waiting: str
     book: Book
-    """Of the finished one."""
+    """The journal of the finished session."""
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class Working:
 
 
 class Terminal:
-    """A process at a terminal: type, and read what stands there."""
+    """A process at a terminal: type, and read the screen."""
 
     def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
         self.process = process

@@ -14,7 +14,7 @@ WAITS = "until test -e go; do sleep 0.02; done"
 
 
 def block_socket(cli: Cli) -> None:
-    """Put a file in the place of the folder of the sockets: none can be removed any more."""
+    """Put a file in the place of the folder of the sockets, so that no socket can be removed."""
     (cli.home / "run").rename(cli.home / "moved")
     (cli.home / "run").touch()
 

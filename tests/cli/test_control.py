@@ -60,7 +60,7 @@ def test_where_no_run_is_open_there_is_nothing_to_pause_or_stop(cli: Cli) -> Non
 @pytest.mark.requirement("L9")
 def test_a_broken_configuration_does_not_keep_a_session_from_being_stopped(cli: Cli) -> None:
     cli("run", "x", "-m", cli.model(calls("shell", command="echo hi")))
-    cli.configure("this is no toml")
+    cli.configure("this is not toml")
     assert cli("stop", "last").code == 0
 
 

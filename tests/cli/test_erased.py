@@ -1,4 +1,4 @@
-"""Records that were erased: what is left of their session is shown, nobody goes on from it, and it is no damage."""
+"""Erased records: the rest of their session is shown, nothing can continue it, and it does not count as damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets against real servers that count badly, break off or lie: what is charged, what is told, how it ends."""
+"""Budgets against real servers that count badly, break off or lie: what is charged and said, and how the run ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNTS = {
 }
 WIRES = pytest.mark.parametrize("provider", COUNTS)
 MISSING = (..., None, "many", 10**12, 0, -5)
-"""What stands in the place of a count; `...`: it is left out."""
+"""What a server sends in the place of a count; `...`: nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`holdfast replay`: the same is the same, and what is not is told with its record."""
+"""`holdfast replay`: equal decisions pass, and each difference is reported with its record."""
 
 from __future__ import annotations
 

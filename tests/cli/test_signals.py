@@ -149,7 +149,7 @@ def test_who_is_ended_again_and_again_still_comes_to_an_orderly_end(cli: Cli, fi
     assert not is_running("sleep 67.5")
 
 
-# --- without a terminal any more ----------------------------------------------------------------
+# --- after the terminal has gone ----------------------------------------------------------------
 
 
 @pytest.mark.requirement("L2-06", "H1")

@@ -120,7 +120,7 @@ def test_calls_and_their_results_stand_whole_in_every_request(talk: Talk) -> Non
             results += [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
             assert waiting[: len(results)] == results
             waiting = waiting[len(results) :]
-            assert results or not waiting, "nothing stands between calls and their results"
+            assert results or not waiting, "nothing comes between calls and their results"
             waiting += [each["id"] for each in message.get("tool_calls", [])]
             waiting += [block["id"] for block in blocks if block["type"] == "tool_use"]
         assert not waiting

@@ -1,4 +1,4 @@
-"""The exact bytes of every request come out of the journal again, or the reader is told that they cannot."""
+"""The journal gives the exact bytes of every request again, or the reader learns that it cannot."""
 
 from __future__ import annotations
 

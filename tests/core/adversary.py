@@ -54,13 +54,13 @@ class Piece(NamedTuple):
 
 
 def a_piece(dice: Dice, most_bytes: int) -> Piece:
-    """Of any size and density."""
+    """Return a piece of any size and density."""
     size_bytes = dice.upto(most_bytes)
     return Piece(size_bytes, dice.upto(size_bytes))
 
 
 def a_model(dice: Dice) -> ModelFacts:
-    """Of any prices up to 200 dollars per million tokens, which may rise or fall with the size of a call."""
+    """Return a model with any prices up to 200 dollars per million tokens, which may change with a call's size."""
 
     def prices() -> list[int]:
         return [dice.pick((1_000_000, 15_000_000, 0, dice.upto(200_000_000))) for _ in range(4)]
@@ -189,7 +189,7 @@ class Game:
         self._settle(ModelCut("So", received_bytes=self.dice.upto(100_000)), None)
 
     def _crash(self) -> None:
-        """Nobody knows what it cost; the response comes when nobody waits for it any more."""
+        """Crash during a model call: its cost is unknown, and its response comes too late."""
         lost = self.story.model_call
         late = self._reply(self._counted())
         self._held = (

@@ -191,7 +191,7 @@ class Story:
         return self.when(Finding(self.step(key), result))
 
     def step(self, key: str) -> Prepare:
-        """The step with this key, as it is wanted now; one that nobody wants where there is none."""
+        """Return the step with this key, as it is wanted now; else make one that is not wanted."""
         for step in steps(self.state):
             if isinstance(step, Admit | PrepareRequest) and step.key == key:
                 return step

@@ -346,7 +346,7 @@ def test_malformed_arguments_that_differ_in_spaces_are_the_same_call() -> None:
     for arguments in ('{"path": "a', '{ "path":\n"a', '{"path": "a'):
         story.prepared()
         story.answered(call("read_file", arguments), finish="tool_calls")
-        failure = Failure("tool_validation", "It is no JSON.")
+        failure = Failure("tool_validation", "It is not JSON.")
         events = story.judged(story.state.turn.calls[0].call_id, Refused(failure))
     assert ending(events) == ("stuck", "repeat")
 

@@ -1,6 +1,6 @@
 """A machine of its own for a test: a home, a workspace, no keys, and the real command in real processes.
 
-What single tests look for stands with them; how a tortured command is watched stands in `tests.torture`.
+Each test has its own checks. `tests.torture` watches the commands that it tortures.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Starts the command many times at the price of one: a process that has loaded it forks itself.
 
-    python -m tests.edge.nursery FD     FD: a socket from whoever asks for processes
+    python -m tests.edge.nursery FD     FD: a socket from the process that asks for others
 
 What is started is a process of its own like any other, that can be killed, stopped and looked at. Only what comes
 before its first line, the loading of Python's modules, was done once for all. Who wants that too starts it anew.
@@ -31,9 +31,9 @@ import holdfast
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CUSTOMIZED = Path(__file__).with_name("customized")
-"""On its path, a command is killed at the moment that is told, and need not wait long between attempts."""
+"""With this folder on its path, a command is killed at a named moment, and waits only shortly between attempts."""
 _MOST_CHARS = 10_000
-"""Of a command: it is sent as one packet."""
+"""The longest command, which is sent as one packet."""
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV")
 _ONLY_OF_POPEN = frozenset(
     {"preexec_fn", "umask", "pass_fds", "start_new_session", "process_group", "user", "group"}
@@ -153,7 +153,7 @@ def _close(door: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Fork what is asked for, and say how each ended, until nobody asks any more."""
+    """Fork every process that the tests ask for, and report how each ended, until the tests are over."""
     for name in ("aiohttp", "genai_prices", "jsonschema_rs", "prompt_toolkit", *modules()):
         import_module(name)
     gc.collect()

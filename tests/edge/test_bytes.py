@@ -1,4 +1,4 @@
-"""What a system may hand over that is no text, and places that cannot be written to."""
+"""Bytes from the system that are not text, and places that cannot be written to."""
 
 from __future__ import annotations
 

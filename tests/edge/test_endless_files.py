@@ -1,4 +1,4 @@
-"""Files without end, and files that are none, in every place where a command takes one: exit 2 and a clear word."""
+"""Endless files, and paths that are not files, wherever a command takes a file: exit 2 and a clear message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.edge.machine import Answer, Machine
 
 MEMORY_BYTES = 4 << 30
-"""Of addresses: far more than a command needs, and soon used up by one that reads an endless file."""
+"""The address space of a command: far more than it needs, and soon used up if it reads an endless file."""
 Place = Callable[[Machine, str], list[str]]
 
 

@@ -117,7 +117,7 @@ def test_a_torn_tail_of_the_log_costs_at_most_what_stood_there(machine: Machine)
     log = machine.home / "holdfast.db-wal"
     log.write_bytes(log.read_bytes()[:-700])
     before = machine.events("t:torn")
-    assert before, "what stands before the tear is readable"
+    assert before, "the part before the tear is readable"
     assert machine.holdfast("fsck").code == 0
     answer = machine.holdfast("resume", "t:torn", "--max-turns", "3", "--json")
     assert answer.code in (0, 4)

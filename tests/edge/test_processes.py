@@ -1,4 +1,4 @@
-"""Several processes on one home: each session has one driver, whoever else is there follows it."""
+"""Several processes on one home: each session has one driver, and all other processes follow it."""
 
 from __future__ import annotations
 

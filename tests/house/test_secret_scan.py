@@ -11,7 +11,7 @@ import pytest
 from holdfast.redact import make_redactor
 
 NAMES_ONLY = {"password", "secret", "authorization", "url-credentials", "card"}
-"""What stands in a secret's place is often a test's harmless value; a real shape is not."""
+"""A value in the place of a secret is often harmless, in a test. A text with the shape of a real key is not."""
 BINARY = {".png", ".sqlite", ".db", ".gz", ".xz"}
 
 

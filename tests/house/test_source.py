@@ -18,7 +18,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
 
 MAY_ASK_THE_TIME = ("clock.py", "testing/clock.py", "providers/errors.py")
-"""All others are handed it. A date in a Retry-After header is told against this machine's own clock."""
+"""All other files get the time as an argument. A date in a Retry-After header is compared with this machine's
+clock."""
 LONGEST_SLEEP_S = 60
 ABSOLUTE = re.compile(r"/(?:etc|home|usr|var|tmp|root|opt|mnt|work|Users)(?:/|$)")
 NAMES_PATHS_TO_GUARD = ("policy/", "config/paths.py", "sandbox/", "tools/workspace.py")
@@ -52,7 +53,7 @@ def written(piece: ast.expr) -> str:
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every text of a file that is no docstring, with its line. Values in it are written as X."""
+    """Every text of a file that is not a docstring, with its line. Values in it are written as X."""
     nodes = list(ast.walk(tree))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     pieces = {id(piece) for node in nodes if isinstance(node, ast.JoinedStr) for piece in node.values}

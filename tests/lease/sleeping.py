@@ -14,12 +14,12 @@ from tests.edge.machine import CUSTOMIZED, Machine
 SESSION = "test:sleeper"
 PATIENCE_S = 120.0
 LEASE_MS = 3_000
-"""Of who goes on with a session of its own: the lease must outlast a moment at work, on any machine."""
+"""The lease of a process that goes on with its own session: longer than a moment of work, on any machine."""
 SHORT_LEASE = {"LEASE_MS": str(LEASE_MS), "PYTHONPATH": str(CUSTOMIZED)}
 LOST_MS = 1_500
-"""Of who loses it: it must outlast the way to a moment."""
+"""The lease of a process that loses it: long enough to reach the moment at which it sleeps."""
 NEXT = {"LAPSE_S": "0.1", "PYTHONPATH": str(CUSTOMIZED)}
-"""Who takes the session over looks often."""
+"""A process that takes the session over looks often."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def wake(process: subprocess.Popen[str]) -> int:
 
 
 def content(path: Path) -> str:
-    """What stands in the file; empty while there is none."""
+    """Return the content of the file; empty while the file does not exist."""
     return path.read_text() if path.exists() else ""
 
 

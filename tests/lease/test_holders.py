@@ -1,4 +1,4 @@
-"""Whether whoever holds a lease still lives: certain only of processes of this very machine, since it was started."""
+"""Whether the holder of a lease still lives. That is certain only of processes of this machine since its start."""
 
 from __future__ import annotations
 

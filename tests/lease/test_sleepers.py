@@ -34,7 +34,7 @@ from tests.lease.sleeping import (
 
 LOST = {"LEASE_MS": str(LOST_MS)}
 WARNING = r"it may still be alive.* (write_file|shell) \(t1\.c1\)"
-"""What a model is told of a driver that sleeps."""
+"""The words for the model about a driver that sleeps."""
 
 
 @pytest.mark.requirement("C11", "H1", "H5")

@@ -24,7 +24,7 @@ from tests.library.test_secrets import stored
 
 KNOWN = "hush" + "-this-is-7f3a9c1e"
 LOOKS = "Tr0ub4dor" + "-and-3"
-"""What stands behind `password = `: it only looks like a secret."""
+"""The value behind `password = `, which only looks like a secret."""
 CODE = f'user = "me"\npassword = "{LOOKS}"\nurl = "https://me:{LOOKS}@host/"\nrest = "\\x7f\\t"\n'
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "write_file": ("write_file", {"path": "conf.py", "content": CODE}),

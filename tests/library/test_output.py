@@ -1,4 +1,4 @@
-"""`output=T`: an answer is a value of the type, or there is none."""
+"""`output=T`: an answer is a value of the type, or the run ends without one."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.mutations [WORD...]     only those whose name or file holds one of the words
 
-Ends with 1 when tests did not notice, or when a row of the table does not fit the code any more.
+Ends with 1 when tests did not notice, or when a row of the table no longer fits the code.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_S = 420.0
-"""The tests of one mutation take seconds; whoever hangs for so long has noticed nothing."""
+"""The tests of one mutation take seconds. Tests that hang for so long have noticed nothing."""
 _COPIED = (
     "src",
     "tests",
@@ -38,11 +38,11 @@ class Mutation(NamedTuple):
     """A line that carries a promise, and how it is broken."""
 
     name: str
-    """What does not hold any more."""
+    """The promise that the mutation breaks, as a sentence."""
     file: str
     """Under `src/holdfast`."""
     old: str
-    """Stands exactly once in the file."""
+    """The text to replace. The file contains it exactly once."""
     new: str
     tests: str
     """What must notice, as pytest names it: files, or single tests."""
@@ -63,7 +63,7 @@ def misfit(mutation: Mutation) -> str:
         return f"There is no {mutation.file}."
     count = path.read_text().count(mutation.old)
     if count != 1 or mutation.old == mutation.new:
-        return f"The text to replace stands {count} times in {mutation.file}: {mutation.old!r}"
+        return f"The text to replace occurs {count} times in {mutation.file}: {mutation.old!r}"
     for named in mutation.tests.split():
         file, _, test = named.partition("::")
         if not (REPOSITORY / file).is_file() or f"def {test}" not in (REPOSITORY / file).read_text():
@@ -77,7 +77,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self._tree = folder / "tree"
         self._moments = itertools.count(1_000_000_000)
-        """When files were written last: compiled modules are told by whole seconds from those of a moment ago."""
+        """Gives each written file a new time. Python tells a stale compiled module by whole seconds."""
         self._tree.mkdir()
         for name in _COPIED:
             source, target = REPOSITORY / name, self._tree / name

@@ -135,21 +135,21 @@ PERMISSION = (
         "tests/scenarios/test_permission.py",
     ),
     Mutation(
-        "whoever may speak may change settings",
+        "a sender who may speak may change settings",
         "runtime/permission.py",
         'return [speaking] if settings is None else [speaking, "configure"]',
         "return [speaking]",
         "tests/scenarios/test_permission.py",
     ),
     Mutation(
-        "whoever may answer may approve",
+        "a sender who may answer may approve",
         "runtime/permission.py",
         'return ["answer" if row is not None and row.question else "approve"]',
         'return ["answer"]',
         "tests/scenarios/test_permission.py",
     ),
     Mutation(
-        "a run has the rights of whoever spoke last",
+        "a run has the rights of the last speaker",
         "core/changes.py",
         "tuple(scope for scope in principal.scopes if scope in other.scopes)",
         "principal.scopes",
@@ -301,7 +301,7 @@ ENDINGS = (
         "tests/storage/test_beside.py tests/cli/test_repair.py",
     ),
     Mutation(
-        "a command that was stored is told to be refused",
+        "a command that was stored is reported as refused",
         "runtime/acceptance.py",
         'f"{sentence}: do not send it again."',
         '"Nothing was accepted."',

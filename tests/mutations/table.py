@@ -1,6 +1,6 @@
 """Lines that carry a promise, and how each could be broken. A feature that makes a promise adds a row.
 
-The first ten are those that were asked for by name. What comes in and who may do what stands in `borders`.
+The first ten were asked for by name. `borders` has the rows about input and permissions.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _LEASES = (
         "tests/scenarios/test_fencing.py tests/scenarios/test_idle.py",
     ),
     Mutation(
-        "nobody is told that a lease is lost",
+        "the loss of a lease is not reported",
         "runtime/heartbeat.py",
         "            hold.on_lost(Fenced())",
         "            pass",

@@ -166,7 +166,7 @@ def test_what_is_holdfasts_own_is_out_of_reach_under_every_autonomy(
 def test_a_folder_of_the_home_that_is_opened_by_name_may_be_read_and_not_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert OPEN_IN_HOME == (), "whoever opens a folder says here which"
+    assert OPEN_IN_HOME == (), "a change that opens a folder names it here"
     monkeypatch.setattr("holdfast.policy.protected.OPEN_IN_HOME", ("skills",))
     assert own_problem("x", "home/skills/a.md", "read") == ""
     assert own_problem("x", "home/skills/a.md", "write")

@@ -62,7 +62,7 @@ async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fau
 
 
 HALF = Reply(text="é" * 600, chunk_bytes=100, fault="stall")
-"""Of an answer that is not a stream: 600 bytes and more come of it, and then nothing."""
+"""An answer that is not a stream: more than 600 bytes of it come, and then nothing."""
 
 
 @pytest.mark.requirement("H3")
@@ -208,7 +208,7 @@ async def test_a_cancelled_stream_is_closed_and_its_words_were_shown(name: str) 
 @pytest.mark.requirement("H3", "L2-06")
 @WIRES
 async def test_a_cancelled_stream_tells_all_that_had_come_also_what_nobody_was_shown(name: str) -> None:
-    """Of a call, that is: nobody is shown half of one."""
+    """The hidden part is half a call: deltas show only whole ones."""
     write = ReplyCall("write_file", {"path": "a", "content": "x" * 4_000})
     reply = Reply(text="Hm.", tool_calls=(write, write, write), fault="stall")
     has_begun = asyncio.Event()

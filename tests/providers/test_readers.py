@@ -436,7 +436,7 @@ def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
 
 
 def halves(text: str) -> list[str]:
-    """The text in UTF-16 units: what stands outside the first plane is two halves, neither of them a character."""
+    """The text in UTF-16 units. A character outside the first plane is two halves, and neither is a character."""
     units = text.encode("utf-16-le")
     return [units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)]
 

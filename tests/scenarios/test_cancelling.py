@@ -86,7 +86,7 @@ def test_a_call_that_clears_up_is_not_cancelled_again_when_its_driver_fails(vola
 
 
 def stubborn(world: World) -> Iterable[Tool]:
-    """A tool that goes on for hours, whoever cancels it."""
+    """A tool that ignores every cancellation and goes on for hours."""
 
     @tool(effect="write", timeout_s=100.0)
     async def hang() -> str:
@@ -111,7 +111,7 @@ def test_a_run_goes_on_without_a_tool_that_ignores_the_end_of_its_time(volatile:
         assert [("ignored its cancellation" in each.text) for each in left] == [True, True]
         assert played.state.run is not None
         assert (played.state.run.status, played.state.run.driven_ms // 1_000) == ("done", 2 * 105)
-        # What the call returns in the end is nobody's any more.
+        # The result that the call returns in the end is dropped.
         count = len(played.records)
         await asyncio.sleep(3 * 3_600)
         assert played.world.effects == ["late", "late"]

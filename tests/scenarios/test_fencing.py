@@ -122,7 +122,7 @@ def test_tools_of_a_fenced_driver_are_cancelled(volatile: Stage) -> None:
 
 
 class Asleep(FaultyStore):
-    """A store whose process sleeps, once it is told to, when it has read a session that it is about to take over."""
+    """A store whose process sleeps, once the test says so, when it has read a session that it will take over."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

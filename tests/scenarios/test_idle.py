@@ -191,7 +191,7 @@ async def test_what_a_slow_subscriber_had_no_room_for_is_left_to_the_journal() -
     told.tell([Delta("text", str(number)) for number in range(CAPACITY + 10)])
     taken = [await told.next() for _ in range(CAPACITY + 1)]
     assert [item.text for item in taken if item is not None] == [str(number) for number in range(CAPACITY)]
-    assert taken[-1] is None, "it is told that there is more"
+    assert taken[-1] is None, "None says that the journal has more"
 
 
 def never(monkeypatch: pytest.MonkeyPatch) -> None:

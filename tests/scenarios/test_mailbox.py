@@ -1,4 +1,4 @@
-"""What comes in for a driver: in order, whoever leaves it and whenever."""
+"""A driver's mailbox keeps its items in order, from any sender and at any time."""
 
 from __future__ import annotations
 

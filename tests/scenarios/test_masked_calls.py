@@ -130,7 +130,7 @@ def test_a_call_that_waits_keeps_its_original_until_a_visitor_denies_it(volatile
 
 
 class Late:
-    """A model that answers when it is told to stop."""
+    """A model that answers only when its call is cancelled."""
 
     wire = script_from_lines([{"text": "unused"}]).wire
 

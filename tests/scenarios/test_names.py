@@ -1,4 +1,4 @@
-"""Senders choose names: two of one name do not hide each other, and a name that is none harms nobody."""
+"""Senders choose names: two of one name do not hide each other, and an invalid name harms nobody."""
 
 from __future__ import annotations
 

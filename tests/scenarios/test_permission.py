@@ -52,16 +52,16 @@ class Door(NamedTuple):
     session: str
     settings: Settings
 
-    async def stands(self) -> tuple[State, int]:
-        """All that a refused command leaves as it was."""
+    async def untouched(self) -> tuple[State, int]:
+        """Return all that a refused command must not change."""
         return await self.controller.state(self.session), len(await self.store.inbox(self.session))
 
     async def refuses(self, principal: Principal, body: CommandBody) -> str:
-        """The words of a refusal, which changed nothing."""
-        before = await self.stands()
+        """Return the message of a refusal, which changed nothing."""
+        before = await self.untouched()
         with pytest.raises(Forbidden) as caught:
             await self.controller.decide_now(self.session, principal, body)
-        assert await self.stands() == before
+        assert await self.untouched() == before
         assert (caught.value.code, caught.value.exit_code) == ("forbidden", 2)
         assert principal.label in caught.value.message
         return caught.value.message + caught.value.hint

@@ -65,7 +65,7 @@ KNOWN = "hush-" + "this-is-the-value-7f3a9c1e"
 
 
 def knowing(store: Store, clock: JumpingClock, provider: Provider | Exception) -> SessionController:
-    """A runtime that knows a secret, with a provider, or with why there is none."""
+    """A runtime that knows a secret, with a provider, or with the error that made one impossible."""
     redact = make_redactor([KNOWN])
 
     async def resolve(_: str) -> Provider:
@@ -163,8 +163,8 @@ def test_what_a_broken_adapter_raises_is_stored_masked(volatile: Stage) -> None:
 @pytest.mark.requirement("A4", "H5")
 def test_why_a_model_cannot_be_called_is_stored_masked(volatile: Stage) -> None:
     """Its sentence, its hint, and the traceback, which holds all of them."""
-    error = ProviderUnavailable(f"The address {KNOWN} is none.", hint=f"Leave {KNOWN} out.")
+    error = ProviderUnavailable(f"The address {KNOWN} is wrong.", hint=f"Leave {KNOWN} out.")
     written = volatile.run(lambda *stage: told(*stage, provider=error))
-    assert b"The address [redacted:known] is none. Leave [redacted:known] out." in written
+    assert b"The address [redacted:known] is wrong. Leave [redacted:known] out." in written
     assert written.count(b"The address [redacted:known]") > 1
     assert KNOWN.encode() not in written

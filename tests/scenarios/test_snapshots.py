@@ -204,7 +204,7 @@ WRONG: dict[str, tuple[type[e.Event], str, Callable[[bytes], bytes]]] = {
     "of a newer version": (e.ToolCallFinished, "v = 99 + length(?)", lambda _: b""),
     "of no version": (e.ToolCallFinished, "v = 0 * length(?)", lambda _: b""),
     "of no known type": (e.ToolCallFinished, "type = CAST(? AS TEXT)", lambda _: b"Nope"),
-    "of a type that is no text": (e.ToolCallFinished, "type = CAST(? AS TEXT)", lambda _: b"\xff"),
+    "of a type that is not text": (e.ToolCallFinished, "type = CAST(? AS TEXT)", lambda _: b"\xff"),
     "an intent that was erased": (e.ModelCallStarted, "body = ?", lambda _: b""),
     "fragments that there are not": (e.ModelCallStarted, "body = ?", changed_request(rest=[[900, 901]])),
     "another tail": (e.ModelCallStarted, "body = ?", changed_request(tail="}")),

@@ -85,7 +85,7 @@ def nothing(scene: Scene) -> None:
 
 
 def another_program(scene: Scene) -> None:
-    """The name of the program stands for another file."""
+    """The name of the program now leads to another file."""
     (scene.workspace / "greet").unlink()
     (scene.workspace / "greet").symlink_to(scene.program("second"))
 

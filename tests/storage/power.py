@@ -111,7 +111,7 @@ def _write(content: bytearray, at: int, data: bytes) -> None:
 
 @dataclass
 class Folder:
-    """Names, and what was done to them since they were synced: each a name with what it stands for, or None."""
+    """The names in a folder, and the changes since the last sync: each a name with its new content, or None."""
 
     names: dict[str, File | Folder] = field(default_factory=dict)
     synced: dict[str, File | Folder] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Damage of what lies beside the records: what a question would believe or fail on is told, and can be repaired."""
+"""Damage of rows beside the records: if a reader would believe it or fail on it, it is reported and repairable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLES = ("sessions", "leases", "inbox", "approvals", "blob_uses", "snapshots")
 TEXT = "the task of the person"
 TERM_MS = 1000 * 60
 CLOCK = JumpingClock()
-"""It stands still: the lease that is held does not lapse."""
+"""A clock that does not move, so that the held lease does not lapse."""
 
 
 def a_command(session: str, name: str) -> bytes:
@@ -166,10 +166,10 @@ VALUES = {
 }
 CASES = [(table, column, VALUES[kind]) for table, column, kind in columns()]
 UNUSED = {
-    "inbox": "body IS NULL",  # nobody reads them any more; their names stand in an index too
+    "inbox": "body IS NULL",  # commands that nobody will read again; an index has their names too
     "leases.epoch": "holder IS NULL",  # any later epoch is as good as the next one
 }
-"""The rows of which no question believes what stands in them."""
+"""The rows whose content no reader believes."""
 
 
 @pytest.mark.requirement("L7")

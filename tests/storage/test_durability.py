@@ -45,7 +45,7 @@ def test_a_blob_is_synced_before_it_takes_its_name_and_its_folder_after_that(
 def test_folders_of_blobs_that_another_one_made_are_not_believed_to_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever made them may have died right after that."""
+    """The process that made them may have died right after that."""
     root = tmp_path / "blobs"
     path = blob_path(root, SHA256)
     path.parent.mkdir(parents=True)
@@ -58,7 +58,7 @@ def test_folders_of_blobs_that_another_one_made_are_not_believed_to_be_synced(
 def test_a_blob_that_another_one_wrote_is_not_believed_to_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever wrote it may have died right after it took its name."""
+    """The process that wrote it may have died right after the file took its name."""
     root = tmp_path / "blobs"
     write_blob(root, SHA256, b"content")
     syncs = record_syncs(monkeypatch)

@@ -177,7 +177,7 @@ def contents(home: Path) -> dict[Path, bytes]:
 
 
 def refuses(home: Path) -> str:
-    """That nobody opens the home or finds it whole, and that it is left as it is; what is told."""
+    """Check that nothing opens the home or finds it whole, and that it stays as it is. Return the message."""
     before = contents(home)
     told: list[str] = []
     for look in (SqliteStore.open, SqliteStore.open_to_read, verify_home):

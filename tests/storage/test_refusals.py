@@ -28,7 +28,7 @@ from holdfast.testing.conformance_store import drive
 from tests.storage.power import built_shim
 
 _DROP_FROM_BOUNDS, _OVERRIDES_RIGHTS = 24, (1, 2)
-"""Of prctl(2) and capabilities(7): without these two, rights count for root as for anybody."""
+"""Numbers of prctl(2) and capabilities(7). Without these two capabilities, file rights bind root too."""
 
 
 @pytest.fixture

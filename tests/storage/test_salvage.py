@@ -1,4 +1,4 @@
-"""Saving a damaged home: every record that is what was written is in the new file, and every other one is told."""
+"""Saving a damaged home: the new file has every intact record, and every other one is reported."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def lies_at(session: str, seq: int) -> tuple[str, int]:
 
 
 def told(saved: Salvaged) -> set[tuple[str, int]]:
-    """The records that are told to be lost."""
+    """The records that the repair reports as lost."""
     return {
         (stretch.session, seq)
         for stretch in saved.lost
@@ -103,10 +103,10 @@ def told(saved: Salvaged) -> set[tuple[str, int]]:
 
 
 async def check(home: Path, file: Path, whole: Journals, saved: Salvaged) -> None:
-    """The new database is whole, and holds exactly what is not told to be lost, as it was written."""
+    """The new database is whole, and holds exactly the records that are not reported as lost, as they were written."""
     again = restored(home, file)
     verified, lost = verify_home(again), told(saved)
-    # What stands behind a hole nothing is left to prove: that alone may be of no type, or name no blob.
+    # Nothing is left to prove the records behind a hole. Only these may be unreadable, or name a missing blob.
     assert {each.kind for each in verified.damages} <= {"blob", "unreadable"}
     assert all(lies_at(each.session, each.seq - 1) in lost for each in verified.damages), verified.damages
     found = await journals(again)

@@ -1,4 +1,4 @@
-"""File tools cannot leave the workspace: by name, by link, by race, by anything that is no file."""
+"""File tools cannot leave the workspace: by name, by link, by race, or by anything that is not a file."""
 
 from __future__ import annotations
 

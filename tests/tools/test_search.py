@@ -145,7 +145,7 @@ async def test_the_shell_says_how_a_command_ended(
     assert await ran("kill -9 $$") == ("error", "[killed by signal 9]")
     monkeypatch.setattr(dispatcher, "GRACE_S", 1_000.0)
     late = asyncio.create_task(ran("printf part; sleep 300", timeout_s=100))
-    while "part" not in bench.heard:  # noqa: ASYNC110 - it is no part of the tools' contract to tell otherwise
+    while "part" not in bench.heard:  # noqa: ASYNC110 - the tools' contract offers no event for it
         await asyncio.sleep(0.01)
     skip_ahead(100)
     assert await late == ("timeout", "part\n[killed after 100 s, with all its processes]")

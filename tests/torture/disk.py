@@ -4,7 +4,7 @@ python -m tests.torture.disk                              every call of every st
 python -m tests.torture.disk --stage run --way eio --k 17     one round again; its folder stays
 
 A round copies a prepared home, runs one command in a process of its own in which the k-th call fails, then goes on
-without the fault as a person would, to the end. What must hold then stands in `disk_judge`.
+without the fault as a person would, to the end. `disk_judge` says what must hold then.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Result(NamedTuple):
     met: str
     """The call that failed first; empty when none did."""
     code: int
-    """Of the command that met it."""
+    """The exit code of the command that met the failure."""
     faults: tuple[str, ...]
     folder: Path
 
@@ -370,7 +370,7 @@ class Bench:
             room.workspace.mkdir(parents=True)
         else:
             shutil.copytree(prepared.folder, room.folder, ignore=shutil.ignore_patterns("*.sock"))
-            for bell in prepared.folder.rglob("*.sock"):  # whoever died left it
+            for bell in prepared.folder.rglob("*.sock"):  # left by the process that died
                 with socket.socket(socket.AF_UNIX) as left:
                     left.bind(str(room.folder / bell.relative_to(prepared.folder)))
         room.log.unlink(missing_ok=True)

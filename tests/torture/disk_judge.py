@@ -1,5 +1,5 @@
-"""What must hold after a disk failed. It imports nothing of Holdfast: it reads the database with sqlite3, what the
-model's server was sent, and what stands in the workspace.
+"""Checks what must hold after a disk failed. It imports nothing of Holdfast: it reads the database with sqlite3, what
+the model's server received, and the files of the workspace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 SESSION = "test:disk"
 WAITS, DONE, STORAGE = 5, 0, 9
 ANSWERS, CALLS = 4, 3
-"""Of the model: it asks for three calls, one after another, and ends."""
+"""The model's answers and tool calls: it asks for three calls, one after another, and ends."""
 
 
 class Ran(NamedTuple):
@@ -68,7 +68,7 @@ def types(home: Path) -> list[str]:
 
 
 def standing(home: Path) -> tuple[str, str]:
-    """How the session stands, empty where there is none, and the approval that it waits for."""
+    """Return the session's status, empty if it does not exist, and the approval that it waits for."""
     rows = rows_of(home)
     if not (home / "holdfast.db").exists():
         return "", ""

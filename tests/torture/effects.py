@@ -30,7 +30,7 @@ LOW_ESTIMATE = 10
 BYTES_PER_TOKEN = 4
 """As the server counts."""
 UNKNOWN = "may have taken effect in full, in part or not at all"
-"""What a model is told of a call that may have happened."""
+"""The words for the model about a call that may have happened."""
 DEFAULT_LIMIT_MICROUSD = 2_000_000
 """What a run may spend that names no limit."""
 

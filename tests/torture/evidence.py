@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call that the server asked for: its mark stands in every effect that it has, and in no other's."""
+    """A tool call that the server asked for. All its effects contain its mark; those of other calls do not."""
 
     ref: str
     mark: str
@@ -47,7 +47,7 @@ class Served:
     """The server's name of the answer."""
     calls: tuple[Call, ...] = ()
     usage: tuple[int, int] = (0, 0)
-    """Input and output tokens, as they are told in an answer that is whole."""
+    """Input and output tokens, as a whole answer reports them."""
     cost_microusd: int = 0
     """What the server charges, whether or not anybody hears the answer."""
     output_microusd: int = 0
@@ -55,7 +55,7 @@ class Served:
 
     @property
     def sha256(self) -> str:
-        """Of the body."""
+        """The hash of the body, in hex."""
         return hashlib.sha256(self.body).hexdigest()
 
 
@@ -80,7 +80,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one session when nobody works any more."""
+    """All that is known of one session when every process is done."""
 
     folder: Path
     """Everything lies below it."""
@@ -97,7 +97,7 @@ class Evidence:
     is_frozen: bool = False
     """Whether a process slept meanwhile (SIGSTOP). One that sleeps in a transaction keeps the database locked."""
     pids: frozenset[int] = frozenset()
-    """Of all commands that ran."""
+    """The processes of all commands that ran."""
     descriptors: Sequence[tuple[int, int]] = ()
     """The pid of a driver and how many files it held open, each time when a request came."""
 

@@ -103,7 +103,8 @@ def inbox(home: Path) -> Iterator[Fault]:
 
 
 def acknowledged(rows: Sequence[Mapping[str, Any]], ran: Iterable[Ran]) -> Iterator[Fault]:
-    """Every record that a command told stands in the journal as it was told, and each command told a row of them."""
+    """Every record that a command printed is in the journal in the same form, and each command printed a row of
+    consecutive ones."""
     written = {row["seq"]: row for row in rows}
     for command in ran:
         before = 0

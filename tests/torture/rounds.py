@@ -90,7 +90,7 @@ class World:
     is_frozen: bool = False
     """Whether a process slept (SIGSTOP)."""
     pids: list[int] = field(default_factory=list)
-    """Of all commands."""
+    """The processes of all commands."""
     driver: int = 0
     """The process that was started last to drive."""
     descriptors: list[tuple[int, int]] = field(default_factory=list)
@@ -546,7 +546,7 @@ def clear_up(folder: Path) -> None:
 
 
 def end(world: World) -> bool:
-    """Say that this was all, so that the model is told of everything; whether it comes to its end."""
+    """Tell the model that this was all, so that its next request reports everything. Return whether the run ends."""
     last = follow(world, "resume", SESSION, EPILOGUE, says=EPILOGUE)
     work(world, iter(()), last=last)
     return not world.ran[-1].code

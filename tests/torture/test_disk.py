@@ -17,7 +17,8 @@ from tests.torture.disk import RESUME, STAGES, WAYS, Bench, bench, table, told
 from tests.torture.disk_judge import DONE, Ran, Room, judge
 
 PARTS = 6
-"""Of the rounds of a stage and a way: one takes less than ten minutes, also on a machine with other work."""
+"""The parts into which the rounds of a stage and a way are split: a part takes less than ten minutes, even on a busy
+machine."""
 
 pytestmark = [
     pytest.mark.long,

@@ -135,7 +135,7 @@ class Journals(Protocol):
         ...
 
     async def last_seq(self, session: str) -> int:
-        """Return the seq of the newest record; 0 if there is none."""
+        """Return the seq of the newest record; 0 for an empty journal."""
         ...
 
 
@@ -150,7 +150,7 @@ class Leases(Protocol):
         ...
 
     async def standing(self, session: str) -> Standing | None:
-        """Return how exactly that session stands now; None if there is none."""
+        """Return what decides whether exactly that session is to be driven; None if it does not exist."""
         ...
 
     async def held(self) -> Collection[str]:

@@ -79,7 +79,7 @@ class Runner:
 
         Raises:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
-            StorageError: nothing can be recorded any more. This is not an outcome of the attempt.
+            StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
         """
         started_ms = self._parts.clock.uptime_ms()
         first = _FirstDelta(self._parts, started_ms)
@@ -153,8 +153,8 @@ class Runner:
         )
 
     async def _verdict(self, parts: tuple[Part, ...], output: Output) -> Verdict | None:
-        """Return whether an answer matches the schema of the run; None if the response is no answer. The words are
-        judged as they are stored.
+        """Return whether an answer matches the schema of the run; None if the response is not an answer. The words are
+        judged as they are stored: redacted.
         """
         text = text_of(parts)
         judge = self._parts.judge

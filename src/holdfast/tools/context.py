@@ -57,9 +57,9 @@ class Context(Generic[DepsT]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the run was stopped, the call's time is over, or another
-        process has the session now. A function that works long in a thread should look at it before each effect,
-        because nobody can stop it.
+        """Whether the result is no longer needed: the run was stopped, the call's time is over, or another
+        process has the session now. A function that works long in a thread should check it before each effect,
+        because nothing can stop a thread.
         """
         if self._is_cancelled():
             return True
@@ -70,7 +70,7 @@ class Context(Generic[DepsT]):
         return False
 
     def progress(self, text: str) -> None:
-        """Show text to whoever watches the run. This also restarts the limit of silence. Nobody stores it."""
+        """Show text to everybody who watches the run. This also restarts the limit of silence. The text is not stored."""
         with suppress(RuntimeError):  # the call is over, and its loop may be closed
             self._call.on_output(text)
 

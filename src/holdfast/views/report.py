@@ -39,7 +39,7 @@ class Result(msgspec.Struct, Generic[T], frozen=True):
     message: str
     """Why the run ended, as a sentence; empty if it is done."""
     text: str
-    """The last words of the model; empty if there are none."""
+    """The last words of the model; empty if it said nothing."""
     turns: int
     model_calls: int
     tool_calls: int
@@ -113,7 +113,7 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
 
 
 def _answer(state: State, run: Run, text: str) -> Any:
-    """Return the answer with which the run has ended, as a value if it has a schema; UNSET if there is none."""
+    """Return the answer with which the run has ended, as a value if it has a schema; UNSET without an answer."""
     output = state.settings.output if state.settings is not None else Output()
     if not text or run.status not in ("done", "limit"):
         return msgspec.UNSET
@@ -153,7 +153,7 @@ def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
 
 
 def _words(answer: Event | None) -> str:
-    """The last words of the model; empty if there are none."""
+    """The last words of the model; empty if it said nothing."""
     match answer:
         case Responded(parts=parts):
             return text_of(parts)

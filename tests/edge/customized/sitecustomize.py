@@ -13,7 +13,7 @@ lengths of time, or another clock.
     LAPSE_S=0.1         so often it looks for leases that lapsed
     CLOCK=FILE          holds by how many milliseconds the clock on the wall is wrong, at any moment
 
-It stops itself where it is told, once, as if somebody had sent it SIGSTOP at exactly that moment. With a number
+The process stops itself at the named moment, once, as if somebody had sent it SIGSTOP then. With a number
 behind it, as in `written:3`, it does so when the moment comes for the third time.
 
     SLEEPS_AT=accepted      a command is on disk, and nobody has read it
@@ -191,7 +191,7 @@ def sleep_when_connected(count: int) -> None:
 
 
 def sleep_when_starting(count: int) -> None:
-    """Between the check of the lease and the word to whoever starts the program."""
+    """Sleep between the check of the lease and the order to the keeper, which starts the program."""
     import asyncio
 
     plain = asyncio.open_unix_connection
