@@ -23,7 +23,7 @@ settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    """The parent of the tests may ignore signals (nohup, a shell's background). Handle them here without an effect, so
+    """The parent of the tests may ignore signals (nohup, a shell's background). Handle them here, without effect, so
     that commands under test start with them as at a terminal."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -103,7 +103,7 @@ def told(saved: Salvaged) -> set[tuple[str, int]]:
 
 
 async def check(home: Path, file: Path, whole: Journals, saved: Salvaged) -> None:
-    """The new database is whole, and holds exactly the records that are not reported as lost, as they were written."""
+    """The new database is whole, and holds exactly the records that are not reported as lost, unchanged."""
     again = restored(home, file)
     verified, lost = verify_home(again), told(saved)
     # Nothing is left to prove the records behind a hole. Only these may be unreadable, or name a missing blob.

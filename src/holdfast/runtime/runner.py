@@ -153,7 +153,7 @@ class Runner:
         )
 
     async def _verdict(self, parts: tuple[Part, ...], output: Output) -> Verdict | None:
-        """Return whether an answer matches the schema of the run; None if the response is not an answer. The words are
+        """Return whether an answer matches the run's schema; None if the response is not an answer. The words are
         judged as they are stored: redacted.
         """
         text = text_of(parts)

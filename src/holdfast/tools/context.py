@@ -70,7 +70,7 @@ class Context(Generic[DepsT]):
         return False
 
     def progress(self, text: str) -> None:
-        """Show text to everybody who watches the run. This also restarts the limit of silence. The text is not stored."""
+        """Show text to all viewers of the run. It also restarts the limit of silence. The text is not stored."""
         with suppress(RuntimeError):  # the call is over, and its loop may be closed
             self._call.on_output(text)
 
