@@ -425,7 +425,7 @@ class Agent(Generic[T]):
             hint = "Create another Agent. With the same home or runtime it continues the same sessions."
             raise UsageError("This agent is closed.", hint=hint)
         if deps is not _UNUSED:
-            check_deps(self._tools, deps)
+            check_deps(self._tools, self._instructions, deps)
         app = await self._runtime.app()
         for each in self._tools:
             app.tools.add(each)

@@ -179,6 +179,21 @@ async def test_instructions_that_are_a_function_are_made_when_a_run_opens_and_re
         assert (await instructions_of(agent, "cli:it"))[-1] == "You work for Ann number 2."
 
 
+@pytest.mark.parametrize("deps", [None, "Ann"])
+async def test_instructions_get_deps_of_their_annotation_or_nothing_is_sent(
+    tmp_path: Path, deps: object
+) -> None:
+    def instruct(deps: dict[str, str]) -> str:
+        return f"You work for {deps['name']}."
+
+    async with Agent(model=script(tmp_path, ADDING), instructions=instruct) as agent:
+        with pytest.raises(
+            UsageError, match=r"function for the instructions needs deps of the class dict\[str, str\]"
+        ):
+            await agent.run("Go on.", deps=deps)
+        assert await agent.sessions() == []
+
+
 async def test_instructions_of_a_function_are_stored_masked(tmp_path: Path) -> None:
     agent = Agent(
         model=script(tmp_path, ADDING), tools=[add], home=tmp_path / "home",

@@ -90,6 +90,25 @@ def test_a_loop_that_ends_in_the_middle_of_a_run_leaves_it_to_the_next_one(tmp_p
     assert asyncio.run(agent.resume("cli:it")).text == "Done."
 
 
+def test_loops_that_are_closed_without_being_ended_leave_no_more_with_each(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, gc, os, sys\n"
+        "from holdfast import Agent\n"
+        "agent = Agent(model=sys.argv[1], home=sys.argv[2])\n"
+        "for _ in range(4):\n"
+        "    loop = asyncio.new_event_loop()\n"
+        "    text = loop.run_until_complete(agent.run('Go on.', 'cli:it')).text\n"
+        "    loop.close()\n"
+        "    gc.collect()\n"
+        "    print(text, len(os.listdir('/proc/self/fd')))\n"
+    )
+    command = [sys.executable, program, script(tmp_path, TALK), tmp_path / "home"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert [line.split()[:2] for line in out[:-1]] == [["Answer", f"{number}."] for number in range(1, 5)]
+    assert len({line.split()[2] for line in out[1:-1]}) == 1, out
+
+
 async def test_a_second_live_loop_is_told_what_to_do(tmp_path: Path) -> None:
     problems: list[UsageError] = []
 

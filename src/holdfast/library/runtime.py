@@ -61,6 +61,8 @@ class Runtime:
         self._taking = threading.Lock()
         self._opening = asyncio.Lock()
         self._rooms = AsyncExitStack()
+        self._left = AsyncExitStack()
+        """What the loop before left open."""
         self._app: App | None = None
         self._working: dict[asyncio.Future[None], str] = {}
         """The sessions in use, each by the future that ends with its drive; empty for readers."""
@@ -84,6 +86,15 @@ class Runtime:
             if app is not None:
                 await self._stop(app)
             await self._rooms.aclose()
+            await self._close_left()
+
+    async def _close_left(self) -> None:
+        """Close what the loop before left open. Usually that is nothing: a loop that is ended closes its generators,
+        and `open_app` is one. But a loop may be closed without that.
+        """
+        left, self._left = self._left, AsyncExitStack()
+        with suppress(RuntimeError):  # what belongs to a closed loop, only the garbage collector can end
+            await left.aclose()
 
     async def _stop(self, app: App) -> None:
         ending = {""}
@@ -104,8 +115,8 @@ class Runtime:
         try:
             yield
         finally:
-            del self._working[ended]
-            ended.set_result(None)
+            if self._working.pop(ended, None) is not None:  # otherwise its loop is closed
+                ended.set_result(None)
 
     async def app(self) -> App:
         """Return the parts, opened on first use in an event loop.
@@ -119,6 +130,7 @@ class Runtime:
                 hint = "Create another Runtime. With the same home it continues the same sessions."
                 raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
+                await self._close_left()
                 self._app = await self._rooms.enter_async_context(self._parts())
             return self._app
 
@@ -144,9 +156,8 @@ class Runtime:
                     "loop and thread: with the same home they share their sessions.",
                     hint="Or send the work to the first loop, with asyncio.run_coroutine_threadsafe.",
                 )
-            # Nothing is left open: a loop that ends closes its generators, and `open_app` is one.
             self._loop, self._opening = loop, asyncio.Lock()
-            self._rooms, self._app, self._working = AsyncExitStack(), None, {}
+            self._left, self._rooms, self._app, self._working = self._rooms, AsyncExitStack(), None, {}
 
     def config_with(self, said: Mapping[str, Any]) -> Config:
         """The configuration, below the values set in code, with the same keys."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_type_hints
 
 from holdfast.app import App, built_in_specs
 from holdfast.errors import UsageError
@@ -48,20 +49,30 @@ def built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
 
 
-def check_deps(tools: Iterable[Tool], deps: object) -> None:
+def check_deps(tools: Iterable[Tool], instructions: object, deps: object) -> None:
     """Check that the deps of a run are what each function needs.
 
     Raises:
         UsageError: they are missing, or of another class.
     """
-    for each in tools:
-        wanted = each.deps if isinstance(each, FunctionTool) else Any
+    needs = [(f"The tool {each.spec.name!r}", each.deps) for each in tools if isinstance(each, FunctionTool)]
+    if callable(instructions):
+        needs.append(("The function for the instructions", _first_annotation(instructions)))
+    for who, wanted in needs:
         if not fits(deps, wanted):
             given = "there are none" if deps is None else f"they are a {type(deps).__name__}"
             raise UsageError(
-                f"The tool {each.spec.name!r} needs deps of the class {shown(wanted)}, but {given}.",
-                hint=f"Pass them: run(..., deps=...), with the annotation Context[{shown(wanted)}] in the tool.",
+                f"{who} needs deps of the class {shown(wanted)}, but {given}. Pass them: run(..., deps=...).",
             )
+
+
+def _first_annotation(function: Callable[..., object]) -> Any:
+    """Return the annotation of a function's first parameter; `Any` if it cannot be read."""
+    try:
+        names, hints = list(inspect.signature(function).parameters), get_type_hints(function)
+    except (NameError, TypeError, ValueError):
+        return Any
+    return hints.get(names[0], Any) if names else Any
 
 
 @contextmanager
