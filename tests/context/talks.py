@@ -123,7 +123,7 @@ class Talk:
         self.conversation = rewritten(self.records)
 
     def told(self) -> list[Sent]:
-        return list(requests(self.records))
+        return list(requests(self.records, {}))
 
     def bodies(self) -> list[bytes]:
         """Every body as the journal has it, each proven by its hash."""

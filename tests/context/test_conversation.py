@@ -111,7 +111,7 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
 @examples(max_examples=100, deadline=None)
 @given(talks())
 def test_calls_and_their_results_stand_whole_in_every_request(talk: Talk) -> None:
-    for sent in requests(talk.records):
+    for sent in requests(talk.records, {}):
         waiting: list[str] = []
         for fragment in sent.fragments:
             message = msgspec.json.decode(fragment)

@@ -70,7 +70,7 @@ def test_every_attempt_is_an_edit_of_the_one_before() -> None:
         started(sent[2], keep=3, rest=(fresh("d"),)),
         started(sent[3], keep=1, rest=((2, 3), fresh("e"))),
     )
-    told = list(requests(records))
+    told = list(requests(records, {}))
     assert [one.number for one in told] == [1, 2, 3, 4]
     assert [body_of(one, BASE) for one in told] == sent
 
@@ -92,7 +92,7 @@ def test_every_attempt_is_an_edit_of_the_one_before() -> None:
 def test_a_quoted_text_is_escaped_as_it_was_sent(event: Event) -> None:
     expected = BASE + b'{"content":"' + json_text(ODD) + b'"}' + TAIL.encode()
     records = recorded(event, started(expected, rest=(fresh('{"content":"', 1, '"}'),)))
-    (sent,) = requests(records)
+    (sent,) = requests(records, {})
     assert body_of(sent, BASE) == expected
     assert msgspec.json.decode(body_of(sent, BASE))["messages"] == [{"content": ODD}]
 
@@ -122,15 +122,15 @@ def test_what_a_conversation_renders_is_what_is_read_back() -> None:
         asked = ToolCall(f"c{turn}", "shell", '{"command":"ls"}', f"t{turn}.c1")
         record(Responded("t", (Text(f"turn {turn}"), asked), Usage(), 0, "tool_calls"))
         record(ToolCallFinished(f"t{turn}.c1", CallResult("ok", f"{turn}: {ODD * 8}")))
-    assert any(isinstance(each, tuple) for sent in requests(records) for each in sent.started.request.rest), (
-        "the view was cut"
-    )
-    assert [body_of(sent, base) for sent in requests(records)] == rendered
+    assert any(
+        isinstance(each, tuple) for sent in requests(records, {}) for each in sent.started.request.rest
+    ), "the view was cut"
+    assert [body_of(sent, base) for sent in requests(records, {})] == rendered
 
 
 @pytest.mark.requirement("L7")
 def test_bytes_that_do_not_have_the_recorded_hash_are_not_shown() -> None:
-    (sent,) = requests(recorded(started(body("other"), rest=(fresh("a"),))))
+    (sent,) = requests(recorded(started(body("other"), rest=(fresh("a"),))), {})
     with pytest.raises(StorageCorrupt, match="request 1"):
         body_of(sent, BASE)
 
@@ -147,7 +147,7 @@ def test_bytes_that_do_not_have_the_recorded_hash_are_not_shown() -> None:
 )
 def test_a_request_that_refers_to_what_is_not_there_is_damage(changes: dict[str, Any]) -> None:
     with pytest.raises(StorageCorrupt) as caught:
-        list(requests(recorded(started(b"", **changes))))
+        list(requests(recorded(started(b"", **changes)), {}))
     assert "fsck" in caught.value.hint
 
 

@@ -18,6 +18,7 @@ async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writ
     talk.respond(Text("An answer."))
     store = VolatileStore()
     driving = await drive(store, 1)
+    await store.blobs.put(talk.base)
     await driving.commit(*(record.event for record in talk.records))
     journal = Journal(driving.session)
     journal.load(await store.read(driving.session))

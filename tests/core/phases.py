@@ -18,7 +18,7 @@ from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage, Verdict
+from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files, Resource
 from tests.core.stories import (
@@ -84,7 +84,12 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.SessionOpened("other", "cli:demo", "cli:ann"),
         e.SessionForked("branch", SESSION, 1),
         e.Attached(9, "host:1"),
-        e.MessageReceived("words", "cli:ann", ("speak",)),
+        e.MessageReceived(
+            "words",
+            "cli:ann",
+            ("speak",),
+            (Attachment("file", "a.png", "image/png", 9, "b", 16_000), Attachment("stdin", "", "text/plain", 3, "c")),
+        ),
         e.SettingsStored(groups_of(settings(turns=1))),
         e.RunStarted(9, ref_of(SETTINGS), is_continuation=True),
         e.SettingsChanged(ref_of(settings(turns=1))),
@@ -96,7 +101,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.NoteAdded("cost", "80 %"),
         e.ModelCallStarted(
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
-            request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","content":"', 2, '"}')))),
+            request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","text":"', 2, e.Enclosed("b", 9), '"}')))),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
         e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),

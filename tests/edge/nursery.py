@@ -59,10 +59,11 @@ def start(words: Sequence[str], *, is_loaded_anew: bool = False, **options: Any)
 
 
 def run(words: Sequence[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """Run it to its end, as `subprocess.run` does, with the texts that it writes. `input`: what it reads."""
+    """Run it to its end, as `subprocess.run` does, with the texts that it writes. `input`: what it reads; nothing."""
     given = options.pop("input", None)
+    options.setdefault("stdin", subprocess.DEVNULL if given is None else subprocess.PIPE)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with start(words, **pipes, **({} if given is None else {"stdin": subprocess.PIPE}), **options) as process:
+    with start(words, **pipes, **options) as process:
         try:
             out, err = process.communicate(given, timeout)
         except BaseException:

@@ -33,6 +33,9 @@ FILES = {
     "bugs.schema.json": '{"type": "array"}',
     "other.toml": "[limits]\nturns = 7\n",
     "holdfast.toml": 'autonomy = "full"\n',
+    "log.txt": "It broke.\n",
+    "report.pdf": "%PDF-1.7\n",
+    "screen.png": "\x89PNG\r\n\x1a\n",
 }
 
 
@@ -60,7 +63,7 @@ class Shown:
         }
         (machine.folder / "project").mkdir()
         for name, text in FILES.items():
-            (machine.workspace / name).write_text(text)
+            (machine.workspace / name).write_bytes(text.encode("latin-1"))
         machine.configure('model = "openai:gpt-5.5"\n').chmod(0o600)
         looks = machine.script([*[{"tool_calls": [call("list_dir")]}] * 3, {"text": "Done."}], "looks")
         asks = machine.script([{"tool_calls": [call("shell", command="true")]}, {"text": "Done."}], "asks")

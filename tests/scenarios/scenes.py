@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.protocol.commands import Continue, Pause, Resolve, Stop
+from holdfast.protocol.commands import Continue, Pause, Resolve, Send, Stop
 from holdfast.protocol.limits import Limits, ModelFacts
+from holdfast.protocol.messages import Attachment
 from holdfast.protocol.ports import Provider, Tool
 from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
@@ -134,6 +136,17 @@ _OTHER = ModelFacts("other", "model", price="free")
 
 def _switching(settings: Settings) -> tuple[Step, ...]:
     return (say("Do it.", settings), say("Go on.", changed(settings, facts=_OTHER)))
+
+
+TEXT, PICTURE = b"a log\n" * 40, b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 100
+
+
+def _attaching(settings: Settings) -> tuple[Step, ...]:
+    """Messages with parts: a text and a picture, and the same picture again."""
+    log, picture = (hashlib.sha256(blob).hexdigest() for blob in (TEXT, PICTURE))
+    shown = Attachment("file", "a.png", "image/png", len(PICTURE), picture, weight_bytes=16_000)
+    parts = (Attachment("stdin", "", "text/plain", len(TEXT), log), shown)
+    return Step(Send("Do it.", settings, parts)), Step(Send("And this.", settings, (shown,)))
 
 
 SCENARIOS = [
@@ -364,6 +377,21 @@ SCENARIOS = [
         ],
         tools_of,
     ),
+    Scenario(
+        "attachments",
+        [calls(call("note", text="n")), calls(call("look", name="x")), words("One."), DONE],
+        tools_of,
+        _attaching,
+        blobs=(TEXT, PICTURE),
+    ),
+    Scenario(
+        "attachments on another wire",
+        _SWITCHED,
+        tools_of,
+        lambda settings: (*_attaching(settings)[:1], say("Go on.", changed(settings, facts=_OTHER))),
+        others={"other:model": _other_wire(_SWITCHED)},
+        blobs=(TEXT, PICTURE),
+    ),
     Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
 ]
 
@@ -380,6 +408,8 @@ ENDS = {
     "stopped while an approval waits": [("interrupted", "enough")],
     "stopped and continued": [("interrupted", "stopped"), ("done", "answer")],
     "two runs": [("done", "answer")] * 2,
+    "attachments": [("done", "answer")] * 2,
+    "attachments on another wire": [("done", "answer")] * 2,
     "another wire": [("done", "answer")] * 2,
     "never valid": [("failed", "output_schema")],
     "filtered": [("failed", "refusal")],

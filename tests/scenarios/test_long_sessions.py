@@ -72,7 +72,7 @@ async def play_long(
     assert played.state.run is not None
     assert played.state.run.totals.turns == turns
     check_journal(played.records)
-    for sent in requests(played.records):
+    for sent in requests(played.records, {}):
         if sent.number % every == 0 or sent.number == turns:
             body = body_of(sent, await store.blobs.get(sent.started.request.base))
             assert len(body) == sent.started.request.size_bytes
@@ -181,7 +181,7 @@ def test_hundreds_of_turns_with_a_crash_every_fifty_commits_lose_nothing(volatil
         assert played.state.run.totals.turns == turns
         results = [r.event.result.text for r in played.records if isinstance(r.event, e.ToolCallFinished)]
         assert len(set(results)) == len(results) == turns - 1
-        for sent in requests(played.records):
+        for sent in requests(played.records, {}):
             body_of(sent, await store.blobs.get(sent.started.request.base))
 
     volatile.run(main)

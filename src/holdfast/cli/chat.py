@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from holdfast.app import App
+from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.flags import RunFlags, taking_flags
 from holdfast.cli.keyboard import INTERRUPT, Keyboard
 from holdfast.cli.options import HomeFlag, home_of
@@ -38,7 +39,6 @@ from holdfast.cli.sitting import Sitting
 from holdfast.cli.terminal import has_person, legible, tell, write
 from holdfast.config.paths import Home
 from holdfast.core.state import State, phase
-from holdfast.protocol.commands import Send
 from holdfast.protocol.settings import Settings
 from holdfast.views.lines import COMMAND, Span, neutral
 
@@ -64,8 +64,10 @@ def chat(
     \b
     holdfast chat
     holdfast chat -s cli:docs
+    holdfast chat --attach screen.png      the picture goes with the first message
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
+    from_stdin(flags.attach or (), is_taken=True)
     return asyncio.run(_chat(home_of(home), name_of(session), flags, output))
 
 
@@ -76,6 +78,7 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
     keyboard, code = Keyboard(), 0
     read = _reader(keyboard)
     async with at_work(home, flags, past) as (app, settings):
+        attached = given(app, flags.attach or (), b"")
         if has_person():
             who = state.session if state is not None else "a new session"
             tell([Span(f"{who} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
@@ -83,7 +86,8 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
         while (message := await _heard(read)) is not None:
             if not message.strip():
                 continue
-            state = await send(app, state, name, Send(message, settings))
+            words = await message_with(app, message, settings, attached)
+            state, attached = await send(app, state, name, words), []
             state, code, stopped_by = await _turn(app, state, settings, output, keyboard)
             if stopped_by in (signal.SIGTERM, signal.SIGHUP):
                 return INTERRUPTED

@@ -72,6 +72,14 @@ class RunFlags:
     system: Annotated[
         str, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
     ] = ""
+    attach: Annotated[
+        list[str] | None,
+        _flag(
+            "--attach",
+            metavar="FILE",
+            about="Add a text, PDF or image to the message. - is stdin. Repeatable.",
+        ),
+    ] = None
     output_schema: Annotated[
         str,
         _flag(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.app import App, open_app
+from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
@@ -66,13 +67,17 @@ def run(
     holdfast run "fix the failing test" -w ./project
     holdfast run "and now the docs" -s cli:docs --budget 0.50
     holdfast run "list the open bugs" --output-schema bugs.schema.json > bugs.json
-    git diff | holdfast run -              the task comes from stdin
+    git diff | holdfast run "review this"  the diff is a part of the message
+    holdfast run "what is wrong here?" --attach screen.png --attach log.txt
+    cat task.md | holdfast run -           the task comes from stdin
     """
-    text = _from_stdin() if task == "-" else task
+    is_task = task == "-"
+    text = _from_stdin() if is_task else task
     if not text.strip():
         raise UsageError("The task is empty.", hint='Say what to do: `holdfast run "TASK"`.')
     output = output_of(is_json=is_json, is_stream=is_stream)
-    return asyncio.run(_run(home_of(home), name_of(session), text, flags, output))
+    stdin = from_stdin(flags.attach or (), is_taken=is_task)
+    return asyncio.run(_run(home_of(home), name_of(session), text, flags, output, stdin))
 
 
 @taking_flags
@@ -93,7 +98,13 @@ def resume(
     holdfast resume cli:docs "yes, both files" --budget 1.00
     """
     output = output_of(is_json=is_json, is_stream=is_stream)
-    return asyncio.run(_resume(home_of(home), session, text, flags, output))
+    names = flags.attach or ()
+    if names and not text:
+        raise UsageError(
+            "--attach needs a message.", hint='Say what to do with it: `holdfast resume SESSION "TEXT"`.'
+        )
+    stdin = from_stdin(names, is_taken=False) if "-" in names else b""
+    return asyncio.run(_resume(home_of(home), session, text, flags, output, stdin))
 
 
 def _from_stdin() -> str:
@@ -129,14 +140,15 @@ def name_of(session: str | None) -> str:
 # --- the commands -------------------------------------------------------------------------------
 
 
-async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
+async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output, stdin: bytes) -> int:
     past = await past_of(home, name) if name else None
     async with at_work(home, flags, past) as (app, settings):
-        state = await send(app, past.now if past else None, name, Send(text, settings))
+        words = await message_with(app, text, settings, given(app, flags.attach or (), stdin))
+        state = await send(app, past.now if past else None, name, words)
         return await work(app, state, settings, output)
 
 
-async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output) -> int:
+async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output, stdin: bytes) -> int:
     past = await existing(home, name)
     now, run = past.now, past.ahead.run
     if run is None and not text:
@@ -147,7 +159,8 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
             return show(await report(store, now), now, output)
     async with at_work(home, flags, past, is_new_task=bool(text)) as (app, settings):
         if text:
-            await app.controller.give(now.session, sender(), Send(text, settings))
+            words = await message_with(app, text, settings, given(app, flags.attach or (), stdin))
+            await app.controller.give(now.session, sender(), words)
         else:
             await app.controller.submit(now.session, sender(), Continue(_changed(settings, past.ahead)))
         return await work(app, now, settings, output)

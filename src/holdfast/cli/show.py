@@ -12,9 +12,10 @@ from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.terminal import columns, say, say_json, tell
 from holdfast.config.paths import Home
-from holdfast.context.requests import body_of, requests
+from holdfast.context.requests import attached, body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
 from holdfast.protocol.ports import Journals
+from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
 from holdfast.views.journal import Journal
@@ -117,7 +118,8 @@ async def _show_events(store: Journals, journal: Journal, is_json: bool) -> None
 async def _show_request(store: Journals, journal: Journal, number: int) -> None:
     count = 0
     try:
-        for sent in requests(journal.records):
+        contents = await contents_of(store.blobs, attached(journal.records))
+        for sent in requests(journal.records, contents):
             count += 1
             if sent.number == number:
                 body = body_of(sent, await store.blobs.get(sent.started.request.base))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -25,22 +27,29 @@ class Missing(Unreadable):
     """There is no such file."""
 
 
-def read_file(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a regular file.
+@contextmanager
+def read_opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file to read it inside the block.
 
     Raises:
         Missing: there is no such file.
-        Unreadable: it is not a regular file, is too large, or the system refuses it.
+        Unreadable: it is not a regular file, or the system refuses it.
     """
     try:
         _check(path.stat())  # opening a device may have an effect on it
         with open(os.open(path, _FLAGS), "rb") as file:  # noqa: PTH123 - the flags are what matters
             _check(os.fstat(file.fileno()))
-            return _whole(file, max_bytes)
+            yield file
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name with a zero byte
         raise Missing("does not exist") from None
     except OSError as error:
         raise Unreadable(f"cannot be read: {(error.strerror or 'unknown error').lower()}") from None
+
+
+def read_file(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file. Raises as `read_opened`, and if it is too large."""
+    with read_opened(path) as file:
+        return _whole(file, max_bytes)
 
 
 def read_text(path: Path, max_bytes: int) -> str:

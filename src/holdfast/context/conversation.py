@@ -8,11 +8,12 @@ with a running SHA-256, so a step costs only what is new in it. When the window 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.context.attachments import enclosed, parts_of
 from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text_in
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
@@ -36,10 +37,12 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     start: int
     """Its place in the buffer."""
     end: int
+    light: int = 0
+    """How many of its bytes do not count, because media weigh less."""
 
     @property
     def size(self) -> int:
-        return self.end - self.start
+        return self.end - self.start - self.light
 
 
 class Unsent(msgspec.Struct, frozen=True):
@@ -48,11 +51,12 @@ class Unsent(msgspec.Struct, frozen=True):
     mark: str
     seq: int
     element: bytes
-    quotes: tuple[tuple[int, str], ...]
+    quotes: tuple[tuple[e.Quoted, str], ...]
+    light: int = 0
 
     @property
     def size(self) -> int:
-        return len(self.element)
+        return len(self.element) - self.light
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -64,7 +68,7 @@ class Edit(msgspec.Struct, frozen=True):
     parts: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
-    """The size of all parts together."""
+    """The size of all parts together. Media count by their weight."""
     fresh_bytes: int
     """The number of bytes that the last request did not have, if it had the same base."""
     hasher: Any
@@ -97,12 +101,19 @@ class Conversation:
         """`numbers`: how many fragments the session's journal already has."""
         self._transcript = Transcript()
         self._unsent: list[Said] = []
+        self._has_attachments = False
+        """Whether one of them may have some."""
         self._carried = 0
         """How many of the unsent messages were in requests of another wire format. A cut may leave them out."""
         self._of_earlier_runs = 0
         """How many of the unsent messages were there when the open run began. A cut may leave them out, except its
         task: one call that is larger than the window must not keep every later run from sending anything."""
-        self._texts: dict[int, str] = {}
+        self._texts: dict[e.Quoted, str] = {}
+        """What the next request may quote."""
+        self._hollow: dict[int, e.Piece] = {}
+        """By number, the fragments whose blobs were not read yet. They are empty in the buffer."""
+        self._light = 0
+        """How many bytes of the buffer do not count."""
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
         self._left_out: tuple[e.Again, ...] = ()
@@ -151,12 +162,37 @@ class Conversation:
             self._has_asked = True
             self._carried, self._texts = len(self._unsent), {}
 
+    def missing(self) -> set[e.Enclosed]:
+        """Return the blobs that the next request needs and that `fill` has not brought yet."""
+        if not (self._hollow or self._has_attachments):
+            return set()
+        shown = {fragment.number for fragment in self._fragments}
+        pieces = [piece for number, piece in self._hollow.items() if number in shown]
+        needed = {part for piece in pieces for part in piece if isinstance(part, e.Enclosed)}
+        needed |= {enclosed(each) for said in self._unsent for each in said.attachments}
+        return {each for each in needed if each not in self._texts}
+
+    def fill(self, contents: Mapping[e.Enclosed, str]) -> None:
+        """Take the content of blobs."""
+        self._texts |= dict(contents.items())
+        if not self._hollow:
+            return
+        hollow, known, old = self._hollow, self._fragments, self._buffer
+        self._hollow, self._fragments, self._buffer, self._light = {}, [], bytearray(), 0
+        self._base = b""  # the running hash does not cover this buffer
+        for each in known:
+            if each.number in hollow:
+                self._enclose(each.number, each.mark, each.seq, hollow[each.number])
+            else:
+                self._repeat([each], old)
+
     def _say(self, record: e.Record) -> None:
         kind = type(record.event)
         if kind in SPOKEN:
             for said in self._transcript.add(record):
                 self._unsent.append(said)
                 self._texts.update(said.quotes)
+                self._has_attachments = self._has_attachments or bool(said.attachments)
         elif kind in (e.RunStopped, e.RunStarted):
             self._bound(record)
 
@@ -195,7 +231,7 @@ class Conversation:
         new = self._written(wire, self._unsent[count:])
         view, left_out = self._fragments, self._left_out
         new_bytes, movable_bytes = _size(new), _size(movable) if movable else 0
-        if not fits(len(base) + len(self._buffer) + movable_bytes + new_bytes):
+        if not fits(len(base) + len(self._buffer) - self._light + movable_bytes + new_bytes):
             before: list[Fragment | Unsent] = [*view, *movable]
             places = set(cut(before, len(base) + new_bytes))
             kept = [part for place, part in enumerate(before) if place in places]
@@ -219,12 +255,14 @@ class Conversation:
             again = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
             parts = (base, b",".join([*again, fresh] if new else again))
             hasher = hashlib.sha256(b"".join(parts))
+        light = self._light if view is self._fragments else sum([each.light for each in view])
+        light += sum([each.light for each in new])
         return Edit(
             keep=keep,
             rest=rest,
             left_out=left_out,
             parts=parts,
-            size_bytes=sum(map(len, parts)),
+            size_bytes=sum(map(len, parts)) - light,
             fresh_bytes=movable_bytes + new_bytes,
             hasher=hasher,
         )
@@ -233,16 +271,20 @@ class Conversation:
         """Encode the messages in this wire format. Only what was said since the last request is quoted, because a
         reader of the journal has nothing else at hand.
         """
-        return [
-            Unsent(
-                each.mark,
-                each.seq,
-                bytes(element),
-                tuple([quote for quote in each.quotes if quote[0] in self._texts]),
-            )
-            for each in said
-            for element in wire.message(each.message)
-        ]
+        return [unsent for each in said for unsent in self._elements(wire, each)]
+
+    def _elements(self, wire: Wire, said: Said) -> Iterator[Unsent]:
+        quotes: list[tuple[e.Quoted, str]] = [quote for quote in said.quotes if quote[0] in self._texts]
+        message, media = said.message, []
+        for each in said.attachments:
+            quoted = enclosed(each)
+            content = self._texts[quoted]
+            message = msgspec.structs.replace(message, parts=(*message.parts, *parts_of(each, content)))
+            quotes.append((quoted, content))
+            media += [(quoted, content)] if quoted.weight_bytes else []
+        for element in wire.message(message):
+            light = sum([_light(quoted, content) for quoted, content in media if content.encode() in element])
+            yield Unsent(said.mark, said.seq, bytes(element), tuple(quotes), light)
 
     def _running_hash(self, base: bytes) -> hashlib._Hash:
         """Return a copy of the hash over base and the whole buffer. This costs only what is new in the buffer."""
@@ -258,19 +300,20 @@ class Conversation:
         self._rendered = None
         if request.rest and rendered is not None and request.rest is rendered.rest:
             for each in rendered.unsent:
-                self._append(self._numbers, each.mark, each.seq, each.element)
+                self._append(self._numbers, each.mark, each.seq, each.element, each.light)
                 self._numbers += 1
             self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
         else:
             self._edit(request)
         self._unsent, self._texts, self._carried, self._of_earlier_runs = [], {}, 0, 0
+        self._has_attachments = False
         self._left_out = request.left_out
 
     def _edit(self, request: e.Request) -> None:
         """Make the view that a recorded request tells."""
         known, old = self._fragments, self._buffer
         if request.keep != len(known):
-            self._fragments, self._buffer = [], bytearray()
+            self._fragments, self._buffer, self._light = [], bytearray(), 0
             self._base = b""  # the running hash does not cover this view
             self._repeat(known[: request.keep], old)
         by_number: dict[int, Fragment] = {}
@@ -279,20 +322,43 @@ class Conversation:
                 by_number = by_number or {fragment.number: fragment for fragment in known}
                 self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
             else:
-                self._append(self._numbers, each.mark, each.seq, _encoded(each.piece, self._texts))
+                self._enclose(self._numbers, each.mark, each.seq, each.piece)
                 self._numbers += 1
 
-    def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray) -> None:
+    def _enclose(self, number: int, mark: str, seq: int, piece: e.Piece) -> None:
+        """Append a recorded fragment. If a blob of it was not read yet, it stays empty until `fill`."""
+        told: list[bytes | e.Enclosed] = []
+        light = 0
+        for part in piece:
+            if isinstance(part, str):
+                told.append(part.encode())
+            elif isinstance(part, int):
+                told.append(json_text(self._texts[part]))
+            elif part in self._texts:
+                told.append(json_text(self._texts[part]))
+                light += _light(part, self._texts[part])
+            else:
+                told.append(part)
+        whole = [part for part in told if isinstance(part, bytes)]
+        if len(whole) < len(told):
+            self._hollow[number] = tuple(
+                [part.decode() if isinstance(part, bytes) else part for part in told]
+            )
+            whole, light = [], 0
+        self._append(number, mark, seq, b"".join(whole), light)
+
+    def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray, light: int = 0) -> None:
         buffer, fragments = self._buffer, self._fragments
+        self._light += light
         if fragments:
             buffer += b","
         start = len(buffer)
         buffer += element
-        fragments.append(Fragment(number, mark, seq, start, len(buffer)))
+        fragments.append(Fragment(number, mark, seq, start, len(buffer), light))
 
     def _repeat(self, fragments: Sequence[Fragment], old: bytearray) -> None:
         for each in fragments:
-            self._append(each.number, each.mark, each.seq, old[each.start : each.end])
+            self._append(each.number, each.mark, each.seq, old[each.start : each.end], each.light)
 
 
 def _size(parts: Sequence[Fragment | Unsent]) -> int:
@@ -343,20 +409,19 @@ def rewritten(records: Sequence[e.Record]) -> Conversation:
 
 def _fresh(unsent: Unsent) -> e.Fresh:
     """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
-    piece: list[str | int] = []
+    piece: list[str | e.Quoted] = []
     element, at = unsent.element, 0
-    for seq, text in unsent.quotes:
-        if len(text) < QUOTE_FROM_CHARS:
+    for quoted, text in unsent.quotes:
+        if len(text) < QUOTE_FROM_CHARS and isinstance(quoted, int):
             continue
         escaped = json_text(text)
         found = element.find(escaped, at)
         if found >= 0:
-            piece += [element[at:found].decode(), seq]
+            piece += [element[at:found].decode(), quoted]
             at = found + len(escaped)
     return e.Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
 
 
-def _encoded(piece: e.Piece, texts: dict[int, str]) -> bytes:
-    if len(piece) == 1 and isinstance(literal := piece[0], str):
-        return literal.encode()
-    return b"".join([part.encode() if isinstance(part, str) else json_text(texts[part]) for part in piece])
+def _light(quoted: e.Enclosed, content: str) -> int:
+    """Return how many bytes of the content do not count."""
+    return len(content) - quoted.weight_bytes if quoted.weight_bytes else 0

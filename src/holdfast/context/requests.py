@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
-from holdfast.protocol.events import Fresh, ModelCallStarted, Piece, Record
+from holdfast.protocol.events import Enclosed, Fresh, ModelCallStarted, Piece, Quoted, Record
 
 _HINT = "`holdfast fsck` lists all damage."
 
@@ -27,13 +27,28 @@ class Sent(NamedTuple):
     fragments: tuple[bytes, ...]
 
 
-def requests(records: Iterable[Record]) -> Iterator[Sent]:
+def attached(records: Iterable[Record]) -> set[Enclosed]:
+    """Return the blobs that requests of these records carry."""
+    starts = [record.event for record in records if isinstance(record.event, ModelCallStarted)]
+    return {part for start in starts for part in quoted_in(start) if isinstance(part, Enclosed)}
+
+
+def quoted_in(started: ModelCallStarted) -> list[Quoted]:
+    """Return everything that a request quotes."""
+    fresh = [each for each in started.request.rest if isinstance(each, Fresh)]
+    return [part for each in fresh for part in each.piece if not isinstance(part, str)]
+
+
+def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Iterator[Sent]:
     """Yield every request of a session in order, from its records, which start with the first one.
+
+    Args:
+        contents: The content of what is `attached`.
 
     Raises:
         StorageCorrupt: a request quotes or repeats something that is missing.
     """
-    texts: dict[int, str] = {}
+    texts: dict[Quoted, str] = dict(contents.items())
     known: list[bytes] = []
     last: tuple[bytes, ...] = ()
     number = 0
@@ -59,7 +74,7 @@ def body_of(sent: Sent, base: bytes) -> bytes:
     return body
 
 
-def fragment(piece: Piece, texts: Mapping[int, str]) -> bytes:
+def fragment(piece: Piece, texts: Mapping[Quoted, str]) -> bytes:
     """Return an encoded message: its literal texts, and the quoted ones escaped for JSON.
 
     Raises:
@@ -72,7 +87,8 @@ def fragment(piece: Piece, texts: Mapping[int, str]) -> bytes:
         elif part in texts:
             parts.append(json_text(texts[part]))
         else:
-            raise StorageCorrupt(f"a request quotes record {part}, which has no text", hint=_HINT)
+            what = f"record {part}" if isinstance(part, int) else f"blob {part.blob}"
+            raise StorageCorrupt(f"a request quotes {what}, which has no text", hint=_HINT)
     return b"".join(parts)
 
 
@@ -85,7 +101,7 @@ def _kept(last: tuple[bytes, ...], started: ModelCallStarted) -> tuple[bytes, ..
     return last[:keep]
 
 
-def _rest(known: list[bytes], started: ModelCallStarted, texts: Mapping[int, str]) -> list[bytes]:
+def _rest(known: list[bytes], started: ModelCallStarted, texts: Mapping[Quoted, str]) -> list[bytes]:
     """Return the fragments after the kept ones. Fresh ones become known."""
     found: list[bytes] = []
     for each in started.request.rest:

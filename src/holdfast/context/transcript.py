@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol import events as e
-from holdfast.protocol.messages import Message, Text, ToolCall, ToolResult, calls_of
+from holdfast.protocol.messages import Attachment, Message, Text, ToolCall, ToolResult, calls_of
 from holdfast.protocol.trust import Trust, least
 
 RUNTIME = "[holdfast] "
@@ -67,6 +67,8 @@ class Said(msgspec.Struct, frozen=True, gc=False):
     """The record that completed it."""
     quotes: tuple[tuple[int, str], ...] = ()
     """(seq, text) of records whose text the message contains whole."""
+    attachments: tuple[Attachment, ...] = ()
+    """Further parts of the message, whose content only their blobs have."""
 
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
@@ -103,8 +105,8 @@ class Transcript:
                 return self._answered()
             case e.ToolCallFinished(call_id=call_id, result=result):
                 return self._result(call_id, _Result(seq, result.text, result.status != "ok", result.trust))
-            case e.MessageReceived(text=text):
-                return self._words(seq, text, text)
+            case e.MessageReceived(text=text, attachments=attachments):
+                return self._words(seq, text, text, attachments)
             case e.NoteAdded(text=text):
                 return self._words(seq, text, RUNTIME + text)
             case e.RunLanding(message=message):
@@ -124,10 +126,12 @@ class Transcript:
                 pass
         return ()
 
-    def _words(self, seq: int, text: str, shown: str) -> Sequence[Said]:
+    def _words(
+        self, seq: int, text: str, shown: str, attachments: tuple[Attachment, ...] = ()
+    ) -> Sequence[Said]:
         is_note = shown != text
-        message = Message("user", (Text(shown),), "user")
-        said = Said(message, "n" if is_note else "u", seq, ((seq, text),))
+        message = Message("user", (Text(shown),), least("user", *[each.trust for each in attachments]))
+        said = Said(message, "n" if is_note else "u", seq, ((seq, text),), attachments)
         if self._calls or self._is_asking:
             self._waiting.append(said)
             return ()

@@ -26,6 +26,7 @@ RIVAL_NOTE = (
     "The process that worked on this before stopped answering, and it may still be alive. What it had begun may "
     "still take effect, or take effect once more: {calls}. Look at the state of the world before you rely on it."
 )
+WITH_THE_ANSWER = "This came with the answer to your question."
 MAX_INTERRUPTIONS = 3
 """A call that was interrupted this many times is not run again: it may be what ends the process."""
 
@@ -157,8 +158,10 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
             draft.add(e.RunResumed(by))
     if question is not None and is_answer:
         draft.add(e.ApprovalResolved(question.approval_id, "answer", by, words.text, principal.scopes))
+        if words.attachments:
+            draft.add(e.MessageReceived(WITH_THE_ANSWER, by, principal.scopes, words.attachments))
         return
-    draft.add(e.MessageReceived(words.text, by, principal.scopes))
+    draft.add(e.MessageReceived(words.text, by, principal.scopes, words.attachments))
     settings = settings or draft.state.settings
     if run is None and settings is not None:
         start_run(draft, settings)

@@ -59,6 +59,8 @@ def _message(state: State, event: e.MessageReceived) -> State:
         principal = narrowed(principal, state.principal)
     unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq, last_words_seq=state.seq)
     spoken = labelled(state, Label("user", "user"))
+    for each in event.attachments:
+        spoken = labelled(spoken, Label(each.origin, each.trust))
     return replace(spoken, title=title, principal=principal, unsaid=unsaid)
 
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from holdfast.protocol.messages import Attachment
 from holdfast.protocol.settings import Settings
 
 Scope = Literal["speak", "answer", "approve", "configure", "administer"]
@@ -51,6 +52,8 @@ class Send(msgspec.Struct, frozen=True, omit_defaults=True, tag="send"):
     text: str
     settings: Settings | None = None
     """What changes, or what a new run starts with; None: everything as it was recorded."""
+    attachments: tuple[Attachment, ...] = ()
+    """Parts of the message beside the words. Their blobs are stored already."""
 
 
 class Continue(msgspec.Struct, frozen=True, omit_defaults=True, tag="continue"):

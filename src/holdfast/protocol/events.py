@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.protocol.commands import Decided, Scope
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Estimated, Finish, Part, Usage, Verdict
+from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -25,8 +25,21 @@ from holdfast.protocol.tools import (
     Resource,
 )
 
-Piece = tuple[str | int, ...]
-"""An encoded message. Strings are literal; an integer is the seq of a record whose text is quoted, as JSON."""
+
+class Enclosed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of a blob inside a request: a text, or media in base64."""
+
+    blob: str
+    """The SHA-256 of the content, which names the blob."""
+    weight_bytes: int = 0
+    """How many bytes of text media count as; 0 for a text."""
+
+
+Quoted = int | Enclosed
+Piece = tuple[str | Quoted, ...]
+"""An encoded message. Strings are literal. An integer is the seq of a record whose text is quoted, as JSON, and
+`Enclosed` is the content of a blob.
+"""
 
 Again = tuple[int, int]
 """Fragments that were sent before, by number: the first and the last of a range."""
@@ -76,6 +89,7 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     """As `Principal.label`."""
     scopes: tuple[Scope, ...] = ()
     """What the sender might ask for."""
+    attachments: tuple[Attachment, ...] = ()
 
 
 class SettingsStored(msgspec.Struct, frozen=True, gc=False):
@@ -185,6 +199,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     sha256: str
     """The hash of the whole body, in hex."""
     size_bytes: int
+    """The size of the whole body. Media count by their weight (`messages.Attachment`)."""
     expected_tokens: int
     """What the input is likely to be."""
     output_cap_tokens: int
@@ -464,6 +479,8 @@ def blobs_of(event: Event) -> tuple[str, ...]:
         return (event.request.base,)
     if type(event) is ToolCallFinished and event.result.blob:
         return (event.result.blob,)
+    if type(event) is MessageReceived and event.attachments:
+        return tuple(each.blob for each in event.attachments)
     return ()
 
 

@@ -11,6 +11,9 @@ import msgspec
 
 from holdfast.protocol.trust import Trust
 
+MediaType = Literal["text/plain", "application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"]
+Origin = Literal["stdin", "file"]
+
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text"):
     """Words."""
@@ -53,7 +56,42 @@ class ToolResult(
     is_error: bool = False
 
 
-Part = Text | Reasoning | ToolCall | ToolResult
+class Media(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="media"):
+    """An image or a PDF, as a request carries it. Records hold an `Attachment` in its place."""
+
+    name: str
+    media_type: MediaType
+    data: str
+    """The content, in base64."""
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | Media
+
+
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What comes with the words of a person, as a part of its own. Its content is a blob."""
+
+    origin: Origin
+    name: str
+    """The path, as the person wrote it; empty for stdin."""
+    media_type: MediaType
+    size_bytes: int
+    """The size of the original."""
+    blob: str
+    """The SHA-256 of the content. A text is redacted before it is stored."""
+    weight_bytes: int = 0
+    """How many bytes of text an image or a PDF counts as; 0 for a text, which counts in full."""
+    trust: Trust = "data"
+
+    @property
+    def head(self) -> str:
+        """The line that stands above it in a request."""
+        name = self.name if self.origin == "file" else ""
+        return (
+            f"[{self.origin}: {name}, {self.size_bytes} bytes]"
+            if name
+            else f"[{self.origin}: {self.size_bytes} bytes]"
+        )
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from holdfast.protocol.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.anthropic_reply import MessageReader
@@ -79,6 +79,10 @@ class AnthropicWire:
                 return {"type": "text", "text": text} if text.strip() else None
             case Reasoning():
                 return self._thinking(part)
+            case Media(media_type=media_type, data=data):
+                kind = "document" if media_type == "application/pdf" else "image"
+                source = {"type": "base64", "media_type": media_type, "data": data}
+                return {"type": kind, "source": source}
             case ToolCall():
                 call_id, name = _valid_id(ids[part.call_id]), valid_name(part.name)
                 return {"type": "tool_use", "id": call_id, "name": name, "input": _input(part.arguments)}

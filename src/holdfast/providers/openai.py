@@ -14,7 +14,17 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, Reasoning, ToolCall, ToolResult, calls_of, text_of
+from holdfast.protocol.messages import (
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    calls_of,
+    text_of,
+)
 from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.http import HttpPool
 from holdfast.providers.native import NativeProvider
@@ -65,7 +75,7 @@ class OpenAIWire:
         """Encode one element for words, and one for each tool result. See `ports.Wire`."""
         match message.role:
             case "user":
-                return [_encode({"role": "user", "content": text_of(message.parts)})]
+                return [_encode({"role": "user", "content": self._content(message)})]
             case "assistant":
                 return [_encode(self._assistant(message))]
             case "tool":
@@ -83,6 +93,12 @@ class OpenAIWire:
         asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
         streaming = f',"stream":true{asked}' if is_streaming else ""
         return f'],"{self._dialect.cap_field}":{output_cap_tokens}{streaming}}}'.encode()
+
+    def _content(self, message: Message) -> str | list[dict[str, Any]]:
+        """Return the words as a text; with attachments, a list of parts."""
+        if len(message.parts) == 1:
+            return text_of(message.parts)
+        return [found for part in message.parts if (found := _part(part)) is not None]
 
     def _assistant(self, message: Message) -> dict[str, Any]:
         text, calls = text_of(message.parts), calls_of(message.parts)
@@ -123,6 +139,19 @@ class OpenAIWire:
         if field == "reasoning_details" and (signed := [part.payload for part in own if part.payload]):
             return {field: [entry for payload in signed for entry in msgspec.json.decode(payload)]}
         return {}
+
+
+def _part(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Media(media_type="application/pdf", name=name, data=data):
+            file = {"filename": name or "document.pdf", "file_data": f"data:application/pdf;base64,{data}"}
+            return {"type": "file", "file": file}
+        case Media(media_type=media_type, data=data):
+            return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
+        case _:
+            return None
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:

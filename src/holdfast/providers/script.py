@@ -31,7 +31,6 @@ from holdfast.protocol.messages import (
     ToolResult,
     Usage,
     calls_of,
-    text_of,
 )
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Wire
@@ -117,7 +116,8 @@ class ScriptWire:
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             written["results"] = [{"call": result.call_id, "text": result.text} for result in results]
         else:
-            written["text"] = text_of(message.parts)
+            texts = [part.text for part in message.parts if isinstance(part, Text)]
+            written["text"] = "\n\n".join(texts) if message.role == "user" else "".join(texts)
         if calls := calls_of(message.parts):
             written["calls"] = [
                 {"call": call.call_id, "name": call.name, "arguments": call.arguments} for call in calls

@@ -35,6 +35,7 @@ from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver, end_orphans
+from holdfast.runtime.fitting import check_fits
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
@@ -105,7 +106,7 @@ class SessionController:
         Raises:
             Forbidden: the principal lacks a scope. Nothing was accepted.
             Overloaded: the session exists, and its inbox is full. Nothing was accepted.
-            UsageError: the key, or a name in the command, contains a secret.
+            UsageError: the key, or a name in the command, contains a secret; or the task is too long for its model.
         """
         check_name("The name of the session", key, self._parts.redact)
         now_ms = self._parts.clock.now_ms()
@@ -145,9 +146,14 @@ class SessionController:
     ) -> InboxEntry:
         """Return the command as it may be stored. Raises what `submit` raises."""
         command = Command(command_id or secrets.token_hex(16), session, principal, body)
+        self.check_fits(body)
         command = storable(command, self._parts.redact)
         await check(self._parts.store, command)
         return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
+
+    def check_fits(self, body: CommandBody) -> None:
+        """Check that a task is not too long for its model. Raises `UsageError` if it is."""
+        check_fits(self._parts.tools, body)
 
     async def give(self, session: str, principal: Principal, task: Send) -> str:
         """Do `submit`, but a repeat of a task that an earlier process left unread counts as the same task: it was
@@ -436,4 +442,6 @@ def _is_same_task(one: Command, other: Command) -> bool:
     """Whether both are the same words of the same sender."""
     if not (isinstance(one.body, Send) and isinstance(other.body, Send)):
         return False
-    return (one.body.text, one.principal) == (other.body.text, other.principal)
+    return (one.body.text, one.body.attachments, one.principal) == (
+        other.body.text, other.body.attachments, other.principal,
+    )  # fmt: skip

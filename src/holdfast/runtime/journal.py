@@ -39,6 +39,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.rows import Commit, InboxEntry, Recovered
+from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 _UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
@@ -100,6 +101,7 @@ class Journal:
             conversation, sent = await store.select(
                 self.session, REQUESTED, snapshot.state.seq, _conversation
             )
+            conversation.fill(await contents_of(store.blobs, conversation.missing()))
             if sent is None or not conversation.is_last_request(await store.blobs.get(sent.base), sent):
                 return False
         except (StorageCorrupt, ValueError):  # a complete read reports what is wrong, also with a blob's name

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import UnreadableEvent, decode_event
-from holdfast.protocol.events import ModelCallStarted, Record, SettingsStored
+from holdfast.protocol.events import Enclosed, ModelCallStarted, Quoted, Record, SettingsStored
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.settings import Group
 from holdfast.views.journal import readable_here
@@ -27,8 +27,8 @@ class PlainEvents:
         self._store = store
         self._session = session
         self._on_damage = on_damage
-        self._texts: dict[int, str] = {}
-        """What the next request may quote, by seq. Other quotes are read again."""
+        self._texts: dict[Quoted, str] = {}
+        """What the next request may quote. Other quotes are read again."""
         self._groups: dict[str, Group] = {}
         """Settings by name. Those stored before the first event here are read again."""
 
@@ -52,9 +52,13 @@ class PlainEvents:
             self._texts.clear()
         return data
 
-    async def _read_quoted(self, seqs: list[int]) -> None:
+    async def _read_quoted(self, quoted: list[Quoted]) -> None:
         """Read what was stored before the first event here, or was sent before in another wire format."""
-        missing = [seq for seq in seqs if seq not in self._texts]
+        missing = [each for each in quoted if isinstance(each, int) and each not in self._texts]
+        for each in quoted:
+            if isinstance(each, Enclosed):  # nobody reads media in a list of events
+                text = "" if each.weight_bytes else await self._whole(each.blob, 0)
+                self._texts[each] = f"[blob {each.blob}]" if text is None or each.weight_bytes else text
         if missing:
             stored = await self._store.read(self._session, min(missing) - 1, max(missing))
             records = [record for record in map(readable_here, stored) if record is not None]

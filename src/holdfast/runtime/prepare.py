@@ -30,6 +30,7 @@ from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
+from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.parts import Parts
 
@@ -115,6 +116,8 @@ class Planner:
         assert state.settings is not None
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
+        if missing := conversation.missing():
+            conversation.fill(await contents_of(self._parts.store.blobs, missing))
         measure, window = state.models.measure, budget.input_room_tokens(state, settings)
 
         def render(fits: Callable[[int], bool]) -> Edit:
@@ -148,7 +151,7 @@ class Planner:
             keep=edit.keep,
             tail=tail.decode(),
             sha256=edit.hasher.hexdigest(),
-            size_bytes=len(self._body),
+            size_bytes=edit.size_bytes + len(tail),
             expected_tokens=grant.expected_tokens,
             output_cap_tokens=grant.output_cap_tokens,
             reserved_tokens=grant.reserved_tokens,

@@ -21,6 +21,7 @@ from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import (
+    Media,
     ModelReply,
     Part,
     Reasoning,
@@ -175,7 +176,7 @@ class Runner:
                     texts += (ref, name, arguments)
                 case Reasoning(text=text, payload=payload):
                     texts += (text, payload)
-                case ToolResult():
+                case ToolResult() | Media():
                     pass
         is_short = sum(map(len, texts)) <= IN_THREAD_FROM_CHARS
         return self._parts.redact.for_all(texts) if is_short else self._parts.redact
@@ -192,7 +193,7 @@ class Runner:
             case Reasoning(text=text, payload=payload):  # it is signed
                 is_safe = await _masked(text, redact) == clean(text) and redact(payload) == payload
                 return part if is_safe else None
-            case ToolResult():  # a model cannot say what a tool returned
+            case ToolResult() | Media():  # a model cannot say what a tool returned, or what a person attached
                 return None
 
     async def _call(self, call: ToolCall, id_: str, redact: Redactor) -> ToolCall:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.context.requests import body_of, requests
+from holdfast.context.requests import attached, body_of, requests
 from holdfast.context.transcript import Transcript
 from holdfast.core.evolve import evolve, fold
 from holdfast.core.state import Done, State
@@ -23,6 +23,7 @@ from holdfast.protocol.messages import Message, ToolResult, calls_of
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Verified
 from holdfast.providers.openai import Dialect, OpenAIWire
+from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.journal import Journal
 
 ANY = "(not compared)"
@@ -41,7 +42,7 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
     assert lease is None or not lease.left_ms, "the lease was not given back"
     await check_snapshot(store, session, records)
     assert await store.verify() == Verified()
-    for sent in requests(records):
+    for sent in requests(records, await contents_of(store.blobs, attached(records))):
         body_of(sent, await store.blobs.get(sent.started.request.base))
 
 
@@ -53,6 +54,8 @@ async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]
     folded.load(await store.read(session))
     assert opened.state == folded.state == fold(list(records))
     assert opened.wire == folded.wire
+    for each in (opened, folded):
+        each.conversation.fill(await contents_of(store.blobs, each.conversation.missing()))
     wire = OpenAIWire("openai", Dialect())
     first, second = (
         each.conversation.render(wire, b"[", lambda _: True, lambda _, __: ()) for each in (opened, folded)

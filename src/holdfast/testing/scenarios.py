@@ -85,6 +85,8 @@ class Scenario:
     limits: Limits = field(default_factory=Limits)
     others: Mapping[str, Provider] = field(default_factory=dict)
     """More models by PROVIDER:MODEL."""
+    blobs: Sequence[bytes] = ()
+    """The contents of what comes with messages."""
     is_timed: bool = False
     """Its conversation depends on timing: after a crash it may differ."""
 
@@ -170,6 +172,8 @@ async def play_with_crash(
         AssertionError: it crashed without a fault.
     """
     world, player = World(workspace), _Player(scenario, settings_of(scenario, workspace))
+    for blob in scenario.blobs:
+        await inner.blobs.put(blob)
     left: list[tuple[Record, ...]] = []
     for life in (*faults, Faults()):
         store = FaultyStore(inner, life)

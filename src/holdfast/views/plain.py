@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from holdfast.context.requests import fragment
+from holdfast.context.requests import fragment, quoted_in
 from holdfast.protocol.codec import to_builtins
 from holdfast.protocol.events import (
     Event,
     Fresh,
     ModelCallStarted,
+    Quoted,
     Request,
     RunStarted,
     SettingsChanged,
@@ -26,13 +27,13 @@ from holdfast.protocol.settings import Group
 
 
 def plain(
-    event: Event, texts: Mapping[int, str], output: str | None, groups: Mapping[str, Group]
+    event: Event, texts: Mapping[Quoted, str], output: str | None, groups: Mapping[str, Group]
 ) -> dict[str, Any]:
     """Return an event with what is stored elsewhere: whole new messages of a request, the whole output of a tool as
     `full_text`, and the settings that it names.
 
     Args:
-        texts: The texts that a request quotes, by seq (see `quotes`).
+        texts: The texts that a request quotes (see `quotes`).
         output: The whole output of the tool (see `output_of`); None if it is damaged.
         groups: The groups of settings of the journal, by name. A group that is missing stays a name.
 
@@ -53,12 +54,9 @@ def plain(
     return data
 
 
-def quotes(event: Event) -> list[int]:
-    """Return the seqs of the records that a request quotes; empty for other events."""
-    if not isinstance(event, ModelCallStarted):
-        return []
-    fresh = [each for each in event.request.rest if isinstance(each, Fresh)]
-    return [part for each in fresh for part in each.piece if isinstance(part, int)]
+def quotes(event: Event) -> list[Quoted]:
+    """Return the records and blobs that a request quotes; empty for other events."""
+    return quoted_in(event) if isinstance(event, ModelCallStarted) else []
 
 
 def named(event: Event) -> tuple[str, ...]:

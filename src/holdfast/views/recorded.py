@@ -90,8 +90,12 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
-    if message is not None:  # if a question was open, the sender could not answer it
-        return Principal(message.sender, scopes=message.scopes), Send(message.text, settings)
+    if (
+        message is not None
+    ):  # if a question was open, the sender could not answer it, or attached something to the answer
+        answer = _first(batch, e.ApprovalResolved)
+        text = answer.note if answer is not None and answer.decision == "answer" else message.text
+        return Principal(message.sender, scopes=message.scopes), Send(text, settings, message.attachments)
     for event in batch:
         match event:
             case e.RunPaused(by=by):

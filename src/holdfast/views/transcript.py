@@ -170,10 +170,14 @@ def _record_lines(
 ) -> Iterator[Line]:
     at = local(record.at_ms, "%H:%M:%S")
     match record.event:
-        case MessageReceived(text=text, sender=sender):
+        case MessageReceived(text=text, sender=sender, attachments=attachments):
             yield [""]
             yield [Span("user", "bold cyan"), Span(f"  {at}  {one_line(sender, 40)}", "dim")]
             yield from _words(text)
+            for each in attachments:
+                yield [
+                    Span(f"  {one_line(each.head, width)}  {each.media_type}  blob {each.blob[:12]}", "dim")
+                ]
         case Responded() as response:
             yield [""]
             told = f"  {at}  {took(response.duration_ms)}" if response.duration_ms else f"  {at}"

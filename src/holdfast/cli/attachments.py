@@ -1,0 +1,230 @@
+"""What a person gives beside the words of a message: stdin, `--attach FILE`, and `@path` in a typed chat message.
+
+A file is read once, with a bound, and only if no rule keeps it secret. Nothing is stored before the whole message is
+known to fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.app import App, own_places
+from holdfast.cli.terminal import tell
+from holdfast.config.files import Unreadable, read_opened, read_stream
+from holdfast.context.clip import clean
+from holdfast.errors import UsageError
+from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
+from holdfast.policy.protected import Own
+from holdfast.protocol.commands import Send
+from holdfast.protocol.messages import Attachment, MediaType, Origin
+from holdfast.protocol.settings import Settings
+from holdfast.tools.own import own_places as places_of
+from holdfast.views.lines import Span
+
+TEXT_BYTES = 1_000_000
+MEDIA_BYTES = 5_000_000
+MAX_FILES = 20
+STDIN_WAIT_S = 3.0
+"""How long a pipe may deliver nothing. Then it is nobody's input: a shell or a service left it open."""
+IMAGE_WEIGHT = 16_000
+"""As how many bytes of text an image counts: at most so many tokens, and likely a quarter of them."""
+PAGE_WEIGHT = 8_000
+"""The same for a page of a PDF."""
+_BYTES_PER_PAGE = 100_000
+"""Of a PDF that does not plainly list its pages."""
+_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
+    (b"%PDF-", "application/pdf"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_HINT = "Attach a regular file with UTF-8 text, a PDF, or a PNG, JPEG, GIF or WebP image."
+_MENTION = re.compile(r"(?<!\S)@(?:\"([^\"\n]+)\"|(\S+))")
+_AFTER_A_NAME = ".,;:!?)]}'\""
+
+
+class Given(NamedTuple):
+    """An attachment with its content, which is not stored yet."""
+
+    attachment: Attachment
+    content: bytes
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def given(app: App, names: Sequence[str], stdin: bytes) -> list[Given]:
+    """Return what came on stdin, and read the files that `--attach` names.
+
+    Raises:
+        UsageError: there are too many, or one cannot be attached. Says which and why.
+    """
+    files = [name for name in names if name != "-"]
+    if len(files) > MAX_FILES:
+        raise UsageError(f"--attach: {len(files)} files are too many.", hint=f"Attach at most {MAX_FILES}.")
+    piped = [_given(app, "stdin", "", stdin)] if stdin else []
+    return piped + [_file(app, name, Path.cwd()) for name in files]
+
+
+def _file(app: App, name: str, folder: Path, within: str = "/") -> Given:
+    """Read a file. A relative name begins at the folder. Raises what `given` raises."""
+    path = folder / Path(name).expanduser()
+    try:
+        with read_opened(path) as file:
+            real = os.path.realpath(f"/proc/self/fd/{file.fileno()}")
+            _check_place(app, name, os.path.realpath(folder), (str(path.absolute()), real))
+            if not is_inside(within, real):
+                raise Unreadable("lies outside the workspace")
+            content = read_stream(file, MEDIA_BYTES)
+        return _given(app, "file", name, content)
+    except Unreadable as error:
+        raise UsageError(f"{name} {error}.", hint=_HINT) from None
+
+
+def _check_place(app: App, name: str, folder: str, paths: Iterable[str]) -> None:
+    """Refuse what no tool may read either: secrets, Holdfast's own files, and what the kernel shows as files."""
+    own = places_of(Own(**own_places(app.home, app.environ)))
+    for path in paths:
+        if rule := secret_rule(path):
+            raise UsageError(
+                f"{name} was not attached: {rule} is secret.", hint="Attach a file without secrets."
+            )
+        if own.by_path(path):
+            raise UsageError(
+                f"{name} was not attached: it is a file of Holdfast.", hint="Attach another file."
+            )
+        if is_kernel_path(path, folder):
+            raise UsageError(f"{name} was not attached: it is no regular file.", hint="Attach another file.")
+
+
+def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
+    """Return the content as an attachment. A text is redacted here, before anything is stored.
+
+    Raises:
+        UsageError: it is of another type, or too large.
+    """
+    kind, size, weight = media_type(content), len(content), 0
+    if kind is None or (kind == "text/plain" and size > TEXT_BYTES):
+        why = "is neither UTF-8 text nor a PDF, PNG, JPEG, GIF or WebP"
+        told = why if kind is None else f"is larger than {TEXT_BYTES:,} bytes of text"
+        raise UsageError(f"{name or origin} {told}.", hint=_HINT)
+    if kind == "text/plain":
+        content = clean(app.redact(content.decode())).encode()
+    else:
+        weight = IMAGE_WEIGHT if kind != "application/pdf" else PAGE_WEIGHT * _pages(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Given(Attachment(origin, app.redact(name), kind, size, sha256, weight), content)
+
+
+def media_type(content: bytes) -> MediaType | None:
+    """Return the type, by the first bytes; None if it is none that can be attached."""
+    for beginning, kind in _BEGINNINGS:
+        if content.startswith(beginning):
+            return kind
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if b"\0" in content else "text/plain"
+
+
+def _pages(content: bytes) -> int:
+    return len(_PAGE.findall(content)) or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)
+
+
+# --- stdin ----------------------------------------------------------------------------------------
+
+
+def from_stdin(names: Sequence[str], *, is_taken: bool) -> bytes:
+    """Read what stdin gives beside the task; empty if it gives nothing. This waits, so call it before a loop runs.
+
+    `-` among the names waits for stdin. Without it, a pipe that delivers nothing for a while is left alone, with one
+    line.
+
+    Args:
+        is_taken: stdin is the task, or the messages of a chat.
+
+    Raises:
+        UsageError: it is too large, or is needed twice.
+    """
+    if "-" in names:
+        if is_taken or names.count("-") > 1:
+            raise UsageError("stdin cannot be given twice.", hint="Leave out `--attach -`.")
+        return _read_stdin()
+    return b"" if is_taken or not _is_piped() else _read_stdin()
+
+
+def _is_piped() -> bool:
+    try:
+        number = sys.stdin.fileno()
+        mode = os.fstat(number).st_mode
+    except (OSError, ValueError, AttributeError):  # it is closed
+        return False
+    if not stat.S_ISFIFO(mode):
+        return stat.S_ISREG(mode)
+    if select.select([number], [], [], STDIN_WAIT_S)[0]:
+        return True
+    silent = f"The pipe on stdin was silent for {STDIN_WAIT_S:g} s and is left out; "
+    tell([Span("! ", "yellow"), silent, Span("--attach -"), " waits for it."])
+    return False
+
+
+def _read_stdin() -> bytes:
+    try:
+        return read_stream(sys.stdin.buffer, TEXT_BYTES)
+    except Unreadable as error:
+        hint = "Put it into a file, and attach that, or name it in the task."
+        raise UsageError(f"stdin {error}.", hint=hint) from None
+
+
+# --- mentions -------------------------------------------------------------------------------------
+
+
+def mentioned(app: App, typed: str, workspace: Path) -> list[Given]:
+    """Read each file of the workspace that a person mentioned as `@path` or `@"a path"`. Give this only what was
+    typed into a chat: never what was pasted, piped or passed as an argument. A word that names no file there stays a
+    word.
+
+    Raises:
+        UsageError: a file cannot be attached, or there are too many.
+    """
+    found: dict[str, None] = {}
+    root = os.path.realpath(workspace)
+    for quoted, plain in _MENTION.findall(typed):
+        for name in (quoted or plain, plain.rstrip(_AFTER_A_NAME)):
+            path = os.path.realpath(workspace / name) if name and "\0" not in name else ""
+            if path and is_inside(root, path) and Path(path).is_file():
+                found[name] = None
+                break
+    if len(found) > MAX_FILES:
+        raise UsageError(f"{len(found)} mentioned files are too many.", hint=f"Mention at most {MAX_FILES}.")
+    return [_file(app, name, workspace, root) for name in found]
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+async def message_with(app: App, text: str, settings: Settings, parts: Sequence[Given] = ()) -> Send:
+    """Return a message. The contents of its parts are stored, each once, if all of it fits the model.
+
+    Raises:
+        UsageError: it is too long for the model. Nothing was stored.
+    """
+    words = Send(text, settings, tuple(each.attachment for each in parts))
+    app.controller.check_fits(words)
+    for each in parts:
+        await app.store.blobs.put(each.content)
+    return words

@@ -1,0 +1,18 @@
+"""Reads the content of attachments for requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.context.attachments import content_of
+from holdfast.protocol.events import Enclosed
+from holdfast.protocol.ports import Blobs
+
+
+async def contents_of(blobs: Blobs, needed: Iterable[Enclosed]) -> dict[Enclosed, str]:
+    """Return the content of each.
+
+    Raises:
+        StorageCorrupt: a blob is missing or was changed.
+    """
+    return {each: content_of(each, await blobs.get(each.blob)) for each in needed}
