@@ -61,7 +61,7 @@ def factory(target: str) -> Any:
 
 
 class Chosen(NamedTuple):
-    """The settings of a run, with warnings for the user, as sentences."""
+    """The settings of a run, with warnings for the user as sentences, the most important one first."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -129,15 +129,7 @@ class App:
         Raises:
             UsageError: the name is not valid, or there is no such provider.
         """
-        provider, _, path = model.partition(":")
-        if provider == _SCRIPT and path:
-            model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it may be resumed from any folder
-        override = factory(_OVERRIDE)
-        overrides = {
-            glob: override(**msgspec.structs.asdict(said)) for glob, said in self.config.catalog.items()
-        }
-        facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=self.clock.now_ms())
-        return facts
+        return facts_of(self.config, model, self.clock.now_ms())
 
     def settings(
         self,
@@ -191,7 +183,7 @@ class App:
             repeat_stop=config.repeat_stop,
             schema=schema,
         )
-        return Chosen(settings, (*config.warnings, *_notices(settings)))
+        return Chosen(settings, (*_notices(settings), *config.warnings))
 
 
 @asynccontextmanager
@@ -281,6 +273,21 @@ def open_store_to_read(home: Home) -> Store:
     return store
 
 
+def facts_of(config: Config, model: str, now_ms: int) -> ModelFacts:
+    """Return price and window of PROVIDER:MODEL at a time. The user's own entries override others.
+
+    Raises:
+        UsageError: the name is not valid, or there is no such provider.
+    """
+    provider, _, path = model.partition(":")
+    if provider == _SCRIPT and path:
+        model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it may be resumed from any folder
+    override = factory(_OVERRIDE)
+    overrides = {glob: override(**msgspec.structs.asdict(said)) for glob, said in config.catalog.items()}
+    facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=now_ms)
+    return facts
+
+
 def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
     """The address that the configuration, or else the environment, gives a provider of the registry; empty:
     its usual one."""
@@ -322,13 +329,18 @@ def _notices(settings: Settings) -> Iterable[str]:
         UsageError: a cost limit was set, and what the model costs is not known.
     """
     facts = settings.model.facts
+    if facts.price == "unknown" and settings.limits.is_cost_set:
+        way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
+        raise UsageError(
+            f"A cost limit is set, but the price of {facts.name} is not known.",
+            hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
+        )
+    yield from unknowns(facts)
+
+
+def unknowns(facts: ModelFacts) -> Iterable[str]:
+    """What is not known about a model, and what holds instead."""
     if facts.price == "unknown":
-        if settings.limits.is_cost_set:
-            way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
-            raise UsageError(
-                f"A cost limit is set, but the price of {facts.name} is not known.",
-                hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
-            )
         yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens holds."
     if not facts.is_window_known:
         yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 RUN = (
     "--model", "--workspace", "--budget", "--max-turns", "--max-tokens", "--timeout", "--idle-timeout", "--autonomy",
     "--posture", "--system", "--allow-tool", "--deny-tool", "--approve-by", "--output-schema", "--json",
-    "--stream-json",
+    "--stream-json", "--quiet", "--verbose",
 )  # fmt: skip
 PINNED = {
     "demo": ("--json",),

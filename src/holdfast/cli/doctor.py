@@ -12,20 +12,22 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from holdfast.app import open_store
+from holdfast.app import facts_of, open_store, unknowns
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.paths import Home
-from holdfast.errors import ConfigError, StorageError
+from holdfast.config.settings import Config
+from holdfast.errors import ConfigError, StorageError, UsageError
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
@@ -148,6 +150,18 @@ def check_config(home: Home) -> Iterator[Finding]:
         yield Finding("config", "ok", f"the model is {config.model}")
     else:
         yield Finding("config", "warning", "no model is configured", "Run `holdfast init`.")
+    for warning in (*config.warnings, *_unknowns(config)):
+        yield Finding("config", "warning", warning)
+
+
+def _unknowns(config: Config) -> Iterable[str]:
+    """Return what is not known about the configured model."""
+    if not config.model:
+        return ()
+    try:
+        return unknowns(facts_of(config, config.model, SYSTEM_CLOCK.now_ms()))
+    except UsageError as error:
+        return (error.message,)
 
 
 def check_keys(home: Home) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.views.happenings import Detail
 
 _COST = "limits.cost_usd"
 _POSTURE_ORIGIN = "(--posture)"
@@ -92,9 +93,26 @@ class RunFlags:
     deny_tool: Annotated[
         list[str] | None, _flag("--deny-tool", metavar="GLOB", about="Do not allow these tools. Repeatable.")
     ] = None
+    is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and questions on stderr.")] = (
+        False
+    )
+    is_verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the arguments and results of calls.")
+    ] = False
     approve_by: Annotated[
         str | None, _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait or deny.")
     ] = None
+
+    @property
+    def detail(self) -> Detail:
+        """How much progress is shown.
+
+        Raises:
+            UsageError: Both flags are given.
+        """
+        if self.is_quiet and self.is_verbose:
+            raise UsageError("--quiet and --verbose cannot be combined.")
+        return "quiet" if self.is_quiet else "verbose" if self.is_verbose else "usual"
 
     @property
     def values(self) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from holdfast.app import facts_of
 from holdfast.cli.confirm import confirmed
 from holdfast.cli.found import Found, find_providers, is_local
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
@@ -17,7 +18,6 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.settings import Config
 from holdfast.errors import StorageReadOnly, UsageError
-from holdfast.providers.catalog import facts
 from holdfast.providers.registry import entry_of
 from holdfast.views.lines import COMMAND, Span, neutral
 
@@ -108,9 +108,7 @@ def _chosen(model: str | None, config: Config) -> Choice:
 
 def _is_unpriced_server(model: str, config: Config) -> bool:
     """Return whether a server on this machine serves the model, and nobody has said what it costs."""
-    if any(glob in config.catalog for glob in (model, f"{model.partition(':')[0]}:*")):
-        return False
-    is_unknown = facts(model, now_ms=SYSTEM_CLOCK.now_ms()).price == "unknown"
+    is_unknown = facts_of(config, model, SYSTEM_CLOCK.now_ms()).price == "unknown"
     return is_unknown and is_local(entry_of(model.partition(":")[0]), config, os.environ)
 
 

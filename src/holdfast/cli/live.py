@@ -17,7 +17,7 @@ from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Res
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.plain import PlainEvents
-from holdfast.views.happenings import Happenings, spent
+from holdfast.views.happenings import Detail, Happenings, spent
 from holdfast.views.lines import clipped, iso, neutral, one_line, took
 
 _TICK_S = 0.1
@@ -79,15 +79,16 @@ class JsonView:
 class LineView:
     """Writes one plain line to stderr for each event that matters."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, detail: Detail = "usual") -> None:
         """`state`: the state of the session before the first event."""
-        self._happenings = Happenings(state)
+        self._detail = detail
+        self._happenings = Happenings(state, detail=detail)
 
     async def show(self, item: Record | Delta, state: State) -> None:
         """See `View`."""
         if isinstance(item, Delta):
             return
-        if isinstance(item.event, Responded) and calls_of(item.event.parts):
+        if isinstance(item.event, Responded) and calls_of(item.event.parts) and self._detail != "quiet":
             said = one_line(text_of(item.event.parts), PIPE_COLUMNS)
             if said:
                 tell([f"  {said}"])
@@ -107,11 +108,11 @@ class LineView:
 class LiveView:
     """Shows the model's words as they arrive, one line per call, and a status line at the bottom."""
 
-    def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
+    def __init__(self, state: State, *, is_asked_here: bool = False, detail: Detail = "usual") -> None:
         """`is_asked_here`: the person who watches is also asked for approvals."""
         self.shown_seq = 0
         """The record of the last response that is completely on the screen."""
-        self._happenings = Happenings(state, is_asked_here=is_asked_here)
+        self._happenings = Happenings(state, is_asked_here=is_asked_here, detail=detail)
         self._spinner = itertools.cycle(_SPINNER)
         self._state = State()
         self._since_s = time.monotonic()

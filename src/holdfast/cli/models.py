@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import msgspec
 import typer
 
+from holdfast.app import facts_of
 from holdfast.cli.found import Found, find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json, with_commands
@@ -18,7 +18,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.settings import Config
 from holdfast.protocol.limits import ModelFacts, Tier
-from holdfast.providers.catalog import Override, facts, known_models
+from holdfast.providers.catalog import known_models
 from holdfast.views.lines import Line, Span, neutral, one_line, short, table
 
 
@@ -64,9 +64,8 @@ def _listing(config: Config, found: Sequence[Found], *, is_all: bool) -> _Listin
     now_ms = SYSTEM_CLOCK.now_ms()
     usable = {place.provider for place in found if place.is_usable}
     provider = config.model.partition(":")[0]
-    overrides = {glob: Override(**msgspec.structs.asdict(said)) for glob, said in config.catalog.items()}
     return _Listing(
-        configured=facts(config.model, overrides=overrides, now_ms=now_ms) if config.model else None,
+        configured=facts_of(config, config.model, now_ms) if config.model else None,
         origin=config.settings["model"].origin if config.model else "",
         is_configured_usable=provider in {*usable, "script"},
         places=[place for place in found if is_all or place.is_usable],

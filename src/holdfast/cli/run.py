@@ -30,6 +30,7 @@ from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.journal import Prospect, prospect_of
 from holdfast.runtime.report import report
+from holdfast.views.happenings import Detail
 from holdfast.views.lines import Span, neutral
 from holdfast.views.report import Result, result_row
 
@@ -145,7 +146,7 @@ async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output
     async with at_work(home, flags, past) as (app, settings):
         words = await message_with(app, text, settings, given(app, flags.attach or (), stdin))
         state = await send(app, past.now if past else None, name, words)
-        return await work(app, state, settings, output)
+        return await work(app, state, settings, output, flags.detail)
 
 
 async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Output, stdin: bytes) -> int:
@@ -163,7 +164,7 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
             await app.controller.give(now.session, sender(), words)
         else:
             await app.controller.submit(now.session, sender(), Continue(_changed(settings, past.ahead)))
-        return await work(app, now, settings, output)
+        return await work(app, now, settings, output, flags.detail)
 
 
 async def send(app: App, past: State | None, key: str, words: Send) -> State:
@@ -214,7 +215,7 @@ async def existing(home: Home, name: str) -> Prospect:
 async def at_work(
     home: Home, flags: RunFlags, past: Prospect | None, *, is_new_task: bool = True
 ) -> AsyncIterator[tuple[App, Settings]]:
-    """Open the app, and return it with the settings of the next run. Warnings go to stderr.
+    """Open the app, and return it with the settings of the next run. The most important warning goes to stderr.
 
     The schema of an answer belongs to its task: a new task has one only if a flag names it.
 
@@ -227,19 +228,23 @@ async def at_work(
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
-        for warning in warnings:
-            tell([Span("! ", "yellow"), *with_commands(warning)])
+        if warnings and flags.detail != "quiet":
+            more = f" `holdfast doctor` shows {len(warnings) - 1} more." if len(warnings) > 1 else ""
+            tell([Span("! ", "yellow"), *with_commands(warnings[0] + more)])
         yield app, settings
 
 
-async def work(app: App, state: State, settings: Settings, output: Output) -> int:
+async def work(app: App, state: State, settings: Settings, output: Output, detail: Detail = "usual") -> int:
     """Work on a session until it rests, show the result, and return the exit code."""
-    tell([Span(f"{state.session} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
+    if detail != "quiet":
+        tell([Span(f"{state.session} · {settings.model.facts.name} · {settings.tools.workspace}", "dim")])
     keyboard = person(settings)
-    view = view_of(app, state, output, keyboard)
+    view = view_of(app, state, output, keyboard, detail)
     rest = await Sitting(app, state, view, keyboard).work()
     came_to = await what_came_of(app, rest)
-    code = show(came_to, rest.state, output, view)
+    code = show(came_to, rest.state, output, view, is_quiet=detail == "quiet")
+    if detail == "quiet" and code == 0:
+        return code
     for line in next_steps(came_to, await app.store.approvals(state.session)):
         tell(line)
     return code
@@ -256,17 +261,25 @@ def person(settings: Settings) -> Keyboard | None:
     return Keyboard() if settings.posture.approve_by == "prompt" and has_person() else None
 
 
-def view_of(app: App, state: State, output: Output, keyboard: Keyboard | None) -> View:
+def view_of(
+    app: App, state: State, output: Output, keyboard: Keyboard | None, detail: Detail = "usual"
+) -> View:
     """Return the view that shows everything after `state`. `keyboard`: the person who is asked."""
     if output == "stream":
         return JsonView(app.store, state.session)
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # a dumb terminal cannot rewrite a line
-        return LiveView(state, is_asked_here=keyboard is not None)
-    return LineView(state)
+    is_live = (
+        sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    )  # a dumb terminal cannot rewrite a line
+    if is_live and detail != "quiet":
+        return LiveView(state, is_asked_here=keyboard is not None, detail=detail)
+    return LineView(state, detail)
 
 
-def show(came_to: Result[Any], state: State, output: Output, view: View | None = None) -> int:
-    """Write the answer to stdout and the closing lines to stderr. Return the exit code.
+def show(
+    came_to: Result[Any], state: State, output: Output, view: View | None = None, *, is_quiet: bool = False
+) -> int:
+    """Write the answer to stdout and the closing lines to stderr. Return the exit code. Quiet: a run that is done has
+    no closing lines.
 
     An answer that was streamed to this terminal is not written again.
     """
@@ -281,6 +294,8 @@ def show(came_to: Result[Any], state: State, output: Output, view: View | None =
             text = neutral(came_to.text) if is_terminal() else came_to.text
             sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
-    for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
-        tell(line)
-    return exit_code(came_to.status, came_to.reason)
+    code = exit_code(came_to.status, came_to.reason)
+    if not is_quiet or code:
+        for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
+            tell(line)
+    return code

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -24,9 +24,12 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import MASKED, Line, Span, counted, one_line, took
+from holdfast.views.lines import MASKED, Line, Span, counted, neutral, one_line, took
+from holdfast.views.lists import clipped_text, framed, readable_call
 from holdfast.views.notices import left_out, notice
 
+Detail = Literal["quiet", "usual", "verbose"]
+"""quiet: questions only. usual: a line for each call. verbose: also the arguments and results of calls."""
 _Mark = Literal["ok", "error", "timeout", "cancelled", "unknown", "refused"]
 _MARKS: Mapping[_Mark, Span] = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
@@ -39,19 +42,43 @@ _TELLING = ("command", "path", "pattern", "question", "url", "query")
 class Happenings:
     """Turns records into lines, in order. It remembers calls, because later records only name them."""
 
-    def __init__(self, state: State, *, is_asked_here: bool = False) -> None:
+    def __init__(self, state: State, *, is_asked_here: bool = False, detail: Detail = "usual") -> None:
         """Create a reader of the records after `state`.
 
         Args:
             is_asked_here: The person who watches is asked for approvals, so requests need no line.
+            detail: How much to say.
         """
         self._is_asked_here = is_asked_here
+        self._detail = detail
         self._groups = state.groups
         self._left_out: tuple[Again, ...] = ()
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
-    def lines(self, record: Record, width: int) -> Iterator[Line]:
+    def lines(self, record: Record, width: int) -> Sequence[Line]:
         """Return the lines of a record. Most records have none."""
+        lines = [*self._lines(record, width)]
+        if self._detail == "quiet":
+            return lines if isinstance(record.event, ApprovalRequested) else ()
+        return [*lines, *self._in_full(record)] if self._detail == "verbose" else lines
+
+    def _in_full(self, record: Record) -> Iterator[Line]:
+        """Return the arguments of a call that is over, and its result."""
+        match record.event:
+            case ToolCallFinished(call_id=call_id, result=result):
+                text = result.text
+            case ToolCallRefused(call_id=call_id, failure=failure):
+                text = failure.message
+            case ToolCallAbandoned(call_id=call_id, text=text):
+                pass
+            case _:
+                return
+        call = self._calls.get(call_id)
+        if call is not None:
+            yield from framed(readable_call(call.arguments))
+        yield from framed(clipped_text(neutral(text.rstrip("\n")))[0])
+
+    def _lines(self, record: Record, width: int) -> Iterator[Line]:
         match record.event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
