@@ -30,6 +30,7 @@ from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
+    from holdfast.runtime.undo import Workshop
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
@@ -39,7 +40,10 @@ _TOOLS = "holdfast.tools.builtin:make_tools"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
 _SCHEMA_TEXT = "holdfast.tools.answers:schema_text"
 _JUDGE = "holdfast.tools.answers:verdict"
+_IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
+_OWN_ON_DISK = "holdfast.tools.own:own_places"
+_WORKSHOP = "holdfast.runtime.undo:Workshop"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -212,7 +216,8 @@ async def open_app(
         http = factory(_HTTP_POOL)()
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
-        tools = factory(_TOOLS)(extra_tools, secret_in=redact.known_in, own=own)
+        images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
+        tools = factory(_TOOLS)(extra_tools, secret_in=redact.known_in, own=own, images=images)
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)
         open_rooms.push_async_callback(_close_providers, app)
@@ -248,6 +253,16 @@ def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple
         "homes": tuple(str(each.folder) for each in homes),
         "settings": tuple(str(file.absolute()) for file in settings),
     }
+
+
+def open_workshop(
+    home: Home, store: Store, config: Config, environ: Mapping[str, str], clock: Clock = SYSTEM_CLOCK
+) -> Workshop:
+    """Return what putting files back needs, in a home whose store is open."""
+    own = factory(_OWN_ON_DISK)(factory(_OWN)(**own_places(home, environ)))
+    images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s)
+    workshop: Workshop = factory(_WORKSHOP)(store, clock, images, own)
+    return workshop
 
 
 def open_store(home: Home | None, clock: Clock = SYSTEM_CLOCK) -> Store:

@@ -239,7 +239,7 @@ def test_a_deletion_that_was_killed_in_the_middle_is_completed_by_the_same_comma
     async def begin() -> None:
         store = SqliteStore.open(home.folder)
         lease = await store.lease(home.finished, a_holder("b"), 10_000, None)
-        await store._writer.do(lambda c: deletion.empty(c, lease, home.folder / "blobs"))
+        await store._writer.do(lambda c: deletion.empty(c, lease, home.folder))
         await store.release(lease)
         await store.aclose()
 

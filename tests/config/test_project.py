@@ -76,6 +76,7 @@ TABLE = [
     Row("sandbox.mode", '[sandbox]\nmode = "unsafe"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),
+    Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),
 ]
 
 

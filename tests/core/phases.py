@@ -16,11 +16,11 @@ from holdfast.core.rules import RULES
 from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.settings import groups_of, ref_of
-from holdfast.protocol.tools import Allowed, CallResult, FileChange, Files, Resource
+from holdfast.protocol.tools import Allowed, CallResult, FileChange, FileRestore, Files, KeptFile, Resource
 from tests.core.stories import (
     SESSION,
     SETTINGS,
@@ -76,7 +76,8 @@ IN_PHASE: dict[Phase, Callable[[], Story]] = {
 
 assert set(IN_PHASE) == set(get_args(Phase))
 
-FILE = FileChange("a", "", "b")
+FILE = FileChange("a", "b", "c", 0o644, 1, is_large=True)
+KEPT = KeptFile("c", "it has changed since")
 _USED = {"usage": Usage(1, 1), "cost_microusd": 1}
 EXAMPLES: dict[type[e.Event], e.Event] = {
     type(event): event
@@ -124,6 +125,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
         e.ApprovalConsumed(f"{SESSION}-1"),
+        e.FilesRestoring("undo", "cli:ann", (2,), (FileRestore("/w", "a", "b", "", new_folders=1),), (KEPT,)),
+        e.FilesRestored("undo", ("a",), (KEPT,)),
     )
 }  # fmt: skip
 """An event of each type, with what matters to the fold set."""
@@ -144,7 +147,7 @@ def _causes(story: Story) -> dict[str, Cause]:
         name: Commanded(Command("c", SESSION, owner("cli:ann"), body), story.epoch)
         for name, body in {
             "Send": Send("x", settings(turns=7)), "Continue": Continue(), "Pause": Pause(), "Stop": Stop(),
-            "Resolve": Resolve(approval, "approve"),
+            "Resolve": Resolve(approval, "approve"), "Restore": Restore("undo", (2,), ()),
         }.items()
     }  # fmt: skip
     key = action_key(call) if call is not None else ""

@@ -23,7 +23,18 @@ from holdfast.core.state import RESTING, Phase, State, Waiting, action_key, open
 from holdfast.core.summary import totals
 from holdfast.core.wanted import Admit, CallModel, Prepare, PrepareRequest, RunTool, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, CommandBody, Continue, Pause, Resolve, Send, Stop, owner
+from holdfast.protocol.commands import (
+    Command,
+    CommandBody,
+    Continue,
+    Pause,
+    Resolve,
+    Restore,
+    Restored,
+    Send,
+    Stop,
+    owner,
+)
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
@@ -33,6 +44,7 @@ from holdfast.protocol.tools import (
     Asked,
     CallResult,
     FileChange,
+    FileRestore,
     Files,
     Refused,
     Resource,
@@ -171,6 +183,8 @@ class Simulation:
             Pause(),
             Stop(),
             Resolve("nobody", "approve"),
+            Restore("undo", (2,), (FileRestore("/w", "a", "b", ""),)),
+            Restored("undo", ("a",)),
         ]
         for approval in asked * 4:
             bodies += [

@@ -167,7 +167,7 @@ async def test_a_write_that_was_killed_before_it_took_its_name_is_probed_as_not_
     (bench.workspace / "f").write_text("old")
     admission = await bench.admit("write_file", path="f", content="new")
     assert admission.on_interrupt == "probe"
-    assert admission.expects == Files((FileChange("f", sha256("old"), sha256("new")),))
+    assert admission.expects == Files((FileChange("f", sha256("old"), sha256("new"), 0o644),))
     program = f"""
 import asyncio, os, signal
 from holdfast.tools import files, writing

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.diffs import show_diff
 from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.terminal import columns, say, say_json, tell
@@ -47,6 +48,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
         bool, typer.Option("--timeline", help="A timeline of turns, calls, repeats and cost.")
     ] = False,
     is_cost: Annotated[bool, typer.Option("--cost", help="Cost and tokens of each turn.")] = False,
+    is_diff: Annotated[bool, typer.Option("--diff", help="All that file tools changed, as a diff.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
@@ -56,6 +58,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
     holdfast show last
     holdfast show cli:demo --timeline
     holdfast show 01J8 --request 3 | jq .
+    holdfast show last --diff
     """
     flags = {
         "--events": is_events,
@@ -64,6 +67,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
         "--tools": is_tools,
         "--timeline": is_timeline,
         "--cost": is_cost,
+        "--diff": is_diff,
     }
     views = [flag for flag, is_given in flags.items() if is_given]
     if len(views) > 1:
@@ -91,6 +95,8 @@ async def _show(home: Home, name: str, view: str, number: int, is_json: bool) ->
                 await _show_events(store, journal, is_json)
             case "--request":
                 await _show_request(store, journal, number)
+            case "--diff":
+                await show_diff(home, store, journal, is_json=is_json)
             case _:
                 lines, rows = _TABLES[view]
                 told = story(journal.records)

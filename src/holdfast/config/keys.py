@@ -17,6 +17,8 @@ COST_MAX_MICROUSD = 10_000_000_000
 WALL_MAX_S = 30 * 86_400
 IDLE_MAX_S = 86_400
 OUTPUT_TOKENS_MAX = 1_000_000
+UNDO_KEEP_S = 30 * 86_400.0
+UNDO_MAX_S = 10 * 365 * 86_400
 USD_PER_MTOK_MAX = 100_000
 
 Project = Literal["trust", "tighten", "never"]
@@ -178,6 +180,12 @@ KEYS: tuple[Key, ...] = (
         _less,
     ),
     Key("repeat.stop", whole(3, 1_000), "How often, before the run ends as stuck.", 8, "tighten", _less),
+    Key(
+        "undo.keep",
+        duration(60, UNDO_MAX_S),
+        "How long the content of files from before an edit is kept for `holdfast undo`.",
+        UNDO_KEEP_S,
+    ),
 )
 
 POSTURES: dict[str, dict[str, Any]] = {

@@ -74,6 +74,8 @@ class Config(msgspec.Struct, frozen=True):
     sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
+    undo_keep_s: float
+    """How long the content of edited files is kept."""
     providers: dict[str, ProviderSettings]
     catalog: dict[str, CatalogEntry]
     """By glob."""
@@ -106,6 +108,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         sandbox_mode=value["sandbox.mode"],
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
+        undo_keep_s=value["undo.keep"],
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
     )

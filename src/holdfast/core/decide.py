@@ -6,7 +6,7 @@ Refusals, failures and stops are events like any other; nothing here raises for 
 
 from __future__ import annotations
 
-from holdfast.core import approvals, model_calls, tool_calls
+from holdfast.core import approvals, files, model_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
@@ -16,7 +16,16 @@ from holdfast.core.rules import follow_up
 from holdfast.core.state import Proposed, Started, State, has_begun, open_run, started_calls, starts_of
 from holdfast.core.wanted import Admit, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Continue, Pause, Principal, Resolve, Send, Stop
+from holdfast.protocol.commands import (
+    Continue,
+    Pause,
+    Principal,
+    Resolve,
+    Restore,
+    Restored,
+    Send,
+    Stop,
+)
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
@@ -129,6 +138,10 @@ def _command(draft: Draft, cause: Commanded) -> None:
             run = open_run(draft.state)
             if run is not None and not run.is_paused and run.stopping is None:
                 draft.add(e.RunPaused(by))
+        case Restore():
+            files.restore(draft, command.body, by)
+        case Restored():
+            files.restored(draft, command.body)
         case Stop(reason=reason):
             stop(draft, "interrupted", reason, _stopped(draft.state, by), by)
 

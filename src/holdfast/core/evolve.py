@@ -107,6 +107,14 @@ def _cut_off(stage: Stage, epoch: int) -> ToolAttempt | None:
     return stage.attempt if isinstance(stage, Started) and stage.attempt.epoch != epoch else None
 
 
+def _of_files(state: State, event: e.FileEvent) -> State:
+    match event:
+        case e.FilesRestoring():
+            return replace(state, restoring_seq=state.seq)
+        case e.FilesRestored():
+            return replace(state, restoring_seq=0)
+
+
 def _folds(
     kind: Any, fold: Callable[[State, Any], State]
 ) -> dict[type[e.Event], Callable[[State, Any], State]]:
@@ -119,5 +127,6 @@ _FOLDS = {
     **_folds(e.ModelEvent, of_model),
     **_folds(e.ToolEvent, of_tool),
     **_folds(e.ApprovalEvent, of_approval),
+    **_folds(e.FileEvent, _of_files),
 }
 """Looked up by type, which is faster than to ask each group in turn."""

@@ -284,6 +284,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     models: Models = Models()
     turn: Turn = Turn()
     unsaid: Unsaid = Unsaid()
+    restoring_seq: int = 0
+    """The intent to put files back that has no outcome yet; 0: there is none."""
 
 
 _DONE = {Done}

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.protocol.messages import Attachment
 from holdfast.protocol.settings import Settings
+from holdfast.protocol.tools import FileRestore, KeptFile
 
 Scope = Literal["speak", "answer", "approve", "configure", "administer"]
 """speak: give words, stop, pause and go on. answer: questions of the agent. approve: calls that wait for a decision.
@@ -81,7 +82,30 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True, tag="stop"):
     reason: str = "stopped"
 
 
-CommandBody = Send | Continue | Resolve | Pause | Stop
+Restoring = Literal["undo", "redo", "rewind"]
+"""Why files are put back. redo: an undo is taken back. rewind: a branch begins at an earlier record."""
+
+
+class Restore(msgspec.Struct, frozen=True, omit_defaults=True, tag="restore"):
+    """Files are about to be put back, by whoever sends this."""
+
+    why: Restoring
+    messages: tuple[int, ...]
+    """The records of the messages whose edits are taken back."""
+    files: tuple[FileRestore, ...]
+    kept: tuple[KeptFile, ...] = ()
+    """Those that are left as they are."""
+
+
+class Restored(msgspec.Struct, frozen=True, omit_defaults=True, tag="restored"):
+    """What became of the files of the last `Restore`."""
+
+    why: Restoring
+    restored: tuple[str, ...]
+    kept: tuple[KeptFile, ...] = ()
+
+
+CommandBody = Send | Continue | Resolve | Pause | Stop | Restore | Restored
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):

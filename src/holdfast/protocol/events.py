@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from holdfast.protocol.commands import Decided, Scope
+from holdfast.protocol.commands import Decided, Restoring, Scope
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.settings import Group, SettingsRef
@@ -21,6 +21,8 @@ from holdfast.protocol.tools import (
     Decision,
     Effect,
     Expectation,
+    FileRestore,
+    KeptFile,
     OnInterrupt,
     Resource,
 )
@@ -165,7 +167,9 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal["cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output"]
+    about: Literal[
+        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files"
+    ]
     text: str
 
 
@@ -420,6 +424,30 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     approval_id: str
 
 
+# --- files --------------------------------------------------------------------------------------
+
+
+class FilesRestoring(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The intent to put files back. Until its outcome is recorded, whoever asks for the same completes it."""
+
+    why: Restoring
+    by: str
+    messages: tuple[int, ...]
+    """The records of the messages whose edits are taken back, or made again by a redo."""
+    files: tuple[FileRestore, ...] = ()
+    kept: tuple[KeptFile, ...] = ()
+    """Those that are left as they are, as far as the intent knows."""
+
+
+class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What became of the files."""
+
+    why: Restoring
+    restored: tuple[str, ...] = ()
+    kept: tuple[KeptFile, ...] = ()
+    """Those that were left as they are, with the reason."""
+
+
 SessionEvent = SessionOpened | SessionForked | Attached
 RunEvent = (
     MessageReceived
@@ -451,7 +479,8 @@ ToolEvent = (
     | ToolCallAbandoned
 )
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
-Event = SessionEvent | RunEvent | ModelEvent | ToolEvent | ApprovalEvent
+FileEvent = FilesRestoring | FilesRestored
+Event = SessionEvent | RunEvent | ModelEvent | ToolEvent | ApprovalEvent | FileEvent
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 

@@ -358,6 +358,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """Called right before each effect."""
     deps: Any = None
     """What the program gave to the run for its own functions. It is in memory only."""
+    expects: Expectation | None = None
+    """What the tool planned, as the intent recorded it."""
 
 
 class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -50,7 +50,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
 
-class FileChange(msgspec.Struct, frozen=True, gc=False):
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A file that a call will change."""
 
     path: str
@@ -58,6 +58,36 @@ class FileChange(msgspec.Struct, frozen=True, gc=False):
     before: str
     """SHA-256 of the content in hex; empty if there is no file."""
     after: str
+    mode: int = 0
+    """The permission bits of the file before; 0 if there is no file."""
+    new_folders: int = 0
+    """How many of the folders above it will be made."""
+    is_large: bool = False
+    """The file before is too large to be kept."""
+
+
+class FileRestore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A file that is put back, if it still is what it was when this was decided."""
+
+    workspace: str
+    path: str
+    """Relative to the workspace."""
+    before: str
+    """SHA-256 of the content now; empty if there is no file."""
+    after: str
+    """Of the content that is put back; empty if the file is removed."""
+    before_mode: int = 0
+    mode: int = 0
+    """The permission bits that are put back; 0: those of a new file."""
+    new_folders: int = 0
+    """How many folders above a removed file are removed too, if they are empty."""
+
+
+class KeptFile(msgspec.Struct, frozen=True, gc=False):
+    """A file that was left as it is."""
+
+    path: str
+    reason: str
 
 
 class Files(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="files"):

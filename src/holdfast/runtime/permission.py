@@ -6,6 +6,7 @@
 | Send or Continue with settings | configure too |
 | Continue, Pause, Stop | speak: a sender who may start an agent may also stop it |
 | Resolve | approve; for a question: answer |
+| Restore, Restored | configure |
 
 If a sender without `answer` speaks while a question is open, the core takes the words as a message.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import Forbidden, UsageError
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Scope, Send, Stop
+from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Restored, Scope, Send, Stop
 from holdfast.protocol.ports import Store
 
 NAME_MAX_CHARS = 128
@@ -59,6 +60,8 @@ async def _needed(store: Store, command: Command) -> list[Scope]:
             return ["answer" if row is not None and row.question else "approve"]
         case Pause() | Stop():
             return ["speak"]
+        case Restore() | Restored():
+            return ["configure"]
 
 
 async def _is_asked(store: Store, session: str) -> bool:

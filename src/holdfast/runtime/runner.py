@@ -243,6 +243,7 @@ class Runner:
             on_output=on_output,
             check=check,
             deps=next(reversed(self._parts.deps.get(self._session, ())), None),
+            expects=action.attempt.expects,
         )
         try:
             work = self._parts.tools.run(call.name, original.arguments, context)

@@ -59,7 +59,7 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
     with storage_errors(path):
         if not path.exists():
             for folder in (root, path.parent.parent, path.parent):
-                _make_folder(folder)
+                make_folder(folder)
             _write_file(path, content)
         # Even if it was there: its writer may have died between the name and this.
         sync_folder(path.parent)
@@ -120,7 +120,8 @@ def _write_file(path: Path, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make the folder for its owner alone, durably, unless it is there."""
     folder.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.parent)  # Make the names in the folder durable.
 

@@ -17,7 +17,8 @@ from holdfast.protocol.rows import Lease
 from holdfast.storage.blobs import remove_blobs
 from holdfast.storage.derived import new_row
 from holdfast.storage.errors import storage_errors
-from holdfast.storage.home import connect
+from holdfast.storage.home import BLOBS, connect
+from holdfast.storage.images import drop_images
 from holdfast.storage.reads import LAST_ARRIVAL, LAST_POSITION
 
 _HELD = (
@@ -29,7 +30,7 @@ _OWN = ("records", "snapshots", "approvals", "inbox", "blob_uses")
 """The tables with rows of one session, beside its lease."""
 
 
-def empty(connection: sqlite3.Connection, lease: Lease, blobs: Path) -> None:
+def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
     """Take away everything but the id and the lease. Files go before the transaction ends: if it is killed, the
     session still refers to them, and is deleted again.
     """
@@ -37,7 +38,8 @@ def empty(connection: sqlite3.Connection, lease: Lease, blobs: Path) -> None:
     last = connection.execute(f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}").fetchone()
     connection.execute("DELETE FROM deleted")
     connection.execute("INSERT INTO deleted VALUES (?, ?)", last)
-    remove_blobs(blobs, _unshared(connection, number))
+    remove_blobs(home / BLOBS, _unshared(connection, number))
+    drop_images(home, lease.session)
     for table in _OWN:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
     connection.execute(

@@ -24,6 +24,7 @@ from holdfast.storage.chain import Examined, examine
 from holdfast.storage.derived import Derived, compare, is_epoch
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
+from holdfast.storage.images import FILES, file_hash, images_in
 from holdfast.storage.log import is_log_lost, read_log
 from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
@@ -63,7 +64,7 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
             version = check_version(connection, path)
             if not version:
                 raise StorageError(f"{path} holds nothing yet")
-            found = _verify(connection, home / BLOBS, version, holds)
+            found = _verify(connection, home, version, holds)
             return msgspec.structs.replace(found, damages=(*lost, *found.damages))
         except StorageCorrupt:
             if not lost:
@@ -125,7 +126,7 @@ class _Look:
         return 0, b""
 
 
-def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Holds | None) -> Verified:
+def _verify(connection: sqlite3.Connection, home: Path, version: int, holds: Holds | None) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     erased: list[Stretch] = []
@@ -137,7 +138,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Ho
     damages += [_lost(kind, name) for kind, name, table in lost if kind == "table" or table in tables]
     if _JOURNALS - tables:
         return Verified(tuple(damages))
-    look = _Look(connection, blobs, tables, holds)
+    look = _Look(connection, home / BLOBS, tables, holds)
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
             found = _verify_session(look, session)
@@ -153,6 +154,7 @@ def _verify(connection: sqlite3.Connection, blobs: Path, version: int, holds: Ho
             damages += _lost_rows(connection, table) if table in _ROWS else _snapshot_damages(connection)
         except sqlite3.DatabaseError as error:
             damages.append(Damage("file", f"some rows of {table} cannot be read: {error}"))
+    damages += _image_damages(connection, home)
     return Verified(tuple(damages), tuple(erased), tuple(gone))
 
 
@@ -294,6 +296,19 @@ def _lease_damages(look: _Look, session: str, number: int, last_epoch: int) -> I
             yield Damage("row", f"its lease says epoch {epoch!r}, its records {last_epoch}", session)
         elif holder is not None and holder_in(holder, seal, session, epoch, term) is None:
             yield Damage("row", "its lease is not the one that was taken", session)
+
+
+def _image_damages(connection: sqlite3.Connection, home: Path) -> Iterator[Damage]:
+    """What was kept of edited files, and is not what was kept. Without it nothing is lost but an undo."""
+    sessions = {row[0] for row in connection.execute("SELECT id FROM sessions")}
+    for path in images_in(home / FILES):
+        session, name = path.parent.name, path.name
+        if session not in sessions:
+            yield Damage("file", f"{path} was kept for a session that is not there; nothing needs it")
+        elif not name.startswith(".") and file_hash(path) not in ("", name):
+            yield Damage(
+                "file", f"{path} was changed; an edit of session {session} cannot be undone", session
+            )
 
 
 def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:

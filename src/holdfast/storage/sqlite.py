@@ -184,7 +184,7 @@ class SqliteStore:
         return await self._ask(lambda connection: reads.approval(connection, approval_id))
 
     async def delete(self, lease: Lease) -> None:
-        await self._writer.do(lambda connection: deletion.empty(connection, lease, self._blobs))
+        await self._writer.do(lambda connection: deletion.empty(connection, lease, self.path.parent))
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
         await self._writer.do(lambda connection: deletion.remove(connection, lease))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Tool
 from holdfast.sandbox.process import Processes
+from holdfast.storage.images import Images
 from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
@@ -17,28 +18,35 @@ from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
 
 
-def make_tools(extra_tools: Iterable[Tool] = (), *, secret_in: Callable[[str], str], own: Own) -> Dispatcher:
+def make_tools(
+    extra_tools: Iterable[Tool] = (),
+    *,
+    secret_in: Callable[[str], str],
+    own: Own,
+    images: Images | None = None,
+) -> Dispatcher:
     """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
     Args:
         extra_tools: Tools of the caller, in the order in which the model sees them.
         secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
         own: Holdfast's own files, which no tool may change.
+        images: Where file tools keep what they replace; None: nowhere, so that it cannot be undone.
 
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
-    registry = Registry([*built_in(processes, places), *extra_tools])
+    registry = Registry([*built_in(processes, places, images), *extra_tools])
     return Dispatcher(registry, processes, gates_of(secret_in, places))
 
 
-def built_in(processes: Processes, own: OwnPlaces) -> tuple[Tool, ...]:
+def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
     return (
         ReadFile(own),
-        WriteFile(own),
-        EditFile(own),
+        WriteFile(own, images),
+        EditFile(own, images),
         ListDir(own),
         Glob(own),
         Grep(processes, own),

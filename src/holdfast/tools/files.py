@@ -12,13 +12,14 @@ from typing import Any
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Expectation, ToolSpec
+from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused, answer, in_thread
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.pages import PAGE_LINES, read_page
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import Place, Root, look, open_regular
-from holdfast.tools.writing import Make, plan, probe, write
+from holdfast.tools.writing import Kept, Make, plan, probe, write
 
 EDIT_BYTES = 16 << 20
 """The largest file for edit_file, which holds the file in memory."""
@@ -59,8 +60,9 @@ class ReadFile(Unplanned):
 class WriteFile:
     """write_file: replaces a file or makes it."""
 
-    def __init__(self, own: OwnPlaces) -> None:
+    def __init__(self, own: OwnPlaces, images: Images | None = None) -> None:
         self._own = own
+        self._images = images
         self.spec = ToolSpec(
             name="write_file",
             description="Write a file and make missing folders. Replaces an existing file.",
@@ -75,8 +77,10 @@ class WriteFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return what was written. The old file stays whole until the new one replaces it."""
         path, make = arguments["path"], _new_content(arguments)
-        root = Root(context.workspace, self._own)
-        return await answer(path, lambda: write(root, path, make, context.check, makes_folders=True))
+        root, kept = Root(context.workspace, self._own), _kept(self._images, context)
+        return await answer(
+            path, lambda: write(root, path, make, context.check, makes_folders=True, kept=kept)
+        )
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """Return the hash of the content before and after; None if the path would be refused."""
@@ -91,8 +95,9 @@ class WriteFile:
 class EditFile:
     """edit_file: replaces a text in a file."""
 
-    def __init__(self, own: OwnPlaces) -> None:
+    def __init__(self, own: OwnPlaces, images: Images | None = None) -> None:
         self._own = own
+        self._images = images
         self.spec = ToolSpec(
             name="edit_file",
             description="Replace a text in a file. `old` must match exactly, including spaces and line ends, "
@@ -114,8 +119,10 @@ class EditFile:
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return how many occurrences were replaced, or why none were."""
         path, make = arguments["path"], _edited_content(arguments)
-        root = Root(context.workspace, self._own)
-        return await answer(path, lambda: write(root, path, make, context.check, makes_folders=False))
+        root, kept = Root(context.workspace, self._own), _kept(self._images, context)
+        return await answer(
+            path, lambda: write(root, path, make, context.check, makes_folders=False, kept=kept)
+        )
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """Return the hash of the content before and after; None if the edit would fail."""
@@ -129,6 +136,10 @@ class EditFile:
 
 class EditFailed(Refused):
     """The edit does not fit the file. The message is for the model."""
+
+
+def _kept(images: Images | None, context: CallContext) -> Kept | None:
+    return Kept(images, context.session, context.expects) if images is not None else None
 
 
 def _new_content(arguments: dict[str, Any]) -> Make:

@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
+import msgspec
+
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import ChildSession, Expectation, FileChange, Files, IdempotencyKey
+from holdfast.storage.images import IMAGE_BYTES, Images
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import (
     MISSING,
@@ -37,11 +40,24 @@ Make = Callable[[str, Place], tuple[bytes, str]]
 """The new content for a file, and the message to the model when it is written."""
 
 
-def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: bool) -> str:
+class Kept(msgspec.Struct, frozen=True):
+    """Where the content of a file is kept before it is replaced, and what was planned for the file."""
+
+    images: Images
+    session: str
+    expects: Expectation | None
+
+
+def write(
+    root: Root, path: str, make: Make, check: Check, *, makes_folders: bool, kept: Kept | None = None
+) -> str:
     """Write what `make` returns to the path, and return the message to the model. Mode and owner stay the same.
 
+    With `kept`, the old content is durable before the file is replaced, and the file is what was planned.
+
     Raises:
-        Refused: the path is refused, has other names, or `make` refuses.
+        Refused: the path is refused, has other names, or `make` refuses; or the file changed meanwhile.
+        StorageError: the old content could not be kept. The old file is whole.
         OSError: it cannot be written. The old file is whole.
         Fenced: the `check` failed. The old file is whole.
     """
@@ -59,8 +75,28 @@ def write(root: Root, path: str, make: Make, check: Check, *, makes_folders: boo
                     "Write to a new file, or remove this name first."
                 )
         content, told = make(path, found)
-        _replace(found, content, facts, check)
+        if kept is not None:
+            _keep(found, path, content, kept)
+        replace_file(found, path, content, facts, check)
     return told
+
+
+def _keep(found: Place, path: str, content: bytes, kept: Kept) -> None:
+    """Keep the old content, and refuse to change the file in another way than its intent tells."""
+    before, mode = "", 0
+    if look(found) is not None:
+        with open_regular(found, path) as fd:
+            before, mode = kept.images.keep(kept.session, fd), permissions(os.fstat(fd))
+    changes = kept.expects.changes if isinstance(kept.expects, Files) else ()
+    planned = [(each.path, each.before, each.after, each.mode) for each in changes]
+    if planned != [(found.path, before, hashlib.sha256(content).hexdigest(), mode)]:
+        raise changed(path)
+    if len(content) <= IMAGE_BYTES:  # what the next edit replaces: kept now, `show --diff` needs no file
+        kept.images.put(kept.session, content)
+
+
+def changed(path: str) -> Refused:
+    return Refused(f"{path} was changed by something else in this moment. Read it again, then decide.")
 
 
 def plan(root: Root, path: str, make: Make) -> Files | None:
@@ -69,31 +105,70 @@ def plan(root: Root, path: str, make: Make) -> Files | None:
         with place(root, path) as found:
             refuse_protected(path, found, "write")
             content, _ = make(path, found)
-            before = _content_hash(found)
-            return Files((FileChange(found.path, before, hashlib.sha256(content).hexdigest()),))
+            before = content_hash(found)
+            facts, after = look(found), hashlib.sha256(content).hexdigest()
+            is_large = facts is not None and facts.st_size > IMAGE_BYTES
+            folders = _missing_folders(found)
+            return Files((FileChange(found.path, before, after, permissions(facts), folders, is_large),))
     except (Refused, OSError):
         return None
 
 
-def _replace(found: Place, content: bytes, before: os.stat_result | None, check: Check) -> None:
-    """Rename the content in one step: every reader sees the old file or the new one."""
-    with _listable(found) as folder:
+def _missing_folders(found: Place) -> int:
+    """Count the folders above a place that are not there."""
+    if found.folder_fd != MISSING:
+        return 0
+    folder, count = os.path.dirname(found.whole), 0  # noqa: PTH120
+    while not os.path.lexists(folder):
+        folder, count = os.path.dirname(folder), count + 1  # noqa: PTH120
+    return count
+
+
+def replace_file(
+    found: Place, path: str, content: bytes, before: os.stat_result | None, check: Check, mode: int = 0
+) -> None:
+    """Rename the content in one step: every reader sees the old file or the new one. Mode and owner stay the same,
+    unless a `mode` is given.
+
+    Raises:
+        Refused: the file is not any more what it was `before`.
+    """
+    with listable(found) as folder:
         with _temporary(folder) as (fd, name):
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(fd, rest) :]
+            if mode or before is not None:
+                os.fchmod(fd, mode or permissions(before))
             if before is not None:
-                os.fchmod(fd, before.st_mode & 0o7777)
                 with suppress(PermissionError):
                     os.fchown(fd, before.st_uid, before.st_gid)
             os.fsync(fd)
             check()
+            if not is_same(before, look(found)):
+                raise changed(path)
             os.rename(name, found.name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
 
 
+def is_same(before: os.stat_result | None, now: os.stat_result | None) -> bool:
+    """Return whether nobody changed or replaced the file in between."""
+    if before is None or now is None:
+        return before is now
+    return _facts(before) == _facts(now)
+
+
+def permissions(facts: os.stat_result | None) -> int:
+    """Return the permission bits of a file; 0 if there is none."""
+    return facts.st_mode & 0o7777 if facts is not None else 0
+
+
+def _facts(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 @contextmanager
-def _listable(found: Place) -> Iterator[int]:
+def listable(found: Place) -> Iterator[int]:
     """Open the folder of a place so that it can be listed and synced, which the walk's descriptor cannot."""
     folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found.folder_fd)
     try:
@@ -125,7 +200,7 @@ def _temporary(folder: int) -> Iterator[tuple[int, str]]:
             os.close(fd)
 
 
-def _sweep(folder: int) -> None:
+def sweep(folder: int) -> None:
     """Remove temporary files in a folder if their writers are gone."""
     for name in os.listdir(folder):
         if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
@@ -166,9 +241,9 @@ def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]
     try:
         with place(root, change.path) as found:
             if found.folder_fd != MISSING:
-                with _listable(found) as folder:
-                    _sweep(folder)
-            now = _content_hash(found)
+                with listable(found) as folder:
+                    sweep(folder)
+            now = content_hash(found)
     except (Refused, OSError):
         return "unknown"
     if now == change.after:
@@ -176,7 +251,7 @@ def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]
     return "no" if now == change.before else "unknown"
 
 
-def _content_hash(found: Place) -> str:
+def content_hash(found: Place) -> str:
     """Return the SHA-256 in hex; empty if there is no file."""
     if look(found) is None:
         return ""

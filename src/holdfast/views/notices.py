@@ -8,6 +8,8 @@ from holdfast.protocol.events import (
     Again,
     ApprovalRequested,
     ApprovalResolved,
+    FilesRestored,
+    FilesRestoring,
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
@@ -75,9 +77,20 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return f"paused by {by}"
         case RunResumed(by=by) if by != "timer":
             return f"resumed by {by}"
+        case FilesRestoring() | FilesRestored() as told:
+            return _about_files(told)
         case SessionForked(parent=parent, at_seq=at_seq):
             return f"branched off {parent} after record {at_seq}"
     return ""
+
+
+def _about_files(told: FilesRestoring | FilesRestored) -> str:
+    if isinstance(told, FilesRestoring):
+        return f"{told.why} of edits, asked for by {told.by}"
+    left = ", ".join(each.path for each in told.kept)
+    return f"put back {', '.join(told.restored) or 'no file'}" + (
+        f"; left as they are: {left}" if left else ""
+    )
 
 
 def _asked(asked: ApprovalRequested) -> str:

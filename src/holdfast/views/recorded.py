@@ -24,6 +24,8 @@ from holdfast.protocol.commands import (
     Pause,
     Principal,
     Resolve,
+    Restore,
+    Restored,
     Send,
     Stop,
 )
@@ -88,6 +90,8 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     if not batch:
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
+    if (about_files := _about_files(batch[0])) is not None:
+        return about_files
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if (
@@ -114,6 +118,16 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
             case e.RunStopping(by=by, reason=reason) | e.RunStopped(by=by, reason=reason):
                 return _anybody(by), Stop(reason)
     return _anybody(""), Stop()
+
+
+def _about_files(told: e.Event) -> tuple[Principal, CommandBody] | None:
+    """Return the command about files that are put back, and who sent it; None if it was another one."""
+    match told:
+        case e.FilesRestoring(by=by):
+            return _anybody(by), Restore(told.why, told.messages, told.files, told.kept)
+        case e.FilesRestored():
+            return _anybody(""), Restored(told.why, told.restored, told.kept)
+    return None
 
 
 def _settings(state: State, batch: Sequence[e.Event]) -> Settings | None:

@@ -1,0 +1,35 @@
+"""Prints what file tools changed: `show --diff`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from holdfast.app import known_secrets, open_workshop
+from holdfast.cli.terminal import say, say_json
+from holdfast.config.load import load_only
+from holdfast.config.paths import Home
+from holdfast.protocol.ports import Store
+from holdfast.redact import Redactor
+from holdfast.runtime.differences import all_changes
+from holdfast.views.diffs import FileDiff, diff_lines, diff_row
+from holdfast.views.journal import Journal
+
+
+async def show_diff(home: Home, store: Store, journal: Journal, *, is_json: bool) -> None:
+    """Print all that file tools changed in a session. Secrets are masked."""
+    config = load_only({})
+    workshop = open_workshop(home, store, config, os.environ)
+    redact = Redactor(known_secrets(config, os.environ))
+    found = await asyncio.to_thread(all_changes, workshop, journal.row.session, journal.records, redact)
+    say_diffs(found, is_json=is_json)
+
+
+def say_diffs(found: Sequence[FileDiff], *, is_json: bool) -> None:
+    """Print diffs, one object a line or one after the other."""
+    if is_json:
+        for each in found:
+            say_json(diff_row(each))
+    else:
+        say(diff_lines(found))

@@ -1,0 +1,120 @@
+"""`holdfast undo` puts back the files that the last messages changed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from holdfast.app import known_secrets, open_workshop
+from holdfast.cli.journal import about_to_write, find_session
+from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.sitting import sender
+from holdfast.cli.terminal import say, say_json, tell
+from holdfast.config.load import load
+from holdfast.config.paths import Home
+from holdfast.protocol.commands import Restoring
+from holdfast.protocol.tools import KeptFile
+from holdfast.redact import Redactor
+from holdfast.runtime.differences import changed_since
+from holdfast.runtime.journal import readable
+from holdfast.runtime.undo import Plan, Workshop, planned, put_back
+from holdfast.views.diffs import FileDiff, diff_lines
+from holdfast.views.edits import Edit, Look, Todo, redo_of, undo_of
+from holdfast.views.lines import Line, Span, neutral
+
+MESSAGES_MAX = 10_000
+_KEPT = 1
+
+
+def undo(
+    session: SessionName,
+    count: Annotated[
+        int, typer.Argument(metavar="[N]", min=1, max=MESSAGES_MAX, help="Of how many messages.")
+    ] = 1,
+    is_redo: Annotated[bool, typer.Option("--redo", help="Make edits again that were undone.")] = False,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Put back the files that the last message with edits changed, or the last N.
+
+    \b
+    holdfast undo last --dry-run
+    holdfast undo last
+    holdfast undo cli:docs 3
+    holdfast undo last --redo
+
+    A file that something else has changed since stays as it is (exit 1). Only edits of file tools are undone: what
+    shell commands changed stays. The model is told.
+    """
+    why: Restoring = "redo" if is_redo else "undo"
+
+    def plan(edits: Sequence[Edit], look: Look) -> Todo:
+        return (redo_of if is_redo else undo_of)(edits, count, look)
+
+    found = asyncio.run(_put_back(home_of(home), session, why, plan, is_dry=is_dry))
+    if is_json:
+        say_json({"session": found.session, **files_row(found)})
+    else:
+        say(files_lines(found, is_dry=is_dry))
+        if not is_redo:
+            tell("What shell commands changed is not undone.")
+    return _KEPT if found.kept else 0
+
+
+class Found(NamedTuple):
+    """What became of the files of a session, or would become of them."""
+
+    session: str
+    restored: Sequence[str]
+    kept: Sequence[KeptFile]
+    diffs: Sequence[FileDiff] = ()
+    """Of files that were left as they are: what something else changed."""
+
+
+async def _put_back(home: Home, name: str, why: Restoring, plan: Plan, *, is_dry: bool) -> Found:
+    config = load(home, None, {}, os.environ)
+    async with about_to_write(home) as store:
+        session = await find_session(store, name)
+        workshop = open_workshop(home, store, config, os.environ)
+        if is_dry:
+            todo = await planned(workshop, session, plan)
+            found = Found(session, [each.path for each in todo.files if each.before != each.after], todo.kept)
+        else:
+            outcome = await put_back(workshop, session, sender(), why, plan)
+            found = Found(session, outcome.restored, outcome.kept)
+        redact = Redactor(known_secrets(config, os.environ))
+        return found._replace(diffs=await diffs_of(workshop, session, found.kept, redact))
+
+
+async def diffs_of(
+    workshop: Workshop, session: str, kept: Sequence[KeptFile], redact: Redactor
+) -> Sequence[FileDiff]:
+    """Return what something else changed in the files that were left as they are."""
+    if not kept:
+        return ()
+    records = [readable(each) for each in await workshop.store.read(session)]
+    paths = [each.path for each in kept]
+    return await asyncio.to_thread(changed_since, workshop, session, records, paths, redact)
+
+
+def files_row(found: Found) -> dict[str, Any]:
+    """Return what became of the files, for scripts."""
+    kept = [{"path": each.path, "reason": each.reason} for each in found.kept]
+    return {"restored": list(found.restored), "kept": kept}
+
+
+def files_lines(found: Found, *, is_dry: bool) -> Iterator[Line]:
+    """Return what became of the files, for people."""
+    verb = "would be put back" if is_dry else "put back"
+    for path in found.restored:
+        yield [Span(f"{verb}  ", "green"), neutral(path)]
+    for each in found.kept:
+        yield [Span("left as it is  ", "yellow"), neutral(each.path), f": {neutral(each.reason)}"]
+    yield from diff_lines(found.diffs)
+    if not found.restored and not found.kept:
+        yield ["There is nothing to put back."]

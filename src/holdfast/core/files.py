@@ -1,0 +1,38 @@
+"""Files that are put back: the intent, the outcome, and what the model is told. Another room touches the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.draft import Draft
+from holdfast.protocol import events as e
+from holdfast.protocol.commands import Restore, Restored
+
+TOLD_PATHS = 20
+UNDONE = "The user took back your edits of these files: {paths}. "
+REDONE = "The user made your edits of these files again: {paths}. "
+LEFT = "These were left as they are: {paths}. "
+LOOK = "Read a file again before you rely on what you know of it."
+
+
+def restore(draft: Draft, asked: Restore, by: str) -> None:
+    """Record the intent, unless another one has no outcome yet."""
+    if not draft.state.restoring_seq:
+        draft.add(e.FilesRestoring(asked.why, by, asked.messages, asked.files, asked.kept))
+
+
+def restored(draft: Draft, told: Restored) -> None:
+    """Record the outcome, and tell the model which files changed. After a rewind it knows of no edit anyway."""
+    if not draft.state.restoring_seq:
+        return
+    draft.add(e.FilesRestored(told.why, told.restored, told.kept))
+    if told.restored and told.why != "rewind":
+        text = (REDONE if told.why == "redo" else UNDONE).format(paths=_listed(told.restored))
+        if told.kept:
+            text += LEFT.format(paths=_listed([kept.path for kept in told.kept]))
+        draft.add(e.NoteAdded("files", text + LOOK))
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - TOLD_PATHS} more" if len(paths) > TOLD_PATHS else ""
+    return ", ".join(paths[:TOLD_PATHS]) + more

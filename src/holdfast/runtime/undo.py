@@ -1,0 +1,187 @@
+"""Puts the files back that a session edited: undo, redo, and the files of a rewind.
+
+Two facts, as for every effect: the intent names each file with its content before and after, and is durable before
+the first file changes; the outcome tells which files were put back. If this is killed in between, the next call
+completes the intent. It takes the lease for that time, so that no driver edits files meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from holdfast.core.causes import Commanded
+from holdfast.core.decide import decision
+from holdfast.errors import Conflict, NoSuchSession
+from holdfast.protocol.commands import Command, CommandBody, Principal, Restore, Restored, Restoring
+from holdfast.protocol.events import FilesRestoring, Record
+from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.tools import FileRestore, KeptFile
+from holdfast.runtime.heartbeat import Heartbeat
+from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
+from holdfast.runtime.journal import Journal, readable
+from holdfast.storage.images import Images
+from holdfast.tools import restoring
+from holdfast.tools.own import OwnPlaces
+from holdfast.views.edits import Edit, Found, Look, Place, Todo, edits_of, open_restore, sessions_of
+
+Plan = Callable[[Sequence[Edit], Look], Todo]
+"""Says what to do for the edits, given what is on the disk."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """The parts of a home that putting files back needs."""
+
+    store: Store
+    clock: Clock
+    images: Images
+    own: OwnPlaces
+
+
+async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
+    """Return what would be done, and do nothing.
+
+    Raises:
+        NoSuchSession: there is no such session.
+    """
+    if await workshop.store.session(session) is None:
+        raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
+    records = [readable(each) for each in await workshop.store.read(session)]
+    left = open_restore(records)
+    if left is not None:
+        return Todo(left.messages, left.files, left.kept)
+    return await _todo(workshop, session, records, plan)
+
+
+async def put_back(
+    workshop: Workshop, session: str, principal: Principal, why: Restoring, plan: Plan
+) -> Restored:
+    """Put files back, and return what became of them. First complete what an earlier call left undone: if that was
+    the same kind, it is all that is done.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        Conflict: somebody drives the session.
+        StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same call completes it.
+    """
+    async with _held(workshop, session) as hold:
+        journal = Journal(session, await _key(workshop.store, session))
+        await journal.open(workshop.store)
+        visit = _Visit(workshop, hold, journal, principal, hold.has_rival(journal.epoch))
+        records = [readable(each) for each in await workshop.store.read(session)]
+        left = open_restore(records)
+        if left is not None:
+            outcome = await visit.finish(left, sessions_of(session, records))
+            if left.why == why:
+                return outcome
+            records = [readable(each) for each in await workshop.store.read(session)]
+        todo = await _todo(workshop, session, records, plan)
+        if not todo.files:
+            return Restored(why, (), todo.kept)
+        await visit.tell(Restore(why, todo.messages, todo.files, todo.kept))
+        intent = FilesRestoring(why, principal.label, todo.messages, todo.files, todo.kept)
+        return await visit.finish(intent, sessions_of(session, records))
+
+
+@dataclass
+class _Visit:
+    """Commits facts under a lease, without attaching."""
+
+    workshop: Workshop
+    hold: Hold
+    journal: Journal
+    principal: Principal
+    is_contested: bool
+    """The driver before may still live. The first record tells so, because the next driver cannot see it any more."""
+
+    async def tell(self, body: CommandBody) -> None:
+        """Record what a command means."""
+        command = Command(secrets.token_hex(16), self.journal.session, self.principal, body)
+        now_ms, epoch = self.workshop.clock.now_ms(), self.hold.lease.epoch
+        cause = Commanded(command, epoch, self.is_contested)
+        batch = self.journal.take(decision(self.journal.state, cause, now_ms, 0))
+        commit = self.journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=False)
+        await self.hold.commit(self.workshop.store, commit)
+        self.is_contested = False
+
+    async def finish(self, intent: FilesRestoring, lineage: Sequence[str]) -> Restored:
+        """Do what an intent says, and record the outcome."""
+        shelf = restoring.Shelf(self.workshop.images, self.journal.session, tuple(lineage))
+        done: list[str] = []
+        kept = list(intent.kept)
+        for goal in intent.files:
+            reason = await asyncio.to_thread(self._one, goal, shelf)
+            if reason:
+                kept.append(KeptFile(goal.path, reason))
+            elif goal.before != goal.after:
+                done.append(goal.path)
+        await asyncio.to_thread(restoring.remove_folders, self.workshop.own, intent.files, self.hold.check)
+        outcome = Restored(intent.why, tuple(done), tuple(kept))
+        await self.tell(outcome)
+        return outcome
+
+    def _one(self, goal: FileRestore, shelf: restoring.Shelf) -> str:
+        return restoring.put_back(self.workshop.own, goal, shelf, self.hold.check)
+
+
+async def _todo(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:
+    """Return what to do. A file whose old content is not kept is left as it is."""
+    shelf = restoring.Shelf(workshop.images, session, tuple(sessions_of(session, records)))
+
+    def look(where: Place) -> Found:
+        return restoring.look_at(workshop.own, where)
+
+    def checked() -> Todo:
+        todo = plan(edits_of(records), look)
+        gone = [
+            each
+            for each in todo.files
+            if each.after not in ("", each.before) and shelf.content(each.after) is None
+        ]
+        kept = tuple(KeptFile(each.path, restoring.GONE) for each in gone)
+        files = tuple(each for each in todo.files if each not in gone)
+        return Todo(todo.messages, files, (*todo.kept, *kept))
+
+    return await asyncio.to_thread(checked)
+
+
+async def _key(store: Store, session: str) -> str:
+    row = await store.session(session)
+    return row.key if row is not None else ""
+
+
+@asynccontextmanager
+async def _held(workshop: Workshop, session: str) -> AsyncIterator[Hold]:
+    """Hold the session's lease.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        Conflict: somebody drives it.
+    """
+    store, clock, holder = workshop.store, workshop.clock, this_process()
+    standing = await store.standing(session)
+    if standing is None:
+        raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
+    until_ms = clock.uptime_ms() + LEASE_MS
+    lease = standing.lease
+    is_contested = lease is not None and not is_dead(lease.holder)
+    if is_free(lease):
+        lease = await store.lease(session, holder, LEASE_MS, lease)
+    if lease is None or lease.holder.nonce != holder.nonce:
+        raise Conflict(
+            f"A process drives session {session}, and may edit files. Nothing was put back.",
+            hint=f"Stop it first: `holdfast stop {session}`.",
+        )
+    hold = Hold(lease, until_ms, clock, is_contested)
+    heartbeat = Heartbeat(store, clock)
+    try:
+        with heartbeat.keeping(hold):
+            yield hold
+    finally:
+        hold.until_ms = 0
+        await heartbeat.aclose()
+        await store.release(lease)

@@ -1,0 +1,298 @@
+"""Which files a session edited, read from its journal: the intents of file tools, and what was put back since.
+
+What is on the disk is not asked here. `undo_of`, `redo_of` and `rewind_of` say what would have to be done to files
+with given content, so that the caller looks at the disk once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.protocol.events import (
+    FilesRestored,
+    FilesRestoring,
+    MessageReceived,
+    Record,
+    RunStarted,
+    SessionForked,
+    SettingsChanged,
+    SettingsStored,
+    ToolCallAbandoned,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from holdfast.protocol.settings import Group, settings_by
+from holdfast.protocol.tools import FileChange, FileRestore, Files, KeptFile
+
+CHANGED = "it has changed since"
+BETWEEN = "something else changed it between two edits"
+LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
+OPEN = "a call that edits it has not ended; resume or stop the session first"
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """One change of one file by one call."""
+
+    seq: int
+    """The record of the intent."""
+    message: int
+    """The record of the message that it serves."""
+    workspace: str
+    change: FileChange
+    is_certain: bool = False
+    """The call said that it succeeded. Otherwise the file shows whether it happened."""
+    is_open: bool = False
+    is_undone: bool = False
+    mode: int = 0
+    """The permission bits of the file when it was undone; 0 if it was not."""
+
+    @property
+    def place(self) -> Place:
+        """Which file it is."""
+        return Place(self.workspace, self.change.path)
+
+
+class Place(NamedTuple):
+    """A file."""
+
+    workspace: str
+    path: str
+
+
+class Found(NamedTuple):
+    """What is at a place now."""
+
+    sha256: str
+    """Empty if there is no file."""
+    mode: int = 0
+    problem: str = ""
+    """Why it cannot be put back, if so."""
+
+
+class Todo(NamedTuple):
+    """What to do to put files back."""
+
+    messages: tuple[int, ...]
+    files: tuple[FileRestore, ...]
+    """Those whose content stays the same are only cleared up."""
+    kept: tuple[KeptFile, ...]
+
+
+Look = Callable[[Place], Found]
+
+
+def edits_of(records: Iterable[Record]) -> list[Edit]:
+    """Return all edits in order, each with what became of it."""
+    edits: list[Edit] = []
+    calls: dict[str, range] = {}
+    """Where the edits of each call are."""
+    message = 0
+    restoring: FilesRestoring | None = None
+    for record, workspace in _in_workspaces(records):
+        match record.event:
+            case MessageReceived():
+                message = record.seq
+            case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)):
+                made = [
+                    Edit(record.seq, message, workspace, change, is_open=True)
+                    for change in changes
+                    if change.before != change.after
+                ]
+                places = calls.get(call_id, range(0))
+                if len(places) == len(made):  # another attempt of the same
+                    for at, edit in zip(places, made, strict=True):
+                        edits[at] = _again(edits[at], edit)
+                else:
+                    calls[call_id] = range(len(edits), len(edits) + len(made))
+                    edits += made
+            case ToolCallFinished(call_id=call_id, result=result):
+                _close(edits, calls.pop(call_id, range(0)), is_certain=result.status == "ok")
+            case ToolCallAbandoned(call_id=call_id):
+                _close(edits, calls.pop(call_id, range(0)), is_certain=False)
+            case FilesRestoring() as restoring:
+                pass
+            case FilesRestored(kept=kept) if restoring is not None:
+                edits = [_after(edit, restoring, {each.path for each in kept}) for edit in edits]
+                restoring = None
+    return edits
+
+
+def _in_workspaces(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
+    """Yield each record with the workspace of its run."""
+    groups: dict[str, Group] = {}
+    workspace = ""
+    for record in records:
+        match record.event:
+            case SettingsStored(groups=stored):
+                groups |= stored
+            case RunStarted(settings=ref) | SettingsChanged(settings=ref):
+                settings = settings_by(ref, groups)
+                workspace = settings.tools.workspace if settings is not None else workspace
+        yield record, workspace
+
+
+def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
+    """Return the intent to put files back that has no outcome yet."""
+    for record in reversed(records):
+        match record.event:
+            case FilesRestored():
+                return None
+            case FilesRestoring() as restoring:
+                return restoring
+    return None
+
+
+def _again(first: Edit, again: Edit) -> Edit:
+    """Return the edit of another attempt. The first one may have made folders, although it did not make the file."""
+    folders = max(first.change.new_folders, again.change.new_folders)
+    return msgspec.structs.replace(again, change=msgspec.structs.replace(again.change, new_folders=folders))
+
+
+def _close(edits: list[Edit], places: range, *, is_certain: bool) -> None:
+    for at in places:
+        edits[at] = msgspec.structs.replace(edits[at], is_certain=is_certain, is_open=False)
+
+
+def _after(edit: Edit, restoring: FilesRestoring, kept: set[str]) -> Edit:
+    """Return the edit after files were put back. One whose file was left as it is stays in effect."""
+    if edit.message not in restoring.messages or edit.change.path in kept or restoring.why == "rewind":
+        return edit
+    mode = next((each.before_mode for each in restoring.files if each.path == edit.change.path), edit.mode)
+    return msgspec.structs.replace(edit, is_undone=restoring.why == "undo", mode=mode)
+
+
+# --- what to do ---------------------------------------------------------------------------------
+
+
+def undo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
+    """Return what takes back the edits of the last `count` messages with edits that the files still show."""
+    look = cache(look)
+    chosen, todo = [], Todo((), (), ())
+    for message in sorted({edit.message for edit in edits if not edit.is_undone}, reverse=True):
+        if count <= 0:
+            break
+        chosen.append(message)
+        before = todo
+        found = [edit for edit in edits if edit.message in chosen and not edit.is_undone]
+        todo = _todo(tuple(reversed(chosen)), found, look, _backwards)
+        count -= (_changed(todo), todo.kept) != (_changed(before), before.kept)
+    return todo
+
+
+def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
+    """Return what makes the edits of the `count` messages again that were undone last: the earliest of those after
+    which nothing is in effect."""
+    last = max((edit.message for edit in edits if not edit.is_undone), default=-1)
+    undone = sorted({edit.message for edit in edits if edit.is_undone and edit.message >= last})
+    messages = tuple(undone[:count])
+    chosen = [edit for edit in edits if edit.message in messages and edit.is_undone]
+    return _todo(messages, chosen, look, _forwards)
+
+
+def rewind_of(edits: Sequence[Edit], seq: int, look: Look) -> Todo:
+    """Return what takes back all edits after a record."""
+    chosen = [edit for edit in edits if edit.seq > seq and not edit.is_undone]
+    messages = tuple(sorted({edit.message for edit in chosen}))
+    return _todo(messages, chosen, look, _backwards)
+
+
+def _changed(todo: Todo) -> list[FileRestore]:
+    return [each for each in todo.files if each.before != each.after]
+
+
+class _Walk(NamedTuple):
+    sha256: str
+    """What the file is to be."""
+    mode: int
+    new_folders: int
+    problem: str = ""
+
+
+def _todo(
+    messages: tuple[int, ...],
+    edits: Sequence[Edit],
+    look: Look,
+    walk: Callable[[Sequence[Edit], Found], _Walk],
+) -> Todo:
+    by_place: dict[Place, list[Edit]] = {}
+    for edit in edits:
+        by_place.setdefault(edit.place, []).append(edit)
+    files: list[FileRestore] = []
+    kept: list[KeptFile] = []
+    for place, chain in by_place.items():
+        found = look(place)
+        goal = walk(chain, found)
+        problem = OPEN if any(edit.is_open for edit in chain) else found.problem or goal.problem
+        if problem:
+            kept.append(KeptFile(place.path, problem))
+        elif goal.sha256 != found.sha256 or not all(edit.is_certain for edit in chain):
+            # An edit that was killed may have left an empty folder or a draft of the file, and no change.
+            files.append(
+                FileRestore(*place, found.sha256, goal.sha256, found.mode, goal.mode, goal.new_folders)
+            )
+    return Todo(messages, tuple(files), tuple(kept))
+
+
+def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
+    """Walk from the file as it is to what it was before the first edit. An edit that is not certain is skipped if the
+    file shows that it did not happen."""
+    goal = _Walk(found.sha256, found.mode, 0)
+    if found.sha256 == chain[0].change.before != chain[-1].change.after:
+        folders = sum(edit.change.new_folders for edit in chain)
+        return goal._replace(new_folders=folders)  # something else put it back, or no edit happened
+    for number, edit in enumerate(reversed(chain)):
+        change = edit.change
+        if goal.sha256 == change.after:
+            folders = goal.new_folders + change.new_folders
+            goal = _Walk(change.before, change.mode or goal.mode, folders, LARGE if change.is_large else "")
+        elif not edit.is_certain and goal.sha256 == change.before:
+            goal = goal._replace(new_folders=goal.new_folders + change.new_folders)
+        else:
+            return goal._replace(problem=BETWEEN if number else CHANGED)
+    return goal
+
+
+def _forwards(chain: Sequence[Edit], found: Found) -> _Walk:
+    """Walk from the file as it is to what it was after the last edit."""
+    goal = _Walk(found.sha256, found.mode, 0)
+    if found.sha256 == chain[-1].change.after != chain[0].change.before:
+        return goal
+    for number, edit in enumerate(chain):
+        change = edit.change
+        if goal.sha256 == change.before:
+            goal = goal._replace(sha256=change.after, mode=edit.mode or goal.mode)
+        elif edit.is_certain:
+            return goal._replace(problem=BETWEEN if number else CHANGED)
+    return goal
+
+
+# --- what changed -------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """What all edits of a file came to."""
+
+    place: Place
+    before: str
+    """SHA-256 of its content before the first edit; empty if there was no file."""
+    after: str
+
+
+def changes_of(edits: Sequence[Edit]) -> list[Change]:
+    """Return what the edits in effect came to, file by file. What is not certain counts."""
+    found: dict[Place, Change] = {}
+    for edit in edits:
+        if not edit.is_undone:
+            before = found[edit.place].before if edit.place in found else edit.change.before
+            found[edit.place] = Change(edit.place, before, edit.change.after)
+    return [change for change in found.values() if change.before != change.after]
+
+
+def sessions_of(session: str, records: Iterable[Record]) -> list[str]:
+    """Return the session and those that it branched off from: each kept the files that it edited."""
+    parents = [record.event.parent for record in records if isinstance(record.event, SessionForked)]
+    return [session, *reversed(parents)]

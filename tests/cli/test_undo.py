@@ -1,0 +1,263 @@
+"""`holdfast undo` and `show --diff`, with real files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.processes import Cli, calls, says
+
+
+def run(cli: Cli, *lines: dict[str, Any], task: str = "edit", session: str = "cli:edit") -> str:
+    """A run with these responses; the id of its session."""
+    name = f"m{len(list(cli.folder.glob('*.jsonl')))}"
+    script = [says("unused")] * answered(cli, session) + list(lines)
+    done = cli("run", task, "-m", cli.model(*script, name=name), "-s", session, "--json")
+    assert done.code == 0, done.err
+    return str(done.json["session"])
+
+
+def answered(cli: Cli, session: str) -> int:
+    shown = cli("show", session, "--requests", "--json")
+    return len(shown.out.splitlines()) if shown.code == 0 else 0
+
+
+def write(path: str, content: str) -> dict[str, Any]:
+    return calls("write_file", path=path, content=content)
+
+
+def edit(path: str, old: str, new: str) -> dict[str, Any]:
+    return calls("edit_file", path=path, old=old, new=new)
+
+
+def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """All files and folders with their content and mode."""
+    return {
+        str(path.relative_to(folder)): (path.read_bytes() if path.is_file() else b"", path.stat().st_mode)
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def work(cli: Cli) -> Path:
+    (cli.workspace / "a.txt").write_text("first\n")
+    (cli.workspace / "a.txt").chmod(0o750)
+    (cli.workspace / "raw.bin").write_bytes(b"\xff\x00\xfe")
+    return cli.workspace
+
+
+@pytest.mark.requirement("H2")
+def test_an_undo_puts_back_content_mode_and_folders(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    session = run(
+        cli,
+        edit("a.txt", "first", "second"),
+        edit("a.txt", "second", "third"),
+        write("raw.bin", "text now"),
+        write("new/deep/b.txt", "b"),
+        write("new/c.txt", "c"),
+        says("Done."),
+    )
+    after = tree(work)
+    assert cli("undo", session, "--dry-run", "--json").json == {
+        "session": session, "restored": ["a.txt", "raw.bin", "new/deep/b.txt", "new/c.txt"], "kept": [],
+    }  # fmt: skip
+    assert tree(work) == after
+    found = cli("undo", "cli:edit", "--json")
+    assert found.code == 0
+    assert sorted(found.json["restored"]) == ["a.txt", "new/c.txt", "new/deep/b.txt", "raw.bin"]
+    assert found.json["kept"] == []
+    assert tree(work) == before
+    again = cli("undo", session, "--json")
+    assert (again.code, again.json) == (0, {"session": session, "restored": [], "kept": []})
+    assert cli("undo", session, "--redo", "--json").code == 0
+    assert tree(work) == after
+    assert cli("undo", session).code == 0
+    assert tree(work) == before
+    assert cli("fsck").code == 0
+    assert cli("replay", session).code == 0
+
+
+@pytest.mark.requirement("H2")
+def test_messages_are_undone_one_by_one_and_made_again_in_order(cli: Cli, work: Path) -> None:
+    states = [tree(work)]
+    for number in range(1, 4):
+        session = run(cli, write("a.txt", f"{number}\n"), write(f"n{number}.txt", "x"), says("Done."))
+        states.append(tree(work))
+        run(cli, says("Only words."))
+    assert cli("undo", session, "--json").json["restored"] == ["a.txt", "n3.txt"]
+    assert tree(work) == states[2]
+    assert cli("undo", session, "2").code == 0
+    assert tree(work) == states[0]
+    assert cli("undo", session, "--redo", "--json").json["restored"] == ["a.txt", "n1.txt"]
+    assert tree(work) == states[1]
+    assert cli("undo", session, "5", "--redo").code == 0
+    assert tree(work) == states[3]
+    assert cli("undo", session, "9").code == 0
+    assert tree(work) == states[0]
+    run(cli, write("a.txt", "another way\n"), says("Done."))
+    assert cli("undo", session, "--redo", "--json").json["restored"] == []
+    assert cli("undo", session).code == 0
+    assert tree(work) == states[0]
+
+
+@pytest.mark.requirement("H2")
+def test_a_file_that_something_else_changed_stays_and_is_named(cli: Cli, work: Path) -> None:
+    session = run(
+        cli, write("a.txt", "agent\n"), write("b.txt", "b\n"), write("c.txt", "c\n"), write("d.txt", "d\n"),
+        write("e.txt", "e\n"), write("f.txt", "f\n"), says("Done."),
+    )  # fmt: skip
+    (work / "a.txt").write_text("agent\nand me\n")
+    (work / "c.txt").unlink()
+    (work / "c.txt").symlink_to("a.txt")
+    os.link(work / "d.txt", work / "twin.txt")
+    (work / "e.txt").unlink()
+    (work / "e.txt").mkdir()
+    (work / "f.txt").unlink()
+    left = tree(work)
+    found = cli("undo", session, "--json")
+    assert found.code == 1
+    assert found.json["restored"] == ["b.txt"]
+    reasons = {each["path"]: each["reason"] for each in found.json["kept"]}
+    assert sorted(reasons) == ["a.txt", "c.txt", "d.txt", "e.txt"]  # f.txt is what it was: not there
+    assert "changed" in reasons["a.txt"]
+    assert "link" in reasons["c.txt"]
+    assert "hard links" in reasons["d.txt"]
+    assert "folder" in reasons["e.txt"]
+    del left["b.txt"]
+    assert tree(work) == left
+    plain = cli("undo", session)
+    assert plain.code == 1
+    assert "+and me" in plain.out
+    (work / "a.txt").write_text("agent\n")
+    assert cli("undo", session, "--json").json["restored"] == ["a.txt"]
+    assert (work / "a.txt").read_text() == "first\n"
+
+
+@pytest.mark.requirement("H2")
+def test_the_model_is_told_of_an_undo_in_its_next_turn(cli: Cli, work: Path) -> None:
+    session = run(cli, write("a.txt", "second\n"), says("Done."))
+    assert cli("undo", session).code == 0
+    run(cli, says("I see."), task="look again")
+    count = len(cli("show", session, "--requests", "--json").out.splitlines())
+    body = cli("show", session, "--request", str(count)).out
+    assert "took back your edits of these files: a.txt" in body
+    assert body.index("took back") < body.index("look again")
+    types = [json.loads(line)["type"] for line in cli("show", session, "--events", "--json").out.splitlines()]
+    at = types.index("FilesRestoring")
+    assert types[at : at + 3] == ["FilesRestoring", "FilesRestored", "NoteAdded"]
+    assert "undo of edits" in cli("show", session).out
+    assert cli("replay", session).code == 0
+
+
+@pytest.mark.requirement("H2")
+def test_an_undo_puts_back_secrets_and_shows_them_masked(cli: Cli, work: Path) -> None:
+    secret = "sk-" + "ant-api03-" + "q7Z" * 16
+    (work / "conf.ini").write_text(f"key = {secret}\nport = 1\n")
+    session = run(cli, edit("conf.ini", "port = 1", "port = 2"), says("Done."))
+    shown = cli("show", session, "--diff")
+    assert "+port = 2" in shown.out
+    assert secret not in shown.out + cli("show", session, "--diff", "--json").out
+    assert "[redacted:" in shown.out
+    out = cli("export", session, "-").out
+    assert secret not in out
+    images = [path for path in (cli.home / "files").rglob("*") if path.is_file()]
+    assert any(secret in path.read_text() for path in images)
+    assert {path.stat().st_mode & 0o777 for path in images} == {0o600}
+    folders = [cli.home / "files", *(path for path in (cli.home / "files").rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+    assert cli("undo", session).code == 0
+    assert (work / "conf.ini").read_text() == f"key = {secret}\nport = 1\n"
+    assert cli("delete", session, "--yes").code == 0
+    assert not [
+        path for path in cli.home.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+
+
+@pytest.mark.requirement("H2")
+def test_all_that_file_tools_changed_is_shown_as_one_diff(cli: Cli, work: Path) -> None:
+    session = run(
+        cli, edit("a.txt", "first", "second"), edit("a.txt", "second", "third"), write("new.txt", "n"),
+        write("raw.bin", "text"), says("Done."),
+    )  # fmt: skip
+    rows = [json.loads(line) for line in cli("show", session, "--diff", "--json").out.splitlines()]
+    assert [(row["path"], row["change"]) for row in rows] == [
+        ("a.txt", "changed"), ("new.txt", "added"), ("raw.bin", "changed"),
+    ]  # fmt: skip
+    assert rows[0]["diff"] == "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-first\n+third\n"
+    assert rows[1]["diff"].startswith("--- /dev/null\n+++ b/new.txt\n")
+    assert "binary" in rows[2]["diff"]
+    (work / "a.txt").write_text("the user's own\n")  # an edit of somebody else is not the session's
+    assert cli("show", session, "--diff").out == "".join(row["diff"] for row in rows)
+    assert cli("undo", session).code == 1
+    rows = [json.loads(line) for line in cli("show", session, "--diff", "--json").out.splitlines()]
+    assert [row["path"] for row in rows] == ["a.txt"]
+
+
+@pytest.mark.requirement("H2")
+def test_a_file_that_is_too_large_to_keep_is_not_undone_and_said_so(cli: Cli, work: Path) -> None:
+    with (work / "big.bin").open("wb") as file:
+        file.truncate((32 << 20) + 1)
+    session = run(cli, write("big.bin", "small"), write("a.txt", "x"), says("Done."))
+    found = cli("undo", session, "--json")
+    assert (found.code, found.json["restored"]) == (1, ["a.txt"])
+    assert found.json["kept"] == [
+        {"path": "big.bin", "reason": "it was over 32 MiB before the edit, and so large a file is not kept"}
+    ]
+    assert (work / "big.bin").read_text() == "small"
+
+
+@pytest.mark.requirement("H2")
+def test_what_is_kept_of_files_is_dropped_in_time(cli: Cli, work: Path) -> None:
+    cli.configure('[undo]\nkeep = "2d"\n')
+    session = run(cli, write("a.txt", "second\n"), says("Done."))
+    images = list((cli.home / "files" / session).iterdir())
+    assert len(images) == 2
+    old = [path.stat().st_mtime - 3 * 86_400 for path in images]
+    for path, at in zip(images, old, strict=True):
+        os.utime(path, (at, at))
+    os.utime(cli.home / "files" / ".swept", (old[0], old[0]))
+    run(cli, write("other.txt", "x"), says("Done."), session="cli:other")
+    assert not (cli.home / "files" / session).exists()
+    found = cli("undo", session, "--json")
+    assert (found.code, found.json["restored"]) == (1, [])
+    assert "not kept" in found.json["kept"][0]["reason"]
+    assert "not kept" in cli("show", session, "--diff").out
+    assert cli("fsck").code == 0
+
+
+@pytest.mark.requirement("H1")
+def test_fsck_finds_what_was_changed_of_kept_files(cli: Cli, work: Path) -> None:
+    session = run(cli, write("a.txt", "second\n"), says("Done."))
+    image = next((cli.home / "files" / session).iterdir())
+    image.write_bytes(b"something else")
+    found = cli("fsck")
+    assert found.code == 1
+    assert str(image) in found.out
+    image.unlink()
+    (cli.home / "files" / "nobody").mkdir()
+    (cli.home / "files" / "nobody" / "x").write_text("x")
+    assert "not there" in cli("fsck").out
+
+
+@pytest.mark.requirement("H2")
+def test_a_branch_undoes_edits_of_its_parent(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    session = run(cli, write("a.txt", "second\n"), says("Done."))
+    last = len(cli("show", session, "--events", "--json").out.splitlines())
+    branch = cli("fork", session, "--at", str(last)).out.strip()
+    assert cli("undo", branch).code == 0
+    assert tree(work) == before
+    assert cli("undo", session, "--json").json["kept"] == []
+
+
+def test_what_nobody_can_undo_is_a_usage_error_or_waits(cli: Cli, work: Path) -> None:
+    assert cli("undo", "nothing", "--json").code == 2
+    session = run(cli, says("Only words."))
+    assert cli("undo", session, "0").code == 2
+    assert cli("undo", session, "--json").json == {"session": session, "restored": [], "kept": []}
+    assert "There is nothing to put back." in cli("undo", session).out
