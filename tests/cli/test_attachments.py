@@ -113,6 +113,19 @@ async def test_an_attachment_is_stored_once_and_requests_are_told_byte_for_byte(
 
 
 @pytest.mark.requirement("H1")
+async def test_an_exported_session_has_its_attachments(cli: Cli) -> None:
+    (cli.workspace / "b.png").write_bytes(PNG)
+    task = ("run", "Look.", "-m", MODELS[0], "-s", "cli:a", "--attach", "b.png")
+    (body,) = await sent(cli, (task, "a line\n" * 50))
+    file, other = str(cli.folder / "whole.jsonl"), str(cli.folder / "other")
+    assert cli("export", "cli:a", file).code == 0
+    assert cli("--home", other, "import", file).code == 0
+    assert cli("--home", other, "show", "cli:a", "--request", "1").out.encode() == body
+    assert cli("delete", "cli:a", "--yes").code == 0
+    assert not blobs(cli, PNG)
+
+
+@pytest.mark.requirement("H1")
 async def test_after_a_change_of_the_wire_the_attachment_goes_again(cli: Cli) -> None:
     (cli.workspace / "b.png").write_bytes(PNG)
     first, second = MODELS

@@ -271,20 +271,28 @@ class Conversation:
         """Encode the messages in this wire format. Only what was said since the last request is quoted, because a
         reader of the journal has nothing else at hand.
         """
-        return [unsent for each in said for unsent in self._elements(wire, each)]
+        written: list[Unsent] = []
+        for each in said:
+            quotes = tuple([quote for quote in each.quotes if quote[0] in self._texts])
+            if each.attachments:
+                written += self._with_attachments(wire, each, quotes)
+            else:
+                elements = wire.message(each.message)
+                written += [Unsent(each.mark, each.seq, bytes(element), quotes) for element in elements]
+        return written
 
-    def _elements(self, wire: Wire, said: Said) -> Iterator[Unsent]:
-        quotes: list[tuple[e.Quoted, str]] = [quote for quote in said.quotes if quote[0] in self._texts]
-        message, media = said.message, []
-        for each in said.attachments:
-            quoted = enclosed(each)
-            content = self._texts[quoted]
-            message = msgspec.structs.replace(message, parts=(*message.parts, *parts_of(each, content)))
-            quotes.append((quoted, content))
-            media += [(quoted, content)] if quoted.weight_bytes else []
+    def _with_attachments(
+        self, wire: Wire, said: Said, quotes: tuple[tuple[e.Quoted, str], ...]
+    ) -> Iterator[Unsent]:
+        """Encode a message with the contents of its attachments, which `fill` has brought."""
+        contents = [(enclosed(each), self._texts[enclosed(each)]) for each in said.attachments]
+        told = zip(said.attachments, contents, strict=True)
+        parts = [part for each, (_, content) in told for part in parts_of(each, content)]
+        message = msgspec.structs.replace(said.message, parts=(*said.message.parts, *parts))
+        media = [(quoted, content) for quoted, content in contents if quoted.weight_bytes]
         for element in wire.message(message):
             light = sum([_light(quoted, content) for quoted, content in media if content.encode() in element])
-            yield Unsent(said.mark, said.seq, bytes(element), tuple(quotes), light)
+            yield Unsent(said.mark, said.seq, bytes(element), (*quotes, *contents), light)
 
     def _running_hash(self, base: bytes) -> hashlib._Hash:
         """Return a copy of the hash over base and the whole buffer. This costs only what is new in the buffer."""

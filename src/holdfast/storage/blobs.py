@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Executor
@@ -19,6 +20,16 @@ from holdfast.storage.errors import storage_errors
 
 _REMEMBERED = 4096
 """How many hashes are remembered as written: a prompt that is stored again costs no thread and no file."""
+
+
+ATTACHED = b'"attachments":'
+"""A stored command that names blobs has this."""
+_NAMED = re.compile(rb'"blob":"([0-9a-f]{64})"')
+
+
+def attached_in(command: bytes) -> set[str]:
+    """Return the blobs that a stored command names. It may be of a newer version, so this reads only their names."""
+    return {name.decode() for name in _NAMED.findall(command)} if ATTACHED in command else set()
 
 
 class FileBlobs:

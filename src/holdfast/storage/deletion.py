@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.errors import Fenced, StorageLocked
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Lease
-from holdfast.storage.blobs import remove_blobs
+from holdfast.storage.blobs import ATTACHED, attached_in, remove_blobs
 from holdfast.storage.derived import new_row
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, connect
@@ -81,10 +81,13 @@ def _held(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
 
 
 def _unshared(connection: sqlite3.Connection, number: int) -> list[str]:
-    """The blobs that no other session uses."""
-    rows = connection.execute(
-        "SELECT blob FROM blob_uses AS used WHERE session = ? AND NOT EXISTS"
-        " (SELECT 1 FROM blob_uses AS other WHERE other.blob = used.blob AND other.session <> used.session)",
-        (number,),
+    """Return the blobs that no other session uses, in its records or in a command that waits."""
+    own = {row[0] for row in connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))}
+    others: set[str] = set()
+    waiting = connection.execute(
+        "SELECT session, body FROM inbox WHERE body IS NOT NULL AND instr(body, ?)", (ATTACHED,)
     )
-    return [row[0] for row in rows]
+    for session, body in waiting:
+        (own if session == number else others).update(attached_in(body))
+    used = "SELECT 1 FROM blob_uses WHERE blob = ? AND session <> ?"
+    return [blob for blob in sorted(own - others) if not connection.execute(used, (blob, number)).fetchone()]

@@ -44,6 +44,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.storage.approvals import approval_row
+from holdfast.storage.blobs import attached_in
 from holdfast.storage.chain import Examined, check_contiguous, checked, examine
 from holdfast.storage.derived import Derived, compare, new_row
 from holdfast.storage.names import check_command_id, check_session
@@ -103,6 +104,10 @@ class _Journal:
     """The snapshot, and the record up to which it goes."""
     parent: str = ""
     at_seq: int = 0
+
+    def all_blobs(self) -> set[str]:
+        """Return the blobs that its records and its waiting commands refer to."""
+        return self.blobs.union(*(attached_in(entry.body) for entry in self.inbox.values()))
 
     def is_held_in(self, epoch: int) -> bool:
         """Return whether the lease of that epoch was neither taken nor given back, lapsed or not."""
@@ -373,8 +378,8 @@ class VolatileStore:
         del self._journals[session]
         self._keys.pop(journal.row.key, None)
         self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(journal.inbox))
-        kept = {blob for each in self._journals.values() for blob in each.blobs}
-        self.blobs.drop(journal.blobs - kept)
+        kept = {blob for each in self._journals.values() for blob in each.all_blobs()}
+        self.blobs.drop(journal.all_blobs() - kept)
 
     async def verify(self) -> Verified:
         damages: list[Damage] = []

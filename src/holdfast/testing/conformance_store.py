@@ -53,6 +53,7 @@ from holdfast.testing.driving import (
     an_entry,
     an_id,
     asked,
+    attaching,
     branch,
     drive,
     names,
@@ -463,6 +464,16 @@ class StoreConformance(LeaseConformance):
         assert await store.blobs.get(shared) == b"shared"
         assert await store.verify() == Verified()
         assert await store.blobs.get(await store.blobs.put(b"own")) == b"own"
+
+    async def test_a_deletion_minds_the_blobs_of_commands_that_wait(self, store: Store) -> None:
+        driving, other = await drive(store, 1), await drive(store, 2)
+        used, unread = await store.blobs.put(b"used"), await store.blobs.put(b"unread")
+        await driving.commit(ToolCallFinished("t1.c1", CallResult("ok", "head", blob=used)))
+        await store.post(an_entry(driving.session, "c1", attaching(unread)), 10)
+        await store.post(an_entry(other.session, "c2", attaching(used)), 10)
+        await store.delete(driving.lease)
+        assert await store.blobs.get(used) == b"used"
+        await refused(StorageCorrupt, store.blobs.get(unread))
 
     async def test_only_who_holds_a_session_deletes_it(self, store: Store) -> None:
         driving = await drive(store)

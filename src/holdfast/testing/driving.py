@@ -10,7 +10,8 @@ from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode, encode_json
+from holdfast.protocol.commands import Send
 from holdfast.protocol.events import (
     ApprovalRequested,
     Event,
@@ -22,7 +23,7 @@ from holdfast.protocol.events import (
     blobs_of,
 )
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.messages import Text, Usage
+from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
     ApprovalRow,
@@ -144,6 +145,11 @@ def texts(records: list[StoredRecord]) -> list[str]:
 def an_entry(session: str, command_id: str, body: bytes = b"{}") -> InboxEntry:
     """Return a command as it is stored in an inbox."""
     return InboxEntry(command_id, session, NOW_MS, body)
+
+
+def attaching(blob: str) -> bytes:
+    """Return a stored command with an attachment."""
+    return encode_json(Send("words", attachments=(Attachment("stdin", "", "text/plain", 1, blob),)))
 
 
 def asked(driving: Driving, number: int = 1) -> ApprovalRequested:
