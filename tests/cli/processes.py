@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyte
 
 from tests.edge import nursery
 
@@ -88,6 +93,14 @@ class Cli:
             yield screen
 
     @contextmanager
+    def emulator(self, *arguments: str, columns: int = 80, rows: int = 24) -> Iterator[Emulator]:
+        """A command at a terminal whose screen is drawn."""
+        start = partial(nursery.start, arguments, is_at_terminal=True)
+        with self._at_terminal(start, partial(Emulator, columns, rows)) as screen:
+            assert isinstance(screen, Emulator)
+            yield screen
+
+    @contextmanager
     def shell(self, line: str) -> Iterator[Terminal]:
         """A shell at a terminal, which suspends and continues its jobs, and runs `holdfast` with these words."""
         with self.at_terminal(["/bin/sh", "-i"]) as screen:
@@ -103,14 +116,21 @@ class Cli:
             yield screen
 
     @contextmanager
-    def _at_terminal(self, start: Callable[..., subprocess.Popen[bytes]]) -> Iterator[Terminal]:
+    def _at_terminal(
+        self,
+        start: Callable[..., subprocess.Popen[bytes]],
+        make: partial[Emulator] | None = None,
+    ) -> Iterator[Terminal]:
         outside, inside = pty.openpty()
+        environ = {"TERM": "xterm", "NO_COLOR": "1"} | ({} if make else {"COLUMNS": "100"})
+        if make is not None:
+            resize(outside, *make.args)
         process = start(
             stdin=inside, stdout=inside, stderr=inside, cwd=self.workspace,
-            env={"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"} | self._environ(),
+            env=environ | self._environ(),
         )  # fmt: skip
         os.close(inside)
-        screen = Terminal(process, outside)
+        screen = make(process=process, fd=outside) if make else Terminal(process, outside)
         with process:
             try:
                 yield screen
@@ -199,10 +219,107 @@ class Terminal:
             content = os.read(self._fd, 65_536)
         except OSError:  # the other side is closed
             return False
-        if b"\x1b[6n" in content:  # asked where the cursor is, as a line editor does, a terminal answers
-            os.write(self._fd, b"\x1b[1;1R")
-        self.screen += content.decode("utf-8", "replace")
+        self._take(content)
         return bool(content)
+
+    def _take(self, content: bytes) -> None:
+        self.screen += content.decode("utf-8", "replace")
+
+
+class Emulator(Terminal):
+    """A terminal that draws what it gets, and keeps what scrolls off its top."""
+
+    def __init__(self, columns: int, rows: int, process: subprocess.Popen[bytes], fd: int) -> None:
+        super().__init__(process, fd)
+        self._drawn = _Drawn(columns, rows)
+        self._stream = pyte.ByteStream(self._drawn)
+        self._seen_row = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines, from the first one that scrolled off to the last one on the screen."""
+        return [*self._drawn.above, *(line.rstrip() for line in self._drawn.display)]
+
+    @property
+    def text(self) -> str:
+        """All lines as one text."""
+        return "\n".join(self.lines).rstrip()
+
+    def until(self, text: str) -> None:
+        """Wait until a line has the text, below the line that was waited for last."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (row := self._row_of(text)) is None:
+            assert time.monotonic() < deadline, f"waited for {text!r}:\n{self.text}"
+            assert self._read(), f"it ended without {text!r}:\n{self.text}"
+        if row < len(self._drawn.above) + self._drawn.cursor.y:  # lines below move when others are printed
+            self._seen_row = row + 1
+
+    def until_shown(self, *texts: str) -> None:
+        """Wait until all texts are there at once, wherever they are."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not all(text in self.text for text in texts):
+            assert time.monotonic() < deadline, f"waited for {texts}:\n{self.text}"
+            assert self._read(), f"it ended without {texts}:\n{self.text}"
+
+    def until_last(self, text: str) -> None:
+        """Wait until the text is on the screen itself. It is looked for only there, which costs less."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not any(text in line for line in self._drawn.display):
+            assert time.monotonic() < deadline, f"waited for {text!r}"
+            assert self._read(), f"it ended without {text!r}"
+
+    def until_gone(self, text: str) -> None:
+        """Wait until the text is nowhere."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while text in self.text:
+            assert time.monotonic() < deadline, f"still there, {text!r}:\n{self.text}"
+            assert self._read(), f"it ended with {text!r}:\n{self.text}"
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size, as a person does with a window."""
+        self._drawn.resize(rows, columns)
+        resize(self._fd, columns, rows)
+
+    def _row_of(self, text: str) -> int | None:
+        rows = self.lines[self._seen_row :]
+        return next((self._seen_row + at for at, row in enumerate(rows) if text in row), None)
+
+    def _take(self, content: bytes) -> None:
+        super()._take(content)
+        self._stream.feed(content)
+
+
+class _Drawn(pyte.Screen):
+    """A screen that keeps the lines which scroll off its top."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.above: list[str] = []
+        super().__init__(columns, rows)
+
+    def index(self) -> None:
+        """Move down one line. The first line goes up if this was the last one."""
+        if self.cursor.y == self.lines - 1:
+            self.above.append(self.display[0].rstrip())
+        super().index()
+
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        """Change the size. Lines below the cursor go first, as on most terminals."""
+        rows = lines or self.lines
+        while self.cursor.y >= rows:
+            self.above.append(self.display[0].rstrip())
+            at = self.cursor.x, self.cursor.y - 1
+            self.cursor_position(0, 0)
+            self.delete_lines(1)
+            self.cursor.x, self.cursor.y = at
+        for row in range(rows, self.lines):
+            self.buffer.pop(row, None)
+        self.lines = rows
+        super().resize(rows, columns)
+
+
+def resize(fd: int, columns: int, rows: int) -> None:
+    """Tell a terminal its size. Who runs in it gets a signal."""
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 SLOW: Mapping[str, Any] = {"text": "word " * 600, "chunks": 600, "delay_s": 60}

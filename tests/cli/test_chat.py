@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
-from tests.cli.processes import Cli, calls, says
+from tests.cli.processes import TIMEOUT_S, Cli, calls, says
 
 COUNTING = says("one two " + "three " * 1_600, chunks=1_600, delay_s=300)
 """Long enough to be stopped on any machine; its first words come at once."""
@@ -23,15 +24,15 @@ def test_in_a_pipe_every_line_is_a_message_of_one_session(cli: Cli) -> None:
 @pytest.mark.requirement("L2-06")
 def test_escape_stops_the_turn_keeps_its_words_and_the_session(cli: Cli) -> None:
     model = cli.model(COUNTING, says("never"))
-    with cli.terminal("chat", "-m", model, "-s", "cli:talk") as screen:
+    with cli.emulator("chat", "-m", model, "-s", "cli:talk") as screen:
         screen.until("Ctrl-D leaves")
         screen.until(">")
-        screen.type("count\n")
+        screen.type("count\r")
         screen.until("one ")
         screen.type("\x1b")
         screen.until("interrupted")
         screen.until(">")
-        screen.type("and now?\n")
+        screen.type("and now?\r")
         screen.until("one two")
         screen.type("\x1b")
         screen.until("interrupted")
@@ -44,11 +45,11 @@ def test_escape_stops_the_turn_keeps_its_words_and_the_session(cli: Cli) -> None
 @pytest.mark.requirement("H5")
 def test_approvals_are_asked_inline(cli: Cli) -> None:
     model = cli.model(calls("shell", command="touch made"), says("It is made."))
-    with cli.terminal("chat", "-m", model) as screen:
+    with cli.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("make it\n")
+        screen.type("make it\r")
         screen.until("Approve it?")
-        screen.type("y\n")
+        screen.type("y\r")
         screen.until("It is made.")
         screen.until(">")
         screen.type("\x04")
@@ -56,58 +57,72 @@ def test_approvals_are_asked_inline(cli: Cli) -> None:
     assert (cli.workspace / "made").exists()
 
 
-@pytest.fixture(params=["edited", "plain"])
+def until_called(cli: Cli) -> None:
+    """Wait until the model was called for the first time. A terminal that knows only lines shows no half answer."""
+    until_s = time.monotonic() + TIMEOUT_S
+    while "ModelCallStarted" not in cli("show", "last", "--events", "--json").out:
+        assert time.monotonic() < until_s
+
+
+@pytest.fixture(params=["edited", "dumb"])
 def either(request: pytest.FixtureRequest, cli: Cli) -> Cli:
-    """A chat with an editor for the line, and without one."""
-    if request.param == "plain":
-        missing = cli.folder / "missing"
-        missing.mkdir()
-        (missing / "sitecustomize.py").write_text(
-            "import importlib.util as u\nfind = u.find_spec\n"
-            "u.find_spec = lambda name, *more: None if name == 'prompt_toolkit' else find(name, *more)\n"
-        )
-        cli.environ["PYTHONPATH"] = str(missing)
+    """A chat with the line editor, and one at a terminal that knows only lines."""
+    if request.param == "dumb":
+        cli.environ["TERM"] = "dumb"
     return cli
 
 
 @pytest.mark.requirement("L2-06")
-@pytest.mark.parametrize("keys", ["\x1b\x1b", "\x1bno", "\x1b\n", "\x03"])
+@pytest.mark.parametrize("keys", ["\x1b\x1b", "\x03"])
 def test_a_key_that_stops_a_turn_does_so_whatever_was_pressed_with_it(either: Cli, keys: str) -> None:
     model = either.model(COUNTING, says("never"))
-    with either.terminal("chat", "-m", model) as screen:
+    with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("count\n")
-        screen.until("one ")
+        screen.type("count\r")
+        until_called(either)
         screen.type(keys)
         screen.until("interrupted")
-        screen.until(">")
-        screen.type("and now?\n")
-        screen.until("one two")
+        if "TERM" not in either.environ:
+            screen.type("and now?\r")
+            screen.until("one two")
 
 
 @pytest.mark.requirement("L2-06")
-@pytest.mark.parametrize("key", ["\x03", "\x1b"])
-def test_a_key_right_after_a_message_stops_its_turn(cli: Cli, key: str) -> None:
-    model = cli.model(COUNTING)
-    with cli.terminal("chat", "-m", model) as screen:
+def test_escape_right_after_a_message_stops_its_turn(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(COUNTING)) as screen:
         screen.until(">")
-        screen.type("count\n" + key)
+        screen.type("count\r\x1b")
         screen.until("interrupted")
+
+
+@pytest.mark.requirement("L2-06")
+def test_a_message_that_was_not_read_yet_comes_back_on_ctrl_c_and_is_not_sent(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(COUNTING)) as screen:
+        screen.until(">")
+        screen.type("count\r\x03 the rest")
+        screen.until("> count the rest")
+        screen.type("\x03")
+        screen.until_gone("> count the rest")
+        screen.type("\x03")
+        screen.until("Press Ctrl-C again to leave.")
+        screen.type("\x03")
+        assert screen.end() == 0
+    assert cli("sessions", "--json").out == ""
 
 
 @pytest.mark.requirement("B1")
 def test_what_is_typed_during_a_turn_is_the_next_message(either: Cli) -> None:
     first = says("one two three four", chunks=4, delay_s=2, when="count")
     model = either.model(first, says("Five.", when="^go on$"), says("Six.", when="^and on$"))
-    with either.terminal("chat", "-m", model) as screen:
+    with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("count\n")
-        screen.until("one ")
-        screen.type("gi\x7fo on\nand\x1b[A")
+        screen.type("count\r")
+        until_called(either)
+        screen.type("gi\x7fo on\rand\x1b[A")
         screen.until("> go on")
         screen.until("Five.")
         screen.until("and")
-        screen.type(" on\n")
+        screen.type(" on\r")
         screen.until("Six.")
         screen.until(">")
         screen.type("\x04")
@@ -118,13 +133,13 @@ def test_what_is_typed_during_a_turn_is_the_next_message(either: Cli) -> None:
 def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_message(either: Cli) -> None:
     first = says("one two", chunks=2, delay_s=1) | calls("shell", command="touch made")
     model = either.model(first, says("Made."), says("Yes.", when="^y$"))
-    with either.terminal("chat", "-m", model) as screen:
+    with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("make it\n")
-        screen.until("one ")
-        screen.type("y\n")
+        screen.type("make it\r")
+        until_called(either)
+        screen.type("y\r")
         screen.until("Approve it?")
-        screen.type("y\n")
+        screen.type("y\r")
         screen.until("Made.")
         screen.until("> y")
         screen.until("Yes.")
@@ -133,9 +148,9 @@ def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_mess
 @pytest.mark.requirement("H5")
 def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) -> None:
     model = either.model(calls("shell", command="touch made"), says("Made."), says("Yes?"))
-    with either.terminal("chat", "-m", model) as screen:
+    with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("make it\n")
+        screen.type("make it\r")
         screen.until("Approve it?")
         screen.type("ye")
         asked = json.loads(either("approvals", "--json").out)
@@ -149,25 +164,43 @@ def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) ->
 
 
 @pytest.mark.requirement("H5")
-def test_escape_spoils_no_answer_and_leaving_with_an_open_approval_says_so(either: Cli) -> None:
-    model = either.model(calls("shell", command="touch made"), calls("shell", command="true"))
-    with either.terminal("chat", "-m", model) as screen:
+@pytest.mark.parametrize("key", ["\x1b", "\x04", "\x03"])
+def test_a_key_leaves_a_question_open_and_leaving_with_an_open_approval_says_so(cli: Cli, key: str) -> None:
+    with cli.emulator("chat", "-m", cli.model(calls("shell", command="touch made"), says("Made."))) as screen:
         screen.until(">")
-        screen.type("make it\n")
-        screen.until("Approve it?")
-        screen.type("\x1by\n")
-        screen.until("Approve it?")  # of the second call
-        assert (either.workspace / "made").exists()
-        screen.type("\x03")
-        screen.until(">")
+        screen.type("make it\r")
+        screen.until_shown("Approve it?")
+        screen.type(key)
+        screen.until_gone("Approve it?")
+        screen.until("waits for you")
         screen.type("\x04")
         assert screen.end() == 5
+    assert len(cli("approvals", "--json").out.splitlines()) == 1
+    assert not (cli.workspace / "made").exists()
+
+
+@pytest.mark.requirement("H5")
+def test_an_approval_that_was_left_open_is_asked_again_by_resume(cli: Cli) -> None:
+    with cli.emulator(
+        "chat", "-m", cli.model(calls("shell", command="touch made"), says("It is made."))
+    ) as screen:
+        screen.until(">")
+        screen.type("make it\r")
+        screen.until_shown("Approve it?")
+        screen.type("\x1b")
+        screen.until_gone("Approve it?")
+        screen.type("/resume\r")
+        screen.until("> /resume")
+        screen.until("Approve it?")
+        screen.type("y\r")
+        screen.until("It is made.")
+    assert (cli.workspace / "made").exists()
 
 
 @pytest.mark.requirement("B1")
 def test_a_chat_in_which_nothing_was_said_leaves_no_session(cli: Cli) -> None:
     model = cli.model(says("never"))
-    with cli.terminal("chat", "-m", model) as screen:
+    with cli.emulator("chat", "-m", model) as screen:
         screen.until("a new session")
         screen.until(">")
         screen.type("\x04")
@@ -189,11 +222,11 @@ def test_a_dumb_terminal_gets_lines_and_no_codes(cli: Cli) -> None:
 @pytest.mark.requirement("L2-06")
 def test_an_interrupt_behind_an_empty_line_stops_nothing_that_comes_later(cli: Cli) -> None:
     model = cli.model(says("one two", chunks=2, delay_s=1))
-    with cli.terminal("chat", "-m", model) as screen:
+    with cli.emulator("chat", "-m", model) as screen:
         screen.until(">")
-        screen.type("\n\x03")
-        screen.until(">")
-        screen.type("count\n")
+        screen.type("\r\x03")
+        screen.until("Press Ctrl-C again to leave.")
+        screen.type("count\r")
         screen.until("one two")
         screen.until("done")
 
@@ -204,12 +237,14 @@ def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
         screen.until(">")
         screen.type("\x1a")
         screen.until("Stopped")
-        screen.type("fg\n")
+        screen.type("fg\r")
         screen.until("-m holdfast chat")  # the shell names what it continues
+        if "TERM" not in either.environ:
+            screen.until("2004h")  # the prompt is there again
         screen.type("hi\r")
         screen.until("done · ")
         screen.until(">")
         screen.type("\x04")
         screen.until("Continue with:")
-        screen.type("exit\n")
+        screen.type("exit\r")
         assert screen.end() == 0

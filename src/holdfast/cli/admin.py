@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,10 +130,11 @@ def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
         for spec in specs:
             say_json(msgspec.structs.asdict(spec))
     else:
-        say(_tool_lines(specs, columns(sys.stdout)))
+        say(tool_lines(specs, columns(sys.stdout)))
 
 
-def _tool_lines(specs: tuple[ToolSpec, ...], width: int) -> list[Line]:
+def tool_lines(specs: Sequence[ToolSpec], width: int) -> list[Line]:
+    """Return a table of tools."""
     head = [Span(name, "bold") for name in ("tool", "effect", "after a crash", "timeout", "what it does")]
     rows: list[list[Span | str]] = [list(head)]
     for spec in specs:

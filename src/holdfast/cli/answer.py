@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Index
@@ -24,19 +24,31 @@ _ELSEWHERE = (
 )
 
 
+class Person(Protocol):
+    """The person at the terminal."""
+
+    async def answer(self, prompt: str) -> str | None:
+        """Return the person's answer; None if they leave the question open. What they typed before is no answer."""
+        ...
+
+    def forget(self) -> None:
+        """Drop a half-typed answer."""
+        ...
+
+
 class Unanswered(Exception):
-    """The input ended, so nobody can be asked."""
+    """The person left the question open, or the input ended."""
 
 
-async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> Resolve | None:
+async def ask(index: Index, person: Person, row: ApprovalRow, *, can_run: bool) -> Resolve | None:
     """Return the person's answer, or None if the approval was decided elsewhere.
 
     `can_run`: this process has what the model wrote, and not only a masked copy.
 
     Raises:
-        Unanswered: The input ended.
+        Unanswered: The person leaves it open.
     """
-    asked = _question(keyboard, row) if row.question else _approval(keyboard, row, can_run=can_run)
+    asked = _question(person, row) if row.question else _approval(person, row, can_run=can_run)
     asking = asyncio.create_task(asked)
     settling = asyncio.create_task(settled(index, row.id))
     tasks = (asking, settling)
@@ -45,7 +57,7 @@ async def ask(index: Index, keyboard: Keyboard, row: ApprovalRow, *, can_run: bo
         if asking.done():
             return asking.result()
         settling.result()
-        keyboard.forget()  # a half-typed answer must not become a message
+        person.forget()  # a half-typed answer must not become a message
         write("\n")
         return None
     finally:
@@ -66,7 +78,7 @@ async def settled(index: Index, approval_id: str) -> None:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-async def _approval(keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> Resolve:
+async def _approval(person: Person, row: ApprovalRow, *, can_run: bool) -> Resolve:
     """Ask for yes or no. Enter alone does not answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
@@ -77,7 +89,7 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> R
         tell([Span(f"  {_ELSEWHERE}", "yellow")])
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
-        answer = await _line(keyboard, f"Approve it? y, n, or n and why{more}: ")
+        answer = await _line(person, f"Approve it? y, n, or n and why{more}: ")
         word, _, why = answer.strip().partition(" ")
         match word.lower():
             case "v" if hidden:
@@ -95,25 +107,22 @@ async def _approval(keyboard: Keyboard, row: ApprovalRow, *, can_run: bool) -> R
 # --- questions ----------------------------------------------------------------------------------
 
 
-async def _question(keyboard: Keyboard, row: ApprovalRow) -> Resolve:
+async def _question(person: Person, row: ApprovalRow) -> Resolve:
     """Ask for words. A number picks an option."""
     tell([])
     tell([Span(neutral(row.question), "bold yellow")])
     for number, option in enumerate(row.options, 1):
         tell([f"  {number}. {option}"])
     while True:
-        answer = (await _line(keyboard, "Answer: ")).strip()
+        answer = (await _line(person, "Answer: ")).strip()
         if answer.isdecimal() and 0 < int(answer) <= len(row.options):
             answer = row.options[int(answer) - 1]
         if answer:
             return Resolve(row.id, "answer", answer)
 
 
-async def _line(keyboard: Keyboard, prompt: str) -> str:
-    keyboard.forget()
-    write(prompt)
-    line = await keyboard.line()
+async def _line(person: Person, prompt: str) -> str:
+    line = await person.answer(prompt)
     if line is None:
-        write("\n")
         raise Unanswered()
     return line

@@ -16,6 +16,7 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from holdfast.cli.terminal import write
 from holdfast.config.files import TEXT_MAX_BYTES
 from holdfast.errors import UsageError
 
@@ -71,6 +72,15 @@ class Keyboard:
         taken, _, self._buffer = self._buffer.partition(b"\n")
         line = taken.decode("utf-8", "replace").rstrip("\r")
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
+
+    async def answer(self, prompt: str) -> str | None:
+        """Return the answer to a question; None at the end. What was typed before is no part of it."""
+        self.forget()
+        write(prompt)
+        line = await self.line()
+        if line is None:
+            write("\n")
+        return line
 
     def ahead(self) -> tuple[str, bool]:
         """Return the first line that was typed ahead, and whether it is complete."""

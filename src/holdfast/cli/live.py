@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any, Protocol
 
+from holdfast.cli.flow import Flow
 from holdfast.cli.terminal import PIPE_COLUMNS, columns, is_unread, mute, say_json, styled, tell, write
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
@@ -105,23 +106,69 @@ class LineView:
         """Do nothing."""
 
 
-class LiveView:
-    """Shows the model's words as they arrive, one line per call, and a status line at the bottom."""
+class Bottom(Protocol):
+    """Shows what is running, below everything that was written."""
 
-    def __init__(self, state: State, *, is_asked_here: bool = False, detail: Detail = "usual") -> None:
-        """`is_asked_here`: the person who watches is also asked for approvals."""
+    def show(self, doing: str, state: State) -> None:
+        """Show what is running (empty: nothing) and what was used."""
+        ...
+
+    def erase(self) -> None:
+        """Make room, because something is about to be written."""
+        ...
+
+
+class Spinner:
+    """The last line of a terminal. It is there only while no other line is being written."""
+
+    def __init__(self) -> None:
+        self._signs = itertools.cycle(_SPINNER)
+        self._is_there = False
+
+    def show(self, doing: str, state: State) -> None:
+        """See `Bottom`."""
+        if doing:
+            told = clipped(f"{next(self._signs)} {doing} · {spent(state)}", columns(sys.stderr) - 1)
+            write(_ERASE + styled(told, "dim", sys.stderr))
+            self._is_there = True
+
+    def erase(self) -> None:
+        """See `Bottom`."""
+        if self._is_there:
+            write(_ERASE)
+            self._is_there = False
+
+
+class LiveView:
+    """Shows the model's words as they arrive, one line per call, and what is running at the bottom."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        is_asked_here: bool = False,
+        detail: Detail = "usual",
+        bottom: Bottom | None = None,
+    ) -> None:
+        """Create a view of everything after `state`.
+
+        Args:
+            is_asked_here: The person who watches is also asked for approvals.
+            detail: How much is shown.
+            bottom: Where to show what is running, if it stays while lines are written; None for the last line.
+        """
         self.shown_seq = 0
         """The record of the last response that is completely on the screen."""
         self._happenings = Happenings(state, is_asked_here=is_asked_here, detail=detail)
-        self._spinner = itertools.cycle(_SPINNER)
-        self._state = State()
+        self._is_apart = bottom is not None
+        self._bottom = bottom or Spinner()
+        self._state = state
         self._since_s = time.monotonic()
-        self._streamed = ""
+        self._streamed: list[str] = []
         """The words of the current response so far."""
-        self._is_mid_line = False
+        self._flow, self._style = Flow(), ""
         self._is_after_lines = False
         """The last line was about a call or an event, so words begin after an empty line."""
-        self._has_status = False
         self._is_paused = False
         self._output = ""
         """The last output line of the running tool."""
@@ -136,7 +183,7 @@ class LiveView:
             return
         match item.event:
             case ModelCallStarted():
-                self._streamed, self._since_s = "", time.monotonic()
+                self._streamed, self._since_s = [], time.monotonic()
             case ToolCallStarted() if len(started_calls(state)) <= 1:
                 self._output, self._since_s = "", time.monotonic()
             case Responded(parts=parts):
@@ -169,48 +216,45 @@ class LiveView:
             self._output = delta.text.rstrip().rpartition("\n")[2] or self._output
             return
         if delta.kind == "text":
-            self._streamed += delta.text
+            self._streamed.append(delta.text)
         self._write(delta.text, "dim" if delta.kind == "reasoning" else "")
 
     def _words(self, text: str, seq: int) -> None:
         """Show the part of a complete response that was not streamed."""
-        if not text.startswith(self._streamed):
+        streamed = "".join(self._streamed)
+        if not text.startswith(streamed):
             self._end_line()
-            self._streamed = ""
-        self._write(text[len(self._streamed) :])
+            streamed = ""
+        self._write(text[len(streamed) :])
         self._end_line()
-        self._streamed, self.shown_seq = "", seq
+        self._streamed, self.shown_seq = [], seq
 
     def _write(self, text: str, style: str = "") -> None:
-        if text:
-            self._erase_status()
-            write("\n" if self._is_after_lines else "")
-            self._is_after_lines = False
-            write(styled(neutral(text), style, sys.stderr))
-            self._is_mid_line = not text.endswith("\n")
+        if not text:
+            return
+        if style != self._style:
+            self._end_line()
+        self._style = style
+        self._put(self._flow.feed(neutral(text), columns(sys.stderr)))
 
     def _end_line(self) -> None:
-        self._erase_status()
-        if self._is_mid_line:
-            write("\n")
-            self._is_mid_line = False
+        self._put(self._flow.end(columns(sys.stderr)))
+        self._bottom.erase()
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._bottom.erase()
+            write("\n" if self._is_after_lines else "")
+            self._is_after_lines = False
+            write("\n".join(styled(line, self._style, sys.stderr) for line in text.split("\n")))
 
     def _tick(self) -> None:
-        if not self._is_paused and not self._is_mid_line:
-            status = self._status()
-            if status:
-                told = clipped(f"{next(self._spinner)} {status}", columns(sys.stderr) - 1)
-                write(_ERASE + styled(told, "dim", sys.stderr))
-                self._has_status = True
+        if self._is_apart or not (self._is_paused or self._flow.is_mid_line):
+            self._bottom.show("" if self._is_paused else self._doing(), self._state)
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
-    def _erase_status(self) -> None:
-        if self._has_status:
-            write(_ERASE)
-            self._has_status = False
-
-    def _status(self) -> str:
-        """Return the status line: what runs, for how long, turns and cost; empty if nothing runs."""
+    def _doing(self) -> str:
+        """Return what is running and for how long; empty if nothing is."""
         passed = took(int((time.monotonic() - self._since_s) * 1000))
         match phase(self._state):
             case "calling":
@@ -227,4 +271,4 @@ class LiveView:
                 doing = "stopping"
             case _:
                 return ""
-        return f"{doing} · {spent(self._state)}"
+        return doing

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.app import App, open_app
+from holdfast.cli.answer import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import JsonView, LineView, LiveView, View
+from holdfast.cli.live import Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
@@ -262,16 +263,26 @@ def person(settings: Settings) -> Keyboard | None:
 
 
 def view_of(
-    app: App, state: State, output: Output, keyboard: Keyboard | None, detail: Detail = "usual"
+    app: App,
+    state: State,
+    output: Output,
+    asked: Person | None,
+    detail: Detail = "usual",
+    bottom: Bottom | None = None,
 ) -> View:
-    """Return the view that shows everything after `state`. `keyboard`: the person who is asked."""
+    """Return the view that shows everything after `state`.
+
+    Args:
+        asked: The person who is asked.
+        bottom: Where to show what is running, if that is not the last line.
+    """
     if output == "stream":
         return JsonView(app.store, state.session)
     is_live = (
         sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     )  # a dumb terminal cannot rewrite a line
     if is_live and detail != "quiet":
-        return LiveView(state, is_asked_here=keyboard is not None, detail=detail)
+        return LiveView(state, is_asked_here=asked is not None, detail=detail, bottom=bottom)
     return LineView(state, detail)
 
 

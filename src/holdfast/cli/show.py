@@ -72,10 +72,16 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
     views = [flag for flag, is_given in flags.items() if is_given]
     if len(views) > 1:
         raise UsageError(f"{' and '.join(views)} cannot be combined.", hint="Choose one view.")
-    asyncio.run(_show(home_of(home), session, views[0] if views else "", request or 0, is_json))
+    asyncio.run(show_view(home_of(home), session, "".join(views), request or 0, is_json=is_json))
 
 
-async def _show(home: Home, name: str, view: str, number: int, is_json: bool) -> None:
+async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, is_json: bool = False) -> None:
+    """Print a view of a session; empty: the transcript. `number` is that of a request.
+
+    Raises:
+        NoSuchSession: There is no such session or request.
+        StorageError: The journal cannot be read.
+    """
     async with reading(home) as store:
         journal = await read_journal(store, name)
         if journal.newer:

@@ -11,13 +11,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import NamedTuple
 
 from holdfast.app import App
-from holdfast.cli.answer import Unanswered, ask, settled
-from holdfast.cli.keyboard import Keyboard, restore_terminal
+from holdfast.cli.answer import Person, Unanswered, ask, settled
+from holdfast.cli.keyboard import restore_terminal
 from holdfast.cli.live import View
 from holdfast.cli.outcome import INTERRUPTED
 from holdfast.cli.signals import heeded, interruptible, leave_terminal, unhurried
@@ -54,14 +54,27 @@ class Rest(NamedTuple):
 class Sitting:
     """One period of work on a session. Call `work` once."""
 
-    def __init__(self, app: App, state: State, view: View, asking: Keyboard | None) -> None:
-        """`asking`: the keyboard of the person to ask for approvals; None to ask nobody."""
+    def __init__(
+        self,
+        app: App,
+        state: State,
+        view: View,
+        asking: Person | None,
+        restore: Callable[[], None] = restore_terminal,
+    ) -> None:
+        """Create a sitting of a session.
+
+        Args:
+            asking: The person to ask for approvals; None to ask nobody.
+            restore: Gives the terminal back, for a process that ends at once.
+        """
         self._app = app
         self._session = state.session
         self._state = state
         """The fold of all records that were shown."""
         self._view = view
         self._asking = asking
+        self._restore = restore
         self._is_free = asyncio.Event()
         """Set while nobody is asked, so the view may write."""
         self._is_free.set()
@@ -121,7 +134,7 @@ class Sitting:
 
     def _leave_at_once(self) -> None:
         """End this process. Its tools end with it, and the session can be resumed from its journal."""
-        restore_terminal()
+        self._restore()
         write("\n")
         tell(f"Stopped at once. Continue with `holdfast resume {self._session}`.")
         sys.stdout.flush()
@@ -167,16 +180,16 @@ class Sitting:
 
     # --- asking ---------------------------------------------------------------------------------
 
-    async def _answer(self, keyboard: Keyboard) -> None:
+    async def _answer(self, person: Person) -> None:
         """Ask for each open approval in turn, forever."""
         store = self._app.store
         while True:
             self._was_asked.clear()
             for row in await store.approvals(self._session):
-                await self._ask(keyboard, row.id)
+                await self._ask(person, row.id)
             await self._was_asked.wait()
 
-    async def _ask(self, keyboard: Keyboard, approval_id: str) -> None:
+    async def _ask(self, person: Person, approval_id: str) -> None:
         store = self._app.store
         answer = None
         row = await store.approval(approval_id)
@@ -190,7 +203,7 @@ class Sitting:
         self._is_free.clear()
         self._view.pause()
         try:
-            answer = await ask(store, keyboard, row, can_run=can_run)
+            answer = await ask(store, person, row, can_run=can_run)
             if answer is not None:
                 await (controller.submit if can_run else controller.decide_now)(
                     self._session, sender(), answer

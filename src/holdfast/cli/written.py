@@ -1,0 +1,49 @@
+"""What the line editor gets from files: the history of the prompt, and a text that was written in another editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit.history import History as PromptHistory
+
+from holdfast.cli.pastes import Pastes
+from holdfast.cli.recall import Recall
+from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
+
+_EDITOR = "vi"
+
+
+class History(PromptHistory):
+    """The history of the prompt as prompt_toolkit reads it."""
+
+    def __init__(self, recall: Recall, pastes: Pastes) -> None:
+        super().__init__()
+        self._recall, self._pastes = recall, pastes
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the lines of earlier chats, newest first."""
+        return [self._pastes.lined(each.pieces) for each in reversed(self._recall.entries())]
+
+    def store_string(self, string: str) -> None:
+        """Keep a line for later chats."""
+        self._recall.add(self._pastes.message(string))
+
+
+def edited_elsewhere(text: str) -> str | None:
+    """Let the person edit a text in the editor that VISUAL or EDITOR names. None if the editor failed."""
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or _EDITOR)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        file = Path(folder) / "message.md"
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o600)
+        try:
+            if subprocess.run([*words, str(file)], check=False).returncode:
+                return None
+            return read_text(file, TEXT_MAX_BYTES).removesuffix("\n")
+        except (OSError, Unreadable):
+            return None
