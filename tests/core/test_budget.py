@@ -590,3 +590,29 @@ def test_what_a_reservation_holds_covers_any_usage_within_it(
 def test_what_fits_the_window_leaves_room_for_an_answer(model: ModelFacts) -> None:
     story = opened(facts=model)
     assert 1 <= budget.input_room_tokens(story.state, story.settings) < model.context_tokens
+
+
+def test_a_run_with_ten_cents_costs_what_the_worked_example_of_the_module_says() -> None:
+    story = opened(cost_microusd=100_000)
+    grants = []
+    for size_bytes, fresh_bytes, counted in (
+        (14_000, 14_000, 4_000),
+        (35_000, 21_000, 10_000),
+        (66_000, 31_000, 19_000),
+    ):
+        grant = reserve(story, size_bytes, fresh_bytes)
+        if isinstance(grant, Unaffordable):
+            assert story.run.landing == "cost"
+            grant = reserve(story, size_bytes, fresh_bytes)
+        assert isinstance(grant, Grant)
+        grants.append((grant.output_cap_tokens, grant.reserved_microusd))
+        if story.run.landing:
+            story.answered(Text("It is done."), usage=Usage(counted, 300))
+        else:
+            asked = call("read_file", '"' + "x" * 998 + '"')
+            story.answered(asked, finish="tool_calls", usage=Usage(counted, 300))
+            call_id = story.state.turn.calls[0].call_id
+            story.admitted(call_id)
+            story.finished(call_id)
+    assert grants == [(12_610, 64_632), (7_031, 53_261), (10_390, 83_597)]
+    assert (story.run.status, story.run.totals.cost_microusd) == ("limit", 36_600)

@@ -305,7 +305,7 @@ def test_a_follower_sees_a_record_whose_drive_was_cancelled_while_it_was_written
         return (quick, neat)
 
     class Sure(FaultyStore):
-        """Writes also what nobody waits for any more, as a writer thread does."""
+        """Completes a commit even if its caller has stopped waiting, as a writer thread does."""
 
         async def commit(self, commit: Commit) -> bool:
             if all(record.type != "ToolCallFinished" for record in commit.records):

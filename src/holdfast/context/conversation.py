@@ -27,6 +27,18 @@ QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
 
 
+# A worked example. Each message is encoded once and becomes a fragment with a number:
+#     request 1:  base + [0 task] + tail                                 keep 0, rest: fresh 0
+#     request 2:  base + [0 task, 1 call, 2 result] + tail               keep 1, rest: fresh 1 and 2
+#     request 3:  base + [0, 1, 2, 3 call, 4 result] + tail              keep 3, rest: fresh 3 and 4
+# The journal stores only the edit: `keep` fragments of the last request, then `rest`. Then the window is full,
+# and the core keeps the task and the last turn. The edit names the earlier fragments by their numbers:
+#     request 4:  base + [0, 3, 4, 5 call, 6 result] + tail              keep 1, rest: again 3 to 4, fresh 5 and 6
+# Bytes and hash of request 4 are made again, which costs as much as the window. A cut leaves much room, so this
+# is rare. All other requests only append to the buffer, so the running hash covers what is new and nothing
+# else.
+
+
 class Fragment(msgspec.Struct, frozen=True, gc=False):
     """An encoded element of the list of messages."""
 
@@ -226,11 +238,15 @@ class Conversation:
         Changes nothing except the running hash. The intent that records the edit changes the conversation, through
         `add`.
         """
+        # Unsent messages that may be left out: those that another wire format has sent, and those from earlier
+        # runs. The words of the open run always stay.
         count = max(self._carried, self._of_earlier_runs)
         movable = self._written(wire, self._unsent[:count]) if count else []
         new = self._written(wire, self._unsent[count:])
         view, left_out = self._fragments, self._left_out
         new_bytes, movable_bytes = _size(new), _size(movable) if movable else 0
+        # A cut changes the beginning of the request, so the provider's cache of it is lost. That is why the
+        # core cuts rarely and deep instead of dropping one message at a time.
         if not fits(len(base) + len(self._buffer) - self._light + movable_bytes + new_bytes):
             before: list[Fragment | Unsent] = [*view, *movable]
             places = set(cut(before, len(base) + new_bytes))
@@ -245,6 +261,7 @@ class Conversation:
         keep = _common(self._fragments, view)
         rest: tuple[e.Again | e.Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
         self._rendered = None
+        # The usual case: everything of the last request stays, and only the end is new.
         if keep == len(self._fragments):
             hasher = self._running_hash(base)
             added = b"," + fresh if view and new else fresh
@@ -306,6 +323,8 @@ class Conversation:
         """Apply a recorded intent, which is the truth about what was sent, also after an upgrade."""
         request, rendered = event.request, self._rendered
         self._rendered = None
+        # The recorded edit is the one that was rendered last: take its bytes and its hash. After a restart, or
+        # if another process rendered it, the record is decoded instead, with the same result.
         if request.rest and rendered is not None and request.rest is rendered.rest:
             for each in rendered.unsent:
                 self._append(self._numbers, each.mark, each.seq, each.element, each.light)
@@ -420,6 +439,8 @@ def _fresh(unsent: Unsent) -> e.Fresh:
     piece: list[str | e.Quoted] = []
     element, at = unsent.element, 0
     for quoted, text in unsent.quotes:
+        # A long result of a tool is in the journal only once, in its own record. The fragment says "the text of
+        # record 17", and has the bytes around it.
         if len(text) < QUOTE_FROM_CHARS and isinstance(quoted, int):
             continue
         escaped = json_text(text)

@@ -35,6 +35,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
     settings = draft.state.settings
     if settings is None:
         return
+    # Nobody is there in an overnight run. The model learns that at once, and can find another way.
     if settings.posture.approve_by == "deny":
         if asked.question:
             draft.add(will_not_run(call, Failure("policy_denied", NO_ANSWER), asked.decisions, "question"))
@@ -72,6 +73,7 @@ def open_question(state: State) -> Waiting | None:
 def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
     """The first decision counts; a later one means nothing."""
     for waiting in _waiting(draft.state):
+        # The deadline counts even if its timer has not fired yet: a command may reach the core first.
         if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
             expire(draft, body.approval_id)
         elif waiting.approval_id == body.approval_id:

@@ -36,6 +36,34 @@ WINDOW_SHARE = 0.9
 _MORE_THAN_RESERVED = ", since the provider charged more for a call than the worst case."
 
 
+# A worked example, which `tests/core/test_budget` plays: a run with a budget of $0.10, on a model whose input
+# costs $1 per million tokens and whose output costs $4. So an input token costs 1 micro-dollar and an output
+# token 4. `afford` asks what the call and one last answer after it could cost at the worst, and makes the
+# output cap as large as fits.
+#
+# Call 1 sends 14,000 bytes. No provider has counted any of them, so each may be a token:
+#     worst input        14,000 + OVERHEAD_TOKENS (192)         = 14,192 tokens
+#     last pass, input   1.15 * 14,192 + 192 + ANSWER_BYTES     = 16,769 tokens
+#     last pass, output  LAST_PASS_OUTPUT_TOKENS                =  1,024 tokens, or 4,096 micro-dollars
+#     left for output    100,000 - 14,192 - 16,769 - 4,096      = 64,943 micro-dollars
+#     output cap         64,943 / (4 + 1.15)                    = 12,610 tokens
+#     reserved           14,192 + 4 * 12,610                    = 64,632 micro-dollars
+# An output token costs 4 when it is written, and up to 1.15 when the last pass reads it. The provider counts
+# 4,000 input and 300 output tokens. That is 5,200 micro-dollars; the rest of the reservation is free again.
+#
+# Call 2 sends 35,000 bytes: the same 14,000, the answer (1,000) and a tool's result (20,000). Now only the
+# result is uncounted, because the provider has counted the request and the answer:
+#     worst input        1.15 * (4,000 + 300) + 20,000 + 192    = 25,137 tokens
+#     output cap         7,031 tokens; reserved: 53,261 micro-dollars
+# The provider counts 10,000 and 300 tokens. 16,400 micro-dollars are spent, and 83,600 are left.
+#
+# Call 3 would send 66,000 bytes. Its worst input is 42,037 tokens, and a last pass after it needs 48,791 +
+# 4,096. Together that is more than 83,600, so this call is `Unaffordable`, and the run lands. The last pass
+# sends the same request without tools. It may use everything, since no call follows: its output cap is (83,600
+# - 42,037) / 4 = 10,390 tokens. It really costs 20,200, so the run ends with $0.0366 of $0.10 spent. The gap is
+# the price of never exceeding the limit.
+
+
 class Grant(msgspec.Struct, frozen=True):
     """What an affordable call reserves."""
 
@@ -57,6 +85,7 @@ def charge(call: ModelCall, reply: ModelReply) -> Charge:
     """What a response counts as: the reported usage, and an estimate for each part that was not reported. A count of
     zero is believed only of a free model, or for output when nothing was received."""
     usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
+    # The usual case: the provider counted both sides. A paid call that read or wrote nothing is not believed.
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
         return Charge(usage, (), cost_microusd(call.facts, usage))
     received = received_bytes(reply)
@@ -134,10 +163,14 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     window, most = _window(state, model), _output_cap(model, settings)
     cap = min(most, max(window - expected, 0))
     least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_last_pass else LEAST_OUTPUT_TOKENS, most), 1)
+    # Three things limit the output: the window, the tokens that are left, and the money that is left. The first
+    # one that does not leave the least useful answer is the reason that is reported.
     if cap < least:
         message = f"The conversation fills the model's window of {window:,} tokens."
         return Unaffordable("context", message, size_bytes, fresh_bytes)
     kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
+    # An output token counts once now and up to 1.15 times as input of the last pass. So the tokens that are
+    # left are divided by 2.15 for an ordinary call, but not for the last pass, which nothing follows.
     left = tokens_left(run, limits) - worst - kept
     cap = min(cap, left if is_last_pass else int(left / (1 + WORST_SHARE)))
     if cap < least:
@@ -214,6 +247,7 @@ def _window(state: State, model: ModelFacts) -> int:
 
 
 def _output_cap(model: ModelFacts, settings: Settings) -> int:
+    # 0 means that the model's own limit is unknown; it must not count as a cap of zero tokens.
     own = model.max_output_tokens
     return min(settings.model.max_output_tokens, own) if own else settings.model.max_output_tokens
 
@@ -255,6 +289,8 @@ def _last_pass_input(worst: int) -> int:
 
 def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
     """The output that is kept back for a last pass: never more than a tenth of a small budget."""
+    # With $0.02 and an output price of $10 per million tokens, 1,024 tokens would keep back half of the budget.
+    # A tenth of it is $0.002, which is 200 tokens.
     price = _worst_output_price(model, model.context_tokens) if model.price == "known" else 0
     share = limits.cost_microusd * 100_000 // price if price else LAST_PASS_OUTPUT_TOKENS
     tenth = limits.tokens // 10
@@ -283,6 +319,8 @@ def _affordable_output(
 
 def _affordable_input(run: Run, model: ModelFacts, limits: Limits) -> int:
     """The input tokens of a last pass that leave room for the least answer."""
+    # A size just below a tier may be affordable where a smaller share of the dearer tier is not, so every
+    # tier's end is tried, and the largest affordable size wins.
     tokens = tokens_left(run, limits) - LEAST_LAST_OUTPUT_TOKENS
     if model.price == "known":
         ends = [*(tier.above_tokens for tier in model.tiers), tokens]

@@ -54,4 +54,7 @@ class Due(msgspec.Struct, frozen=True):
     key: str
 
 
+# Five causes are all that can happen to a session: a driver takes over, a sender commands, a prepare step or an
+# attempt ends, a timer fires. A new feature is almost never a new cause; it is a new event, and a rule that
+# adds it.
 Cause = Attach | Commanded | Outcome | Finding | Due

@@ -45,6 +45,7 @@ def will_not_run(
 ) -> ToolCallRefused | ToolCallAbandoned:
     """Refuse the call. If an attempt of it was interrupted, abandon it instead, since that attempt may have taken
     effect."""
+    # "Refused" promises the model that nothing happened. After an interrupted attempt nobody can promise that.
     refused = ToolCallRefused(call.call_id, call.name, failure, decisions, nobody_for)
     if not starts_of(call):
         return refused

@@ -54,6 +54,14 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
         now_ms: The calendar's time.
         awake_ms: The time by the driver's clock, as in `Record.awake_ms`; 0 for a visitor.
     """
+    # Why two steps? `_meaning` says only what the cause itself brings, for example `Responded`. What follows
+    # from the new state (the run is done, a limit is reached) is the same no matter which cause led there, so
+    # the rules say it once. An example: the outcome of model call m2 is "All tests pass." without tool calls.
+    # `_meaning` adds Responded. Then the rule "answer" finds an answer and no unread message, and adds
+    # RunStopped(done). Both are one commit.
+    #
+    # An attach and a visitor's command bring their own epoch. All other causes come from the driver of the last
+    # one.
     epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
@@ -95,14 +103,21 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 
 def _attach(draft: Draft, cause: Attach) -> None:
     """Take over the session. Close what an older epoch left open, or put it before the gates again."""
+    # The notes are made from the state before `Attached`: afterwards no call counts as started by the old
+    # driver.
     notes = _rival_notes(draft.state) if cause.is_contested else []
     draft.add(e.Attached(cause.epoch, cause.holder))
     for note in notes:
         draft.add(note)
+    # A model call has no effect outside, so it is closed here and sent again under a new key. Nobody knows
+    # whether the provider charged it: its reservation stays held.
     model_call = draft.state.models.open
     if model_call is not None and model_call.epoch != cause.epoch:
         draft.add(e.ModelCallAbandoned(model_call.key))
     for call in draft.state.turn.calls:
+        # Still `Started` after `Attached`: the tool declared `unknown`, so the call must neither run again nor
+        # be probed. A call that may run again or be probed is `Proposed` by now (`evolve._attached`), and goes
+        # before the gates.
         if isinstance(call.stage, Started) and call.stage.attempt.epoch != cause.epoch:
             draft.add(abandoned(call, "the process that ran it was interrupted"))
         elif isinstance(call.stage, Proposed) and starts_of(call) >= MAX_INTERRUPTIONS:
@@ -156,7 +171,11 @@ def _stopped(state: State, by: str) -> str:
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
     """Words open a run, join the open one, or answer the question that is open."""
     run, by = open_run(draft.state), principal.label
+    # Words that arrive while a question is open are its answer if their sender may answer. Otherwise they are a
+    # message that joins the run, and the question stays open.
     question = approvals.open_question(draft.state) if run is not None else None
+    # The timer of the deadline may fire after these words. They must not answer a question that is already too
+    # old.
     if question is not None and draft.now_ms >= question.deadline_ms:
         approvals.expire(draft, question.approval_id)
         question = None
@@ -174,6 +193,7 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
         if words.attachments:
             draft.add(e.MessageReceived(WITH_THE_ANSWER, by, principal.scopes, words.attachments))
         return
+    # The message comes before `RunStarted`: the run takes the words that no request has carried as its task.
     draft.add(e.MessageReceived(words.text, by, principal.scopes, words.attachments))
     settings = settings or draft.state.settings
     if run is None and settings is not None:
@@ -188,6 +208,7 @@ def _continue(draft: Draft, principal: Principal, settings: Settings | None) -> 
             change_settings(draft, settings)
         if run.is_paused:
             draft.add(e.RunResumed(principal.label))
+        # A person who continues does not want to wait for the timer, so the next attempt starts now.
         if draft.state.models.retry_at_ms:
             draft.add(e.RunResumed(principal.label))
         return
@@ -208,6 +229,9 @@ def _allowed(principal: Principal, settings: Settings | None) -> Settings | None
 
 def _prepared(draft: Draft, cause: Finding) -> None:
     """Act on a finding. Ignore it if the state has changed so that another step is wanted."""
+    # A slow step works on an older state. Say the gates judge a call for 3 s, and the user lowers the autonomy
+    # meanwhile. The step's basis (settings, principal, labels) then differs from what is wanted now, so the
+    # finding is dropped, and the driver takes the step again.
     if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
@@ -220,6 +244,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
 
 def _due(draft: Draft, key: str) -> None:
     """A timer counts only while the state still waits for it, and never before its time."""
+    # Timers fire late, twice, or for a wait that is over. Looking it up in `wanted` makes all of that harmless.
     waits = (action for action in wanted(draft.state) if isinstance(action, Wait) and action.key == key)
     if not any(wait.at_ms <= (draft.awake_ms if wait.is_driven else draft.now_ms) for wait in waits):
         return

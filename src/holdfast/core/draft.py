@@ -34,6 +34,7 @@ class Draft:
         record = Record(
             state.session, state.seq + 1, self.now_ms, self.epoch, self.trigger, event, self.awake_ms
         )
+        # The state moves with each event, so whatever is decided next sees it, as it will after a restart.
         self.state = evolve(self.state, record)
         self.records.append(record)
 

@@ -28,6 +28,10 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
     run = open_run(draft.state)
     if run is None or run.stopping is not None:
         return
+    # Nothing is open: the run ends in this commit. Otherwise `RunStopping` comes first. From then on `wanted`
+    # has no attempts, so the driver cancels them; their outcomes, or the end of the grace, close them; then
+    # "wind down" ends the run. A killed process finds `RunStopping` in the journal, and its successor ends the
+    # run in the same way.
     if draft.state.models.open is None and is_complete(draft.state.turn):
         _end(draft, run, e.RunStopped(run.number, status, reason, message, by))
     else:
@@ -69,6 +73,8 @@ def wind_down(draft: Draft) -> None:
 def _end(draft: Draft, run: Run, stopped: e.RunStopped) -> None:
     """Write the terminal record. Words that joined the run later than those that opened it, and that no request has
     carried, open the next run; but not after a stop."""
+    # `goal_seq` is the message that opened this run. Only a later one is new work: otherwise a run that failed
+    # before its first request would open itself again, for ever.
     draft.add(stopped)
     settings = draft.state.settings
     if (

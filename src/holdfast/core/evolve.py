@@ -40,6 +40,8 @@ def evolve(state: State, record: e.Record) -> State:
     # The time since the last record in which this very driver was at work, by its clock.
     if run is not None and passed_ms > 0 and record.epoch == state.epoch and phase(state) not in RESTING:
         run = replace(run, driven_ms=run.driven_ms + passed_ms)
+    # Time between two drivers does not count: the epochs differ, and so do the clocks that they were measured
+    # by.
     here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms, run=run)
     return _FOLDS[type(record.event)](here, record.event)
 
@@ -92,6 +94,8 @@ def _of_a_branch(call: Call) -> Call:
 
 def _attached(state: State, event: e.Attached) -> State:
     """What an older epoch started is not running. What may be looked at or run again goes before the gates."""
+    # `interrupted` remembers the attempt, so that its number goes on counting, and a probe knows what to look
+    # for. A call whose tool declares `unknown` stays `Started`: `decide._attach` abandons it.
     calls = tuple(
         replace(call, stage=Proposed(), interrupted=attempt)
         if (attempt := _cut_off(call.stage, event.epoch)) is not None and attempt.on_interrupt != "unknown"

@@ -84,6 +84,7 @@ def _responded(state: State, event: e.Responded) -> State:
     state = _close_and_charge(state, event)
     run, models = state.run, state.models
     if run is not None:
+        # The last pass is not a turn: a run with a limit of 25 turns may make 26 calls, and reports 25.
         is_turn = call is not None and not call.is_last_pass
         run = replace(
             run,
@@ -141,6 +142,9 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     window = state.models.learnt_window_tokens
     if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
+        # Providers disagree about what they name: the window, the size of the request, or nothing. A number
+        # counts only if it makes the window smaller. An example: a window of 200,000 tokens was assumed, the
+        # refusal names none, so the next request must fit into 140,000.
         if _is_of_next(state, call):
             assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
             smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
@@ -162,6 +166,8 @@ def _call_cut(state: State, event: e.ModelCallCut) -> State:
 
 def _call_abandoned(state: State) -> State:
     call, run = state.models.open, state.run
+    # The process died during the call. The provider may have charged it in full, or never seen it. So the whole
+    # reservation stays held: it counts against the limits, but is shown apart from what was spent.
     if call is not None and run is not None:
         held = replace(
             run.totals,

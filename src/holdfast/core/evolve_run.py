@@ -159,6 +159,9 @@ def _stopped(state: State, event: e.RunStopped) -> State:
 def _unsaid_after(state: State, event: e.RunStopped) -> Unsaid:
     """A stop also drops the pending words: they open no run. If the run had sent a request, the next request still
     brings them."""
+    # An example: the user sends "Delete the logs", and stops the run before its first request. The next task
+    # must not contain these words. If a request had carried them, the model knows them, and later requests keep
+    # the history whole.
     if event.status != "interrupted":
         return state.unsaid
     return replace(

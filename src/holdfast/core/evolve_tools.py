@@ -89,6 +89,8 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
 
 def _heard(state: State, event: e.ApprovalResolved) -> State:
     """An answer, or the note of a denial, is words of a person too: the model reads them."""
+    # A person without the right to configure must not steer a run that has it. So the run keeps only common
+    # rights.
     if event.decision != "answer" and not (event.decision == "deny" and event.note):
         return state
     principal = narrowed(Principal(event.by, scopes=event.scopes), state.principal)
@@ -127,6 +129,7 @@ def _done(state: State, call_id: str, result: str) -> State:
         for call in state.turn.calls
     )
     turn = replace(state.turn, calls=calls)
+    # Repeats are counted once per turn, when its last call is done, in whichever order the calls end.
     if calls != state.turn.calls and is_complete(turn):
         turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
     return replace(state, turn=turn)

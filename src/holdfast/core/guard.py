@@ -43,6 +43,8 @@ def _plain(value: Any) -> Any:
 
 def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
     """The repeats after a turn with these calls: a call that did not come again is forgotten."""
+    # An example with three turns: grep and ls; grep; grep, always with the same arguments and result. The
+    # counts of grep are 1, 2, 3. The second turn forgets ls. The same call twice in one turn counts once.
     before = dict(repeats)
     signs = [call.stage.signature for call in calls if isinstance(call.stage, Done)]
     return tuple([(sign, before.get(sign, 0) + 1) for sign in dict.fromkeys(signs)])

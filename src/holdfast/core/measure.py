@@ -51,6 +51,9 @@ def after_response(
     parts: tuple[Part, ...],
 ) -> Measure:
     """Update after a response to a request of that size. An impossible count of tokens is ignored."""
+    # Some servers report only the uncached part, or a total over several requests. Such a count would make the
+    # next worst case too small. An example: for 14,000 bytes, counts from 875 (16 bytes per token) to 140,000
+    # (10 tokens per byte) are believed, if the window is that large.
     tokens = usage.input_tokens
     is_possible = (
         size_bytes / MOST_BYTES_PER_TOKEN <= tokens <= min(size_bytes * MOST_TOKENS_PER_BYTE, window_tokens)
@@ -61,6 +64,8 @@ def after_response(
         told_bytes = min(size_of(parts), told_tokens * MOST_BYTES_PER_TOKEN)
     if is_possible and "input" not in estimated:
         return Measure(size_bytes, tokens, told_bytes, told_tokens)
+    # The count of the input is useless, but that of the output may still be good: keep the last good request,
+    # and add.
     return replace(
         measure, told_bytes=measure.told_bytes + told_bytes, told_tokens=measure.told_tokens + told_tokens
     )
@@ -78,6 +83,10 @@ def expected_tokens(measure: Measure, size_bytes: int) -> int:
 
 def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
     """The most input tokens of a request of this size. `fresh_bytes`: the part that the last request did not hold."""
+    # Two upper limits hold, and the smaller one counts. Each byte is at most one token. And what was counted
+    # once costs at most 15 % more the next time; only the bytes that came since are uncounted. An example: a
+    # request of 14,000 bytes was 4,000 tokens, its answer of 1,000 bytes was 300. With a result of 20,000 bytes
+    # the next request has 35,000 bytes. The limits are 35,000 and 1.15 * 4,300 + 20,000 = 24,945 tokens.
     most = size_bytes
     if measure.tokens:
         counted = math.ceil((measure.tokens + measure.told_tokens) * WORST_SHARE)

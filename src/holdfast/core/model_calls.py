@@ -32,6 +32,9 @@ def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unrea
         return
     match found:
         case Unaffordable(reason=reason, message=message) as short:
+            # Three cases. The last pass itself is too dear: the run ends without it. The messages that must
+            # stay do not fit the window: no shorter request exists, so the run fails. Otherwise the run lands:
+            # one last pass follows.
             draft.add(e.ModelCallUnaffordable(key, reason, message, short.size_bytes, short.fresh_bytes))
             if run.landing:
                 stop(draft, "limit", run.landing, message)
@@ -75,6 +78,8 @@ def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
             _failed(draft, cause, call, failed)
         case ModelCut() as cut:
             _cut(draft, cause, call, cut)
+    # A reservation cannot be exceeded by a provider that keeps to the cap. One that does not ends the run here,
+    # with the call that exceeded the limit, and never later.
     run, settings = open_run(draft.state), draft.state.settings
     if run is not None and settings is not None and budget.is_exceeded(run, settings.limits):
         is_overcharged = before is not None and _is_overcharged(call, before.totals, run.totals)
@@ -142,6 +147,8 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
     failure = failed.failure
     seed = f"{draft.state.session} {cause.key}"
     retry_at = retry.retry_at_ms(failure, call.attempt, settings.model.model_attempts, seed, draft.now_ms)
+    # Too long: waiting does not help, but a shorter request may. The fold has learnt a smaller window from this
+    # failure, so the next request leaves out more.
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
     charge = budget.charge_broken(call, failed)
     draft.add(

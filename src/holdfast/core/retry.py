@@ -37,6 +37,8 @@ def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int)
 
 
 def _backoff_ms(attempts: int, seed: str) -> int:
+    # 0.5 s, 1 s, 2 s ... up to 60 s; the jitter takes each down by up to a half. It derives from session and
+    # key, so replay computes the same time, and a thousand sessions still do not try again at the same moment.
     longest_ms = min(FIRST_DELAY_MS << min(attempts - 1, 20), LONGEST_DELAY_MS)
     return longest_ms * (512 + _jitter(seed) % 512) // 1024
 

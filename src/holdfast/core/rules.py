@@ -60,6 +60,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 def follow_up(draft: Draft) -> None:
     """Apply the rules until none adds an event."""
+    # This ends: each event changes the state so that its own rule no longer applies. `Draft` never takes an
+    # event back.
     while _follows(draft):
         pass
 
@@ -70,6 +72,8 @@ def _follows(draft: Draft) -> bool:
     run, settings = open_run(before), before.settings
     if run is None or settings is None:
         return False
+    # Only one rule per round: its events may change which rules apply, and earlier rules come first again. For
+    # example the answer at the last turn of a run: "answer" ends the run, so "turns" is never asked.
     for rule in _rules_at(_moment(before, run)):
         rule.follow(draft, run, settings)
         if draft.state is not before:
@@ -84,12 +88,16 @@ def _rules_at(moment: tuple[When, ...]) -> tuple[Rule, ...]:
 
 
 def _moment(state: State, run: Run) -> tuple[When, ...]:
+    # This runs after every event, and most events are in the middle of a turn. Choosing the moment first leaves
+    # only a few rules to ask.
     if run.stopping is not None:
         return ("stopping",)
     if state.models.open is not None:
         return ()
     if not is_complete(state.turn):
         return ("between model calls",)
+    # After a limit is reached, the rules about a response must not judge the one before it. Only the last pass
+    # counts.
     if run.landing or not run.reply:
         return ("between model calls", "all calls closed")
     return ("between model calls", "all calls closed", "response in")
@@ -118,6 +126,8 @@ def _warnings(draft: Draft, run: Run, settings: Settings) -> None:
 
 
 def _retry_wait(draft: Draft, run: Run, settings: Settings) -> None:
+    # No wait is longer than LONGEST_WAIT_S. If one seems to be, the clock was ahead when it began, and was then
+    # corrected.
     if draft.state.models.retry_at_ms > draft.now_ms + LONGEST_WAIT_S * 1000 and not run.is_paused:
         draft.add(e.RunResumed("timer"))
 
@@ -152,6 +162,7 @@ def _empty_note(draft: Draft, run: Run, settings: Settings) -> None:
 
 
 def _refusal(draft: Draft, run: Run, settings: Settings) -> None:
+    # Words that arrived during the call are a new try: the next request carries them, and may be answered.
     if run.reply == "refusal" and not draft.state.unsaid.words_seq:
         stop(draft, "failed", "refusal", REFUSED)
 
@@ -160,6 +171,7 @@ def _repair(draft: Draft, run: Run, settings: Settings) -> None:
     problem = answer_problem(run, settings)
     if not problem or run.reply not in ("answer", "cut_answer") or draft.state.unsaid.words_seq:
         return
+    # The note is recorded, but no request has carried it yet: the same answer must not be counted twice.
     if "output" in draft.state.unsaid.notes:
         return
     if run.repairs < MAX_REPAIRS:

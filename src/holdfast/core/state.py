@@ -304,6 +304,8 @@ def has_begun(state: State) -> bool:
 def phase(state: State) -> Phase:
     """The situation, from the state alone."""
     run = state.run
+    # The order decides. Stopping comes before everything else. An open model call or a running tool goes on
+    # during a pause, which only keeps new work from starting, so "calling" and "acting" come before "paused".
     if run is None or run.status:
         return "idle"
     if run.stopping is not None:
@@ -334,6 +336,9 @@ def admissible(state: State) -> Iterator[Call]:
             continue
         if type(call.stage) is Proposed and not before.is_in_conflict(call.resources or ()):
             yield call
+        # Not judged yet, or a shell command, which may touch anything: no later call may pass it. An example:
+        # the model asks for read a, shell, read b. `read a` and the shell command may go before the gates;
+        # `read b` waits.
         if call.resources is None or EVERYTHING[0] in call.resources:
             return
         before.add(call.resources)
@@ -356,6 +361,8 @@ def open_model_call(state: State, key: str) -> ModelCall | None:
 
 def facts(state: State, key: str = "") -> ModelFacts:
     """Which model a call is for: the open one of that key; else the one that the conversation needs next."""
+    # A call keeps the model that it was sent to. If the user changes the model meanwhile, the answer is still
+    # charged at the price of the model that gave it.
     if key and (call := open_model_call(state, key)) is not None:
         return call.facts
     return state.settings.model.facts if state.settings is not None else _NO_MODEL
@@ -378,6 +385,7 @@ def is_complete(turn: Turn) -> bool:
 
 def starts_of(call: Call) -> int:
     """How often the call was started."""
+    # Attempts are numbered from 1 and never reset: t3.c1#2 is the second attempt of the first call of turn 3.
     attempt = call.stage.attempt if isinstance(call.stage, Started) else call.interrupted
     return attempt.number if attempt is not None else 0
 

@@ -29,6 +29,8 @@ def status(state: State) -> SessionStatus:
 
 def _due_ms(state: State) -> int:
     """Return when a waiting session goes on by itself: its next attempt or the deadline of an approval; 0: never."""
+    # A list of sessions shows this time when no driver runs. It comes from the same timers that a driver would
+    # set.
     return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
 
 

@@ -40,6 +40,9 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
             draft.add(will_not_run(call, failure, decisions))
+        # The gates have just found what the call touches. If an earlier call that is not done touches the same,
+        # this one waits for it: `write a.txt` and `read a.txt` keep their order, while `read b.txt` may pass
+        # them.
         case Allowed(resources=resources) | Asked(resources=resources) if touched_before(
             draft.state, call
         ).is_in_conflict(resources):
@@ -60,6 +63,8 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     run = open_run(draft.state)  # with the time up to this commit counted
     if settings is None or run is None:
         return
+    # A command with a timeout of 600 s that starts 60 s before the end of the run gets 60 s. So its end is an
+    # ordinary timeout, with its output so far, and not a stop of the run.
     left_s = settings.limits.wall_s - run.driven_ms / 1000
     timeout_s = min(allowed.timeout_s, left_s) if math.isfinite(allowed.timeout_s) else left_s
     draft.add(

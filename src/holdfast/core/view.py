@@ -42,6 +42,10 @@ def cut(items: Sequence[Item], state: State, other_bytes: int, fits: Callable[[i
         other_bytes: What stays in any case beside them.
         fits: Whether a body of so many bytes is within the window.
     """
+    # An example: ten messages of 1,000 bytes each, and a window that takes 8,000 bytes. Message 3 is the task.
+    # The cut must leave the window only 60 % full, which is 4,800 bytes. So the task and the last three
+    # messages stay: a fourth would make 5,000. If the first of the three is a tool's result, it goes too,
+    # because its call goes.
     goal_seq = state.run.goal_seq if state.run is not None else 0
     is_task = [item.mark == "u" and item.seq >= goal_seq for item in items]
     size = other_bytes + sum(item.size + 1 for item, stays in zip(items, is_task, strict=True) if stays)

@@ -81,6 +81,8 @@ def wanted(state: State) -> list[Action]:
         case "stopping":
             return _grace(run)
         case "calling":
+            # An attempt of another epoch is never adopted, because this driver did not record its intent. A
+            # branch has such attempts until its first driver attaches and closes them.
             call = state.models.open
             attempts: list[Action] = []
             if call is not None and call.epoch == state.epoch:
@@ -92,12 +94,15 @@ def wanted(state: State) -> list[Action]:
                 for call, attempt in started_calls(state)
                 if attempt.epoch == state.epoch
             ]
+            # Calls that touch different files run side by side, so while some run, others may go before the
+            # gates.
             return [*running, *_admissions(state, run), *_deadlines(state), *_wall(state, run)]
         case "admitting":
             return [*_admissions(state, run), *_deadlines(state), *_wall(state, run)]
         case "waiting":
             return _deadlines(state)
         case "backing_off":
+            # No wall timer here: the driver's clock stops while the session backs off or waits for people.
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
             return [_request(state, run), *_wall(state, run)]
@@ -137,6 +142,9 @@ def _deadlines(state: State) -> list[Action]:
 def _wall(state: State, run: Run) -> list[Action]:
     if state.settings is None:
         return []
+    # `driven_ms` counts over all drivers, `awake_ms` only for this one. An example: a limit of 7,200 s, of
+    # which earlier drivers used 7,000 s. This driver has worked for 50 s, so 150 s are left, and the timer is
+    # at 50 + 150 = 200 s of its own clock.
     left_ms = int(state.settings.limits.wall_s * 1000) - run.driven_ms
     return [Wait("wall", state.awake_ms + max(left_ms, 0), is_driven=True)]
 

@@ -40,7 +40,7 @@ async def found(app: App, name: str) -> str:
     """Return the id of the session with a name.
 
     Raises:
-        NoSuchSession: there is none.
+        NoSuchSession: no session has this name.
         UsageError: there are several.
     """
     found = await app.store.find(name)

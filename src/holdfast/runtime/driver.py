@@ -127,6 +127,9 @@ class Driver:
             waiting = (first,) if first else await self._journal.open(self._parts.store)
             async with self._settling:
                 await self._attach(waiting)
+            # Resting means: nothing runs, and nothing is due within a minute. Before the driver leaves, it
+            # looks into the inbox once more. A command that arrives even later finds a free lease, and gets a
+            # driver of its own.
             while not self._hold.is_over:
                 if not self._is_at_rest():
                     await self._step()
@@ -211,6 +214,11 @@ class Driver:
         A step waits for the last of the causes, because each of them may change it. If a run begins to stop, the
         remaining commands stay in the inbox.
         """
+        # An example: read_file has returned, and its outcome is the cause. `decision` brings ToolCallFinished.
+        # Now the state wants the next request. Rendering it is quick, so it happens here, and its finding
+        # brings ModelCallStarted. Both events are one commit. If the process dies before it, the result is lost
+        # and the read runs again. If it dies after it, the next driver finds an open model call. Nothing in
+        # between can be seen on disk.
         journal, now_ms, awake_ms = self._journal, self._parts.clock.now_ms(), self._awake_ms()
         batch = [journal.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
         acknowledged: list[str] = []
@@ -224,6 +232,8 @@ class Driver:
         self._wanted = wanted(journal.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
+            # A finding must change the state or take its step from the list. Otherwise this loop would never
+            # end.
             assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} has no effect"
             prepared_at[step.key] = journal.state.seq
             found = await self._prepare(step, batch)
@@ -232,6 +242,7 @@ class Driver:
                 self._wanted = wanted(journal.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
+        # The run has stopped, so the commands that waited for that are read now.
         if self._has_put_off and phase(journal.state) != "stopping":
             self._has_put_off = False
             self.ring()
@@ -253,6 +264,8 @@ class Driver:
         if not self._planner.is_quick(step, state):
             task = asyncio.create_task(self._planner.make_ready(step, state))
             self._preparing[step.key] = task
+            # Most "slow" steps take a few milliseconds. Waiting for those saves a commit and a wake-up for each
+            # call; the others must not keep the session from hearing a stop.
             await asyncio.wait({task}, timeout=AT_ONCE_S)
             if not task.done():
                 over = _Over(step.key, task)
@@ -277,6 +290,8 @@ class Driver:
         commit = self._journal.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
+        # The order matters. Only what is on disk may be shown to followers or cause an effect. `_hold.commit`
+        # fails if another driver has taken the session, so nothing of this batch exists then.
         await self._hold.commit(self._parts.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
@@ -297,6 +312,8 @@ class Driver:
             return None
         for action in self._wanted:
             if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
+                # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
+                # is renewed and the attempt begins. Otherwise the other driver has closed it already.
                 if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
@@ -335,6 +352,8 @@ class Driver:
         """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
         task, self._running[outcome.key] = self._running[outcome.key], None
         assert task is not None, f"{outcome.key} is settled twice"
+        # The key stays in `_running` until here, so that a step in between does not start the same attempt
+        # again.
         async with self._settling:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._hold.is_over:
@@ -356,6 +375,7 @@ class Driver:
     def _arm(self, waits: list[Wait]) -> None:
         """Keep one timer for the wait that is due first. Most steps do not change it."""
         first = min(waits, key=self._left_ms) if len(waits) > 1 else waits[0] if waits else None
+        # Only the first timer is set: when it fires, the core decides, and the next one is set after that.
         if first == self._armed:
             return
         if self._timer is not None:
