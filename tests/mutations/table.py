@@ -321,8 +321,8 @@ _DISK = (
     Mutation(
         "a deletion takes the blobs of other sessions with it",
         "storage/deletion.py",
-        "other.blob = used.blob AND other.session <> used.session",
-        "other.blob = used.blob AND 0",
+        "WHERE blob = ? AND session <> ?",
+        "WHERE blob = ? AND session <> ? AND 0",
         "tests/storage/test_conformance.py",
     ),
     Mutation(
