@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import Cli, calls, says
+from tests.house.test_import import BARE_S, cost_s
 
 SECRET = "sk-proj-" + "a1B2c3D4" * 6
 ANY = says("Understood.", repeat=True)
@@ -255,6 +258,38 @@ def test_the_status_line_tells_what_runs_and_what_was_used(cli: Cli) -> None:
         )
         (cli.workspace / "go").touch()
         screen.until("Done.")
+
+
+# --- what it costs ------------------------------------------------------------------------------
+
+PROMPT_CPU_S = 0.5
+ONLY_FOR_THE_PROMPT = ("prompt_toolkit", "rich", "holdfast.cli.editor", "holdfast.cli.slash")
+
+
+def test_the_first_prompt_costs_less_than_its_cpu_budget(cli: Cli) -> None:
+    cli.environ["PYTHONDONTWRITEBYTECODE"] = ""  # a process of its own that loads everything itself
+    costs = []
+    for _ in range(4):  # the least is the cost itself; the rest is what else the machine was doing
+        with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
+            screen.until_shown("of $2.00")
+            costs.append(cpu_s(screen.process.pid))
+    assert min(costs) < PROMPT_CPU_S * max(1, cost_s("") / BARE_S)
+
+
+def test_only_a_chat_at_a_terminal_loads_the_line_editor(cli: Cli) -> None:
+    code = f"""
+import sys
+from holdfast.cli.root import run
+sys.stdin = open(0, closefd=False)
+assert run(["chat", "-m", {cli.model(ANY)!r}]) == 0
+assert run(["chat", "--help"]) == 0
+assert not set({ONLY_FOR_THE_PROMPT!r}) & set(sys.modules)
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", code], input="hello\n", text=True, cwd=cli.workspace, env=cli._environ(), check=False,
+        capture_output=True,
+    )  # fmt: skip
+    assert (child.returncode, child.stdout.splitlines()[0]) == (0, "Understood."), child.stderr
 
 
 # --- the screen ---------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from tests.cli.processes import Cli, calls, says
 from tests.cli.test_editor import ANY, sent
 
 PINNED = (
-    "/help", "/model", "/autonomy", "/budget", "/cost", "/tools", "/approvals", "/show", "/clear", "/resume", "/exit",
+    "/help", "/model", "/autonomy", "/budget", "/cost", "/tools", "/approvals", "/show", "/diff", "/undo", "/clear",
+    "/resume", "/exit",
 )  # fmt: skip
 
 
@@ -168,3 +169,26 @@ def test_clear_begins_a_new_session_and_resume_goes_back(cli: Cli) -> None:
         assert "holdfast chat -s a:b" in screen.text
     assert len(cli("sessions", "--json").out.splitlines()) == 2
     assert sent(cli) == ["first", "third"]
+
+
+def test_diff_shows_what_was_edited_and_undo_puts_it_back(cli: Cli) -> None:
+    (cli.workspace / "poem.txt").write_text("roses are red\n")
+    model = cli.model(calls("write_file", path="poem.txt", content="roses are blue\n"), says("Written."), ANY)
+    with cli.emulator("chat", "-m", model, columns=100) as screen:
+        screen.until(">")
+        screen.type("write\r")
+        screen.until("Written.")
+        screen.type("/diff\r")
+        screen.until("> /diff")
+        screen.until("-roses are red")
+        screen.until("+roses are blue")
+        screen.type("/undo\r")
+        screen.until("put back  poem.txt")
+        assert (cli.workspace / "poem.txt").read_text() == "roses are red\n"
+        screen.type("/undo\r")
+        screen.until("There is nothing to put back.")
+        screen.type("/undo none\r")
+        screen.until("! /undo none: the number of messages must be 1 to 10,000.")
+        screen.type("go on\r")
+        screen.until("Understood.")
+    assert sent(cli) == ["write", "go on"]

@@ -20,6 +20,7 @@ from holdfast.cli.show import show_view
 from holdfast.cli.sitting import sender
 from holdfast.cli.talk import Talk
 from holdfast.cli.terminal import columns, say, tell
+from holdfast.cli.undo import MESSAGES_MAX, files_lines, plan_of, put_files_back
 from holdfast.core.state import phase
 from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.protocol.commands import Continue
@@ -165,6 +166,20 @@ async def _approvals(talk: Talk, argument: str) -> None:
     say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
 
 
+async def _diff(talk: Talk, argument: str) -> None:
+    await show_view(talk.home, _session(talk), "--diff")
+
+
+async def _undo(talk: Talk, argument: str) -> None:
+    """Put back the files that the last messages with edits changed."""
+    if argument and not (argument.isdecimal() and 0 < int(argument[:9]) <= MESSAGES_MAX):
+        raise UsageError(f"/undo {argument}: the number of messages must be 1 to {MESSAGES_MAX:,}.")
+    plan = plan_of("undo", int(argument or 1))
+    found = await put_files_back(talk.home, talk.app.store, _session(talk), "undo", plan)
+    say(files_lines(found, is_dry=False))
+    tell("What shell commands changed is not undone.")
+
+
 async def _clear(talk: Talk, argument: str) -> None:
     talk.state, talk.key, talk.notes = None, "", []
     talk.show_rest()
@@ -210,6 +225,10 @@ SLASHES: tuple[Slash, ...] = (
     Slash("/tools", "", "list the tools of the agent", _tools),
     Slash("/approvals", "", "list what waits for you", _approvals),
     Slash("/show", "", "show the session: what was said, done and paid", _show),
+    Slash("/diff", "", "show all that file tools changed", _diff),
+    Slash(
+        "/undo", "[N]", "put back the files that the last message with edits changed, or the last N", _undo
+    ),
     Slash("/clear", "", "begin a new session with the next message", _clear),
     Slash("/resume", "[SESSION]", "continue this session or another one", _resume),
     Slash("/exit", "", "leave", _exit),

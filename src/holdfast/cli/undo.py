@@ -17,6 +17,7 @@ from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.protocol.commands import Restoring
+from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import KeptFile
 from holdfast.redact import Redactor
 from holdfast.runtime.differences import changed_since
@@ -52,11 +53,7 @@ def undo(
     shell commands changed stays. The model is told.
     """
     why: Restoring = "redo" if is_redo else "undo"
-
-    def plan(edits: Sequence[Edit], look: Look) -> Todo:
-        return (redo_of if is_redo else undo_of)(edits, count, look)
-
-    found = asyncio.run(_put_back(home_of(home), session, why, plan, is_dry=is_dry))
+    found = asyncio.run(_put_back(home_of(home), session, why, plan_of(why, count), is_dry=is_dry))
     if is_json:
         say_json({"session": found.session, **files_row(found)})
     else:
@@ -76,19 +73,34 @@ class Found(NamedTuple):
     """Of files that were left as they are: what something else changed."""
 
 
+def plan_of(why: Restoring, count: int) -> Plan:
+    """Return the plan that undoes, or makes again, the edits of the last messages."""
+
+    def plan(edits: Sequence[Edit], look: Look) -> Todo:
+        return (redo_of if why == "redo" else undo_of)(edits, count, look)
+
+    return plan
+
+
 async def _put_back(home: Home, name: str, why: Restoring, plan: Plan, *, is_dry: bool) -> Found:
-    config = load(home, None, {}, os.environ)
     async with about_to_write(home) as store:
-        session = await find_session(store, name)
-        workshop = open_workshop(home, store, config, os.environ)
-        if is_dry:
-            todo = await planned(workshop, session, plan)
-            found = Found(session, [each.path for each in todo.files if each.before != each.after], todo.kept)
-        else:
-            outcome = await put_back(workshop, session, sender(), why, plan)
-            found = Found(session, outcome.restored, outcome.kept)
-        redact = Redactor(known_secrets(config, os.environ))
-        return found._replace(diffs=await diffs_of(workshop, session, found.kept, redact))
+        return await put_files_back(home, store, await find_session(store, name), why, plan, is_dry=is_dry)
+
+
+async def put_files_back(
+    home: Home, store: Store, session: str, why: Restoring, plan: Plan, *, is_dry: bool = False
+) -> Found:
+    """Put the files of a session back, or only say what would be done. Raises what `runtime.undo.put_back` raises."""
+    config = load(home, None, {}, os.environ)
+    workshop = open_workshop(home, store, config, os.environ)
+    if is_dry:
+        todo = await planned(workshop, session, plan)
+        found = Found(session, [each.path for each in todo.files if each.before != each.after], todo.kept)
+    else:
+        outcome = await put_back(workshop, session, sender(), why, plan)
+        found = Found(session, outcome.restored, outcome.kept)
+    redact = Redactor(known_secrets(config, os.environ))
+    return found._replace(diffs=await diffs_of(workshop, session, found.kept, redact))
 
 
 async def diffs_of(
