@@ -1,4 +1,4 @@
-"""Damaged homes: what is broken is told exactly, what is whole stays readable, looking changes nothing."""
+"""Damaged homes: damage is reported exactly, whole records stay readable, and looking changes nothing."""
 
 from __future__ import annotations
 
