@@ -177,3 +177,20 @@ async def test_the_request_contains_the_schema_in_its_stable_part(
     heads = [body.partition(b'{"role":"user"')[0] for body in bodies]
     assert shown in heads[0]
     assert heads[0] == heads[1]
+
+
+@pytest.mark.requirement("S1", "B1")
+def test_at_a_terminal_the_value_is_written_once_and_as_it_is(cli: Cli) -> None:
+    loose = written(
+        cli, {"type": "object", "properties": {"a_b_c": {"type": "string"}}, "required": ["a_b_c"]}
+    )
+    model = cli.model(
+        says("I *look*.", **calls("list_dir")), says("nothing"), says('{"a_b_c": "**x** __y__"}', chunks=9)
+    )
+    with cli.emulator("run", "go", "-m", model, "--output-schema", loose) as screen:
+        screen.until("done · ")
+        shown = screen.text
+    assert shown.count('{"a_b_c":"**x** __y__"}') == 1
+    assert shown.count("__y__") == 1
+    assert "I look" in shown.replace("*", "")
+    assert "nothing" not in shown

@@ -5,6 +5,7 @@ The first ten were asked for by name. `borders` has the rows about input and per
 
 from __future__ import annotations
 
+from tests.mutations.answers import ANSWERS
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 
@@ -593,4 +594,4 @@ _BOUNDS = (
 )
 
 
-MUTATIONS = (*NAMED, *_LEASES, *_DISK, *_MONEY, *_BOUNDS, *SECRETS, *PERMISSION, *ENDINGS)
+MUTATIONS = (*NAMED, *_LEASES, *_DISK, *_MONEY, *_BOUNDS, *SECRETS, *PERMISSION, *ENDINGS, *ANSWERS)

@@ -186,7 +186,7 @@ class LiveView:
                 self._streamed, self._since_s = [], time.monotonic()
             case ToolCallStarted() if len(started_calls(state)) <= 1:
                 self._output, self._since_s = "", time.monotonic()
-            case Responded(parts=parts):
+            case Responded(parts=parts) if not self._has_schema or calls_of(parts):
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
@@ -216,8 +216,17 @@ class LiveView:
             self._output = delta.text.rstrip().rpartition("\n")[2] or self._output
             return
         if delta.kind == "text":
+            if (
+                self._has_schema
+            ):  # an answer may be wrong, and is JSON: it is written when it is known to match
+                return
             self._streamed.append(delta.text)
         self._write(delta.text, "dim" if delta.kind == "reasoning" else "")
+
+    @property
+    def _has_schema(self) -> bool:
+        settings = self._state.settings
+        return settings is not None and bool(settings.output.schema)
 
     def _words(self, text: str, seq: int) -> None:
         """Show the part of a complete response that was not streamed."""
