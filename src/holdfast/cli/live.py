@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any, Protocol
 
+from holdfast.cli.edits import Edits
 from holdfast.cli.flow import Flow
 from holdfast.cli.terminal import PIPE_COLUMNS, columns, is_unread, mute, say_json, styled, tell, write
 from holdfast.core.state import State, phase, started_calls
@@ -80,8 +81,9 @@ class JsonView:
 class LineView:
     """Writes one plain line to stderr for each event that matters."""
 
-    def __init__(self, state: State, detail: Detail = "usual") -> None:
-        """`state`: the state of the session before the first event."""
+    def __init__(self, state: State, detail: Detail = "usual", edits: Edits | None = None) -> None:
+        """`state`: the state of the session before the first event. `edits`: shows what calls changed."""
+        self._edits = edits
         self._detail = detail
         self._happenings = Happenings(state, detail=detail)
 
@@ -94,6 +96,8 @@ class LineView:
             if said:
                 tell([f"  {said}"])
         for line in self._happenings.lines(item, PIPE_COLUMNS):
+            tell(line)
+        for line in await self._edits.lines(item) if self._edits is not None else ():
             tell(line)
 
     def pause(self) -> None:
@@ -149,6 +153,7 @@ class LiveView:
         is_asked_here: bool = False,
         detail: Detail = "usual",
         bottom: Bottom | None = None,
+        edits: Edits | None = None,
     ) -> None:
         """Create a view of everything after `state`.
 
@@ -156,7 +161,9 @@ class LiveView:
             is_asked_here: The person who watches is also asked for approvals.
             detail: How much is shown.
             bottom: Where to show what is running, if it stays while lines are written; None for the last line.
+            edits: Shows what calls changed.
         """
+        self._edits = edits
         self.shown_seq = 0
         """The record of the last response that is completely on the screen."""
         self._happenings = Happenings(state, is_asked_here=is_asked_here, detail=detail)
@@ -190,7 +197,8 @@ class LiveView:
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
-        for line in self._happenings.lines(item, columns(sys.stderr)):
+        changed = await self._edits.lines(item) if self._edits is not None else []
+        for line in [*self._happenings.lines(item, columns(sys.stderr)), *changed]:
             self._end_line()
             tell(line)
             self._is_after_lines = True

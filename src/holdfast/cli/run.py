@@ -14,6 +14,7 @@ import typer
 from holdfast.app import App, open_app
 from holdfast.cli.answer import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
+from holdfast.cli.edits import Edits
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
@@ -278,12 +279,12 @@ def view_of(
     """
     if output == "stream":
         return JsonView(app.store, state.session)
-    is_live = (
-        sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    )  # a dumb terminal cannot rewrite a line
-    if is_live and detail != "quiet":
-        return LiveView(state, is_asked_here=asked is not None, detail=detail, bottom=bottom)
-    return LineView(state, detail)
+    if detail == "quiet":
+        return LineView(state, detail)
+    edits = Edits(app, state.session)
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":  # a dumb terminal cannot rewrite a line
+        return LiveView(state, is_asked_here=asked is not None, detail=detail, bottom=bottom, edits=edits)
+    return LineView(state, detail, edits)
 
 
 def show(

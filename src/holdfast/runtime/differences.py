@@ -19,7 +19,9 @@ def all_changes(
     edits = edits_of(records)
     shelf = Shelf(workshop.images, session, tuple(sessions_of(session, records)))
     shown = _names(edits)
-    return [_diff(shelf, shown(each.place), each.before, each.after, redact) for each in changes_of(edits)]
+    return [
+        difference(shelf, shown(each.place), each.before, each.after, redact) for each in changes_of(edits)
+    ]
 
 
 def changed_since(
@@ -44,7 +46,8 @@ def _names(edits: Sequence[Edit]) -> Callable[[Place], str]:
     return lambda place: place.path if place.workspace == workspace else f"{place.workspace}/{place.path}"
 
 
-def _diff(shelf: Shelf, path: str, before: str, after: str, redact: Redactor) -> FileDiff:
+def difference(shelf: Shelf, path: str, before: str, after: str, redact: Redactor) -> FileDiff:
+    """Compare two contents of a file that were kept, each by its SHA-256; empty: there is no file."""
     old, new = (shelf.content(each) if each else None for each in (before, after))
     if (before and old is None) or (after and new is None):
         return untold(path, "changed" if before and after else "deleted" if before else "added")
