@@ -76,6 +76,7 @@ IN_PHASE: dict[Phase, Callable[[], Story]] = {
 
 assert set(IN_PHASE) == set(get_args(Phase))
 
+SHOWN = Attachment("tool", "shoot t1.c1", "image/png", 9, "a" * 64, weight_bytes=16_000)
 FILE = FileChange("a", "b", "c", 0o644, 1, is_large=True)
 KEPT = KeptFile("c", "it has changed since")
 _USED = {"usage": Usage(1, 1), "cost_microusd": 1}
@@ -120,7 +121,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
         e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,))),
-        e.ToolCallFinished("t1.c1", CallResult("ok", "x")),
+        e.ToolCallFinished("t1.c1", CallResult("ok", "x", attachments=(SHOWN,))),
         e.ToolCallAbandoned("t1.c1", "unknown"),
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),

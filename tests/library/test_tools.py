@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
 import json
@@ -14,11 +15,16 @@ import pydantic
 import pytest
 
 from holdfast import Agent, ToolError, tool
+from holdfast.context.requests import attached, body_of, requests
 from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallRefused, ToolCallStarted
 from holdfast.protocol.messages import calls_of
 from holdfast.protocol.ports import Tool
+from holdfast.protocol.rows import Verified
+from holdfast.runtime.enclosing import contents_of
+from holdfast.testing.model_replies import ReplyCall
+from holdfast.testing.model_server import ModelServer, Reply
 from tests.library.test_masked_calls import recorded, the
-from tests.library.test_secrets import stored
+from tests.library.test_secrets import FREE, stored
 
 LOOKS = "Tr0ub4dor" + "-and-3"
 
@@ -262,7 +268,7 @@ class Opaque:
 
 @pytest.mark.parametrize(
     "value",
-    [Opaque(), {"deep": [Opaque()]}, {Opaque(): 1}, b"bytes", float],
+    [Opaque(), {"deep": [Opaque()]}, {Opaque(): 1}, b"\x00\xff", float],
     ids=["object", "inside", "key", "bytes", "type"],
 )
 async def test_a_result_that_is_no_json_is_an_error(tmp_path: Path, value: object) -> None:
@@ -275,3 +281,119 @@ async def test_a_result_that_is_no_json_is_an_error(tmp_path: Path, value: objec
     assert result.status == "error"
     assert result.text.startswith("It ran, but")
     assert "0x" not in result.text
+
+
+# --- bytes and images -----------------------------------------------------------------------------
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+PDF = b"%PDF-1.7\n/Type /Page\n" + bytes(99)
+
+
+class Drawing:
+    """Shows itself as the images of common libraries do."""
+
+    def _repr_png_(self) -> bytes:
+        return PNG
+
+
+@tool(effect="read")
+def draw() -> list[object]:
+    """Draw."""
+    return ["A house:", Drawing(), {"doors": 1}, PDF, b"in words"]
+
+
+@tool(effect="read", isolation="process")
+def draw_apart() -> bytes:
+    """Draw elsewhere."""
+    return PNG
+
+
+async def requests_of(folder: Path, wire: str, function: Tool) -> tuple[list[dict[str, Any]], list[Record]]:
+    """The messages of the second request of a run whose model calls a function, and the records."""
+    calls = (ReplyCall(function.spec.name, "{}"),)
+    async with ModelServer([Reply(tool_calls=calls), Reply(text="Done.")]) as server:
+        base_url = server.openai_url if wire == "openai" else server.url
+        config = {"providers": {wire: {"base_url": base_url}}, "catalog": {f"{wire}:m": FREE}}
+        async with Agent(model=f"{wire}:m", home=folder / "home", config=config, tools=[function]) as agent:
+            assert (await agent.run("Go on.", "cli:it")).status == "done"
+            return json.loads(server.requests[1].body)["messages"], await recorded(agent)
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "none-" + "needed")
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_images_and_pdfs_of_a_result_are_parts_of_the_next_request(tmp_path: Path, wire: str) -> None:
+    messages, records = await requests_of(tmp_path, wire, draw)
+    png, pdf = (base64.b64encode(content).decode() for content in (PNG, PDF))
+    places = (f"[image/png, {len(PNG)} bytes: attached]", f"[application/pdf, {len(PDF)} bytes: attached]")
+    text = f'A house:\n{places[0]}\n{{"doors":1}}\n{places[1]}\nin words'
+    heads = [f"[tool: draw t1.c1, {len(content)} bytes]" for content in (PNG, PDF)]
+    result = the(ToolCallFinished, records).result
+    assert (result.status, result.text) == ("ok", text)
+    assert [each.media_type for each in result.attachments] == ["image/png", "application/pdf"]
+    if wire == "openai":
+        told, shown = messages[-2], messages[-1]["content"]
+        assert (told["role"], told["content"]) == ("tool", text)
+        assert shown[1]["image_url"]["url"] == f"data:image/png;base64,{png}"
+        assert shown[3]["file"] == {
+            "filename": "document.pdf",
+            "file_data": f"data:application/pdf;base64,{pdf}",
+        }
+    else:
+        told, *shown = messages[-1]["content"]
+        assert (told["type"], told["content"]) == ("tool_result", text)
+        assert shown[1]["source"] == {"type": "base64", "media_type": "image/png", "data": png}
+        assert shown[3]["source"]["data"] == pdf
+    assert [shown[0]["text"], shown[2]["text"]] == heads
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.requirement("H1")
+async def test_pictures_are_stored_once_and_the_requests_come_out_byte_for_byte(tmp_path: Path) -> None:
+    _, records = await requests_of(tmp_path, "openai", draw)
+    assert base64.b64encode(PNG).decode() not in stored(tmp_path / "home")
+    async with Agent(home=tmp_path / "home") as agent:
+        store = (await agent._open()).store
+        for each in the(ToolCallFinished, records).result.attachments:
+            assert await store.blobs.get(each.blob) in (PNG, PDF)
+        assert await store.verify() == Verified()
+        for sent in requests(records, await contents_of(store.blobs, attached(records))):
+            assert body_of(sent, await store.blobs.get(sent.started.request.base))
+
+
+@pytest.mark.usefixtures("keys")
+async def test_a_picture_comes_from_another_process_too(tmp_path: Path) -> None:
+    messages, _ = await requests_of(tmp_path, "openai", draw_apart)
+    assert messages[-1]["content"][1]["image_url"]["url"].endswith(base64.b64encode(PNG).decode())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [b"\x89PNG\r\n\x1a\n" + bytes(5_000_000), [PNG] * 21],
+    ids=["large", "many"],
+)
+async def test_more_than_a_model_reads_is_an_error(tmp_path: Path, given: object) -> None:
+    @tool(effect="read")
+    def give() -> object:
+        """Give."""
+        return given
+
+    result = the(ToolCallFinished, await called(tmp_path, give, {})).result
+    assert (result.status, result.attachments) == ("error", ())
+    assert "at most 20 images or PDFs of 5,000,000 bytes" in result.text
+
+
+async def test_a_text_of_bytes_is_redacted_like_any_other(tmp_path: Path) -> None:
+    @tool(effect="read")
+    def give() -> bytes:
+        """Give."""
+        return f"password = '{LOOKS}'".encode()
+
+    result = the(ToolCallFinished, await called(tmp_path, give, {})).result
+    assert result.status == "ok"
+    assert LOOKS not in stored(tmp_path / "home")

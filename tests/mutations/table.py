@@ -123,15 +123,15 @@ _LEASES = (
     Mutation(
         "the lease is not checked before a coroutine of the program is called",
         "tools/function.py",
-        "        context.check()\n        try:\n            return RawResult(",
+        "        context.check()\n        try:\n            return result_of(",
         "        try:\n            return RawResult(",
         "tests/tools/test_function_tools.py::test_a_function_whose_lease_is_over_is_not_called",
     ),
     Mutation(
         "the lease is not checked before a function of the program is called",
         "tools/function.py",
-        "            context.check()\n            return text_of(call(**keywords))",
-        "            return text_of(call(**keywords))",
+        "            context.check()\n            return result_of(call(**keywords))",
+        "            return result_of(call(**keywords))",
         "tests/tools/test_function_tools.py::test_a_function_whose_lease_is_over_is_not_called",
     ),
     Mutation(

@@ -78,12 +78,18 @@ def tools_of(world: World) -> Iterable[Tool]:
         return "sulked"
 
     @tool(effect="read")
+    async def shoot(of: str, context: Context[None]) -> list[str | bytes]:
+        """Take a picture."""
+        world.called.append(("shoot", context.key))
+        return [f"Here is {of}:", PICTURE]
+
+    @tool(effect="read")
     async def fail(why: str, context: Context) -> str:
         """Fail."""
         world.called.append(("fail", context.key))
         raise RuntimeError(why * 2_000)
 
-    return (look, note, charge, send, pay, wait, sulk, fail)
+    return (look, note, charge, send, pay, wait, sulk, shoot, fail)
 
 
 def call(tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -129,6 +135,12 @@ _SWITCHED = [
     calls(call("look", name="x"), text="Looking."),
     words("First."),
     calls(call("note", text="n")),
+    DONE,
+]
+_SHOWN = [
+    calls(call("shoot", of="a house"), call("look", name="x")),
+    words("First."),
+    calls(call("shoot", of="a tree")),
     DONE,
 ]
 _OTHER = ModelFacts("other", "model", price="free")
@@ -385,6 +397,22 @@ SCENARIOS = [
         blobs=(TEXT, PICTURE),
     ),
     Scenario(
+        "pictures from tools",
+        [
+            calls(call("shoot", of="a house"), call("look", name="x"), call("shoot", of="a tree")),
+            calls(call("shoot", of="a house")),
+            DONE,
+        ],
+        tools_of,
+    ),
+    Scenario(
+        "pictures from tools on another wire",
+        _SHOWN,
+        tools_of,
+        _switching,
+        others={"other:model": _other_wire(_SHOWN)},
+    ),
+    Scenario(
         "attachments on another wire",
         _SWITCHED,
         tools_of,
@@ -410,6 +438,7 @@ ENDS = {
     "two runs": [("done", "answer")] * 2,
     "attachments": [("done", "answer")] * 2,
     "attachments on another wire": [("done", "answer")] * 2,
+    "pictures from tools on another wire": [("done", "answer")] * 2,
     "another wire": [("done", "answer")] * 2,
     "never valid": [("failed", "output_schema")],
     "filtered": [("failed", "refusal")],

@@ -12,9 +12,10 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.ports import RawResult, Tools
+from holdfast.protocol.outcomes import Probed
+from holdfast.protocol.ports import CallContext, Medium, RawResult, Tools
 from holdfast.protocol.settings import changed
-from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, ToolSpec
+from holdfast.protocol.tools import Allowed, Asked, Decision, Expectation, Refused, ToolSpec
 from holdfast.protocol.trust import Trust
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
@@ -239,3 +240,24 @@ async def test_a_result_is_as_trusted_as_its_tool_declares_and_may_be_less_and_n
     assert found == ["data", "untrusted", "untrusted", "untrusted"]
     assert (await bench.run("list_dir")).trust == "data"
     assert {spec.name: spec.trust for spec in bench.tools.specs(bench.settings)}["ask_user"] == "user"
+
+
+class Painter:
+    """A tool of somebody else that says wrongly what it returns."""
+
+    spec = ToolSpec("paint", "", {"type": "object", "properties": {}}, effect="read")
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        return RawResult("ok", "[an image]", media=(Medium("image/png", b"MZ"),))
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> None:
+        return None
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        return Probed("unknown")
+
+
+async def test_media_that_are_not_what_a_tool_says_are_an_error(bench_of: Callable[..., Bench]) -> None:
+    result = await bench_of(Painter()).call("paint")
+    assert (result.status, result.media) == ("error", ())
+    assert "cannot be shown" in result.text

@@ -7,7 +7,6 @@ known to fit.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import select
@@ -25,30 +24,16 @@ from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Send
-from holdfast.protocol.messages import Attachment, MediaType, Origin
+from holdfast.protocol.media import MEDIA_BYTES, media_type, weight_of
+from holdfast.protocol.messages import Attachment, Origin
 from holdfast.protocol.settings import Settings
 from holdfast.tools.own import own_places as places_of
 from holdfast.views.lines import Span
 
 TEXT_BYTES = 1_000_000
-MEDIA_BYTES = 5_000_000
 MAX_FILES = 20
 STDIN_WAIT_S = 3.0
 """How long a pipe may deliver nothing. Then it is nobody's input: a shell or a service left it open."""
-IMAGE_WEIGHT = 16_000
-"""As how many bytes of text an image counts: at most so many tokens, and likely a quarter of them."""
-PAGE_WEIGHT = 8_000
-"""The same for a page of a PDF."""
-_BYTES_PER_PAGE = 100_000
-"""Of a PDF that does not plainly list its pages."""
-_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
-    (b"%PDF-", "application/pdf"),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 _HINT = "Attach a regular file with UTF-8 text, a PDF, or a PNG, JPEG, GIF or WebP image."
 _MENTION = re.compile(r"(?<!\S)@(?:\"([^\"\n]+)\"|(\S+))")
 _AFTER_A_NAME = ".,;:!?)]}'\""
@@ -114,35 +99,15 @@ def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
     Raises:
         UsageError: it is of another type, or too large.
     """
-    kind, size, weight = media_type(content), len(content), 0
+    kind, size = media_type(content), len(content)
     if kind is None or (kind == "text/plain" and size > TEXT_BYTES):
         why = "is neither UTF-8 text nor a PDF, PNG, JPEG, GIF or WebP"
         told = why if kind is None else f"is larger than {TEXT_BYTES:,} bytes of text"
         raise UsageError(f"{name or origin} {told}.", hint=_HINT)
     if kind == "text/plain":
         content = clean(app.redact(content.decode())).encode()
-    else:
-        weight = IMAGE_WEIGHT if kind != "application/pdf" else PAGE_WEIGHT * _pages(content)
-    sha256 = hashlib.sha256(content).hexdigest()
+    sha256, weight = hashlib.sha256(content).hexdigest(), weight_of(kind, content)
     return Given(Attachment(origin, app.redact(name), kind, size, sha256, weight), content)
-
-
-def media_type(content: bytes) -> MediaType | None:
-    """Return the type, by the first bytes; None if it is none that can be attached."""
-    for beginning, kind in _BEGINNINGS:
-        if content.startswith(beginning):
-            return kind
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return "image/webp"
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if b"\0" in content else "text/plain"
-
-
-def _pages(content: bytes) -> int:
-    return len(_PAGE.findall(content)) or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)
 
 
 # --- stdin ----------------------------------------------------------------------------------------

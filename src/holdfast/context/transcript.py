@@ -78,6 +78,7 @@ class _Result(msgspec.Struct, frozen=True, gc=False):
     text: str
     is_error: bool = True
     trust: Trust = "data"
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Transcript:
@@ -104,7 +105,8 @@ class Transcript:
                     return (Said(Message("assistant", parts, "assistant"), "a", seq), *self._answered())
                 return self._answered()
             case e.ToolCallFinished(call_id=call_id, result=result):
-                return self._result(call_id, _Result(seq, result.text, result.status != "ok", result.trust))
+                is_error, attachments = result.status != "ok", result.attachments
+                return self._result(call_id, _Result(seq, result.text, is_error, result.trust, attachments))
             case e.MessageReceived(text=text, attachments=attachments):
                 return self._words(seq, text, text, attachments)
             case e.NoteAdded(text=text):
@@ -147,8 +149,10 @@ class Transcript:
         parts = [ToolResult(call.call_id, call.ref, call.name, r.text, r.is_error) for call, r in told]
         quotes = [(r.seq, r.text) for _, r in told]
         trust = least(*[each.trust for _, each in told])
+        attachments = tuple([each for _, r in told for each in r.attachments])
         self._calls, self._results = (), {}
-        return (Said(Message("tool", tuple(parts), trust), "t", result.seq, tuple(quotes)), *self._waited())
+        message = Message("tool", tuple(parts), trust)
+        return (Said(message, "t", result.seq, tuple(quotes), attachments), *self._waited())
 
     def _answered(self) -> Sequence[Said]:
         self._is_asking = False

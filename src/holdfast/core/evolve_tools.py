@@ -66,11 +66,8 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
 def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
     name = next((call.name for call in state.turn.calls if call.call_id == event.call_id), "")
-    return _done(
-        labelled(state, Label(name, result.trust)),
-        event.call_id,
-        f"{result.status}\0{result.blob or result.text}",
-    )
+    told = [result.blob or result.text, *[each.blob for each in result.attachments]]
+    return _done(labelled(state, Label(name, result.trust)), event.call_id, "\0".join([result.status, *told]))
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:

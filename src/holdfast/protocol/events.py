@@ -506,8 +506,9 @@ def blobs_of(event: Event) -> tuple[str, ...]:
     """The SHA-256 of each blob that the event refers to."""
     if type(event) is ModelCallStarted and event.request.base:
         return (event.request.base,)
-    if type(event) is ToolCallFinished and event.result.blob:
-        return (event.result.blob,)
+    if type(event) is ToolCallFinished and (event.result.blob or event.result.attachments):
+        named = tuple(each.blob for each in event.result.attachments)
+        return (event.result.blob, *named) if event.result.blob else named
     if type(event) is MessageReceived and event.attachments:
         return tuple(each.blob for each in event.attachments)
     return ()

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.protocol.trust import Trust
 
 MediaType = Literal["text/plain", "application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"]
-Origin = Literal["stdin", "file"]
+Origin = Literal["stdin", "file", "tool"]
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="text"):
@@ -69,11 +69,13 @@ Part = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What comes with the words of a person, as a part of its own. Its content is a blob."""
+    """What comes with the words of a person or with the result of a tool, as a part of its own. Its content is a
+    blob.
+    """
 
     origin: Origin
     name: str
-    """The path, as the person wrote it; empty for stdin."""
+    """The path, as the person wrote it, or the tool and its call; empty for stdin."""
     media_type: MediaType
     size_bytes: int
     """The size of the original."""
@@ -86,12 +88,8 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def head(self) -> str:
         """The line that stands above it in a request."""
-        name = self.name if self.origin == "file" else ""
-        return (
-            f"[{self.origin}: {name}, {self.size_bytes} bytes]"
-            if name
-            else f"[{self.origin}: {self.size_bytes} bytes]"
-        )
+        name = f" {self.name}," if self.name else ""
+        return f"[{self.origin}:{name} {self.size_bytes} bytes]"
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Message, ModelReply, ToolCall, Verdict
+from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.rows import (
     EVERY,
@@ -362,6 +362,13 @@ class CallContext(msgspec.Struct, frozen=True):
     """What the tool planned, as the intent recorded it."""
 
 
+class Medium(msgspec.Struct, frozen=True):
+    """An image or a PDF that a tool returns."""
+
+    media_type: MediaType
+    content: bytes
+
+
 class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a tool returns, before it is redacted, clipped and labelled for the record."""
 
@@ -371,6 +378,8 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """For the journal only: the end of a traceback, a killed process's pid."""
     trust: Trust | None = None
     """The trust of this text, if it is less than the tool declares."""
+    media: tuple[Medium, ...] = ()
+    """What belongs to the result beside the text. The text says where."""
 
 
 class Tool(Protocol):

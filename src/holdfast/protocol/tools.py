@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import Attachment
 from holdfast.protocol.trust import Trust
 
 Effect = Literal["read", "write", "exec", "network", "ask"]
@@ -299,3 +300,5 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     duration_ms: int = 0
     trust: Trust = "untrusted"
     """The trust of the text, as the tool declares it."""
+    attachments: tuple[Attachment, ...] = ()
+    """Images and PDFs that belong to the result."""

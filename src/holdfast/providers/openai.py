@@ -72,7 +72,7 @@ class OpenAIWire:
         return b"".join(parts)
 
     def message(self, message: Message) -> Sequence[bytes]:
-        """Encode one element for words, and one for each tool result. See `ports.Wire`."""
+        """Encode one element for words, and one for each tool result, and one for their media. See `ports.Wire`."""
         match message.role:
             case "user":
                 return [_encode({"role": "user", "content": self._content(message)})]
@@ -80,11 +80,14 @@ class OpenAIWire:
                 return [_encode(self._assistant(message))]
             case "tool":
                 ids = self._ids(message)
-                return [
+                results = [
                     _encode({"role": "tool", "tool_call_id": ids[part.call_id], "content": part.text})
                     for part in message.parts
                     if isinstance(part, ToolResult)
                 ]
+                # A tool message holds words only. What else the tools returned follows as a user's.
+                media = [found for part in message.parts if (found := _part(part)) is not None]
+                return [*results, _encode({"role": "user", "content": media})] if media else results
 
     def tail(
         self, facts: ModelFacts, output_cap_tokens: int, *, is_streaming: bool, is_last_pass: bool
@@ -146,7 +149,8 @@ def _part(part: Part) -> dict[str, Any] | None:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Media(media_type="application/pdf", name=name, data=data):
-            file = {"filename": name or "document.pdf", "file_data": f"data:application/pdf;base64,{data}"}
+            title = name if name.casefold().endswith(".pdf") else "document.pdf"
+            file = {"filename": title, "file_data": f"data:application/pdf;base64,{data}"}
             return {"type": "file", "file": file}
         case Media(media_type=media_type, data=data):
             return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}

@@ -20,7 +20,9 @@ from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.ids import call_id
+from holdfast.protocol.media import weight_of
 from holdfast.protocol.messages import (
+    Attachment,
     Media,
     ModelReply,
     Part,
@@ -33,9 +35,10 @@ from holdfast.protocol.messages import (
     text_of,
 )
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
-from holdfast.protocol.ports import CallContext, Check, Delta, ModelAttempt, RawResult
+from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
 from holdfast.protocol.settings import Output, Settings
 from holdfast.protocol.tools import CallResult
+from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
@@ -256,10 +259,10 @@ class Runner:
         finally:
             is_left = True
             teller.flush()
-        return await self._recorded(raw, original.redact)
+        return await self._recorded(raw, original.redact, f"{call.name} {call.call_id}")
 
-    async def _recorded(self, raw: RawResult, redact: Redactor) -> CallResult:
-        """Return the result as it may be stored: redacted, and clipped with the whole in a blob."""
+    async def _recorded(self, raw: RawResult, redact: Redactor, name: str) -> CallResult:
+        """Return the result as it may be stored: redacted, and clipped with the whole in a blob. Media are blobs."""
         whole = await _masked(raw.text, redact)
         blob = ""
         text = whole
@@ -270,7 +273,16 @@ class Runner:
         if raw.status in _CODES:
             detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
-        return CallResult(raw.status, text, failure, blob, len(whole), trust=raw.trust or "untrusted")
+        trust = raw.trust or "untrusted"
+        attachments = [await self._attached(each, name, trust) for each in raw.media]
+        return CallResult(
+            raw.status, text, failure, blob, len(whole), trust=trust, attachments=tuple(attachments)
+        )
+
+    async def _attached(self, medium: Medium, name: str, trust: Trust) -> Attachment:
+        blob = await _to_its_end(self._parts.store.blobs.put(medium.content))
+        weight = weight_of(medium.media_type, medium.content)
+        return Attachment("tool", name, medium.media_type, len(medium.content), blob, weight, trust)
 
     # --- safety ---------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from holdfast.tools.facts import commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, refused
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
-from holdfast.tools.results import failed
+from holdfast.tools.results import bounded, failed
 from holdfast.tools.shell import program_of
 
 GRACE_S = 2.0
@@ -97,7 +97,7 @@ class Dispatcher:
         if found is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data")
         tool, spec = found
-        result = await _run(tool, spec, arguments, context)
+        result = bounded(await _run(tool, spec, arguments, context))
         return msgspec.structs.replace(result, trust=least(spec.trust, result.trust or spec.trust))
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:

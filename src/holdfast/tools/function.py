@@ -28,7 +28,7 @@ from holdfast.tools.annotations import unwrapped, value_of
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.context import Context, fits
 from holdfast.tools.limits import limited, over
-from holdfast.tools.results import text_of
+from holdfast.tools.results import result_of
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
 from holdfast.tools.workspace import Root
@@ -209,7 +209,7 @@ class FunctionTool(Generic[P, R]):
         )
         context.check()
         try:
-            return RawResult("ok", text_of(await call(**keywords)))
+            return result_of(await call(**keywords))
         except SystemExit as stop:
             raise raisable(stop) from stop
 
@@ -219,15 +219,15 @@ class FunctionTool(Generic[P, R]):
         is_started = is_over = False
         keywords = self.bound(arguments, _heard_from_a_thread(inner), lambda: is_over)
 
-        def work() -> str:
+        def work() -> RawResult:
             context.check()
-            return text_of(call(**keywords))
+            return result_of(call(**keywords))
 
         try:
             async with limit:
                 await self._threads.slot()
                 is_started = True
-                return RawResult("ok", await self._threads.run(work))
+                return await self._threads.run(work)
         except TimeoutError:
             if not limit.expired():
                 raise

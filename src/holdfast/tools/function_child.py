@@ -21,13 +21,15 @@ def main() -> None:
     sys.path[:] = sys.argv[2:]
     request = json.load(sys.stdin)
     with open(int(sys.argv[1]), "w", encoding="utf-8", closefd=False) as answer:
-        json.dump(_answer(request), answer)
+        answer.write(_answer(request))
 
 
-def _answer(request: dict[str, Any]) -> dict[str, str]:
+def _answer(request: dict[str, Any]) -> str:
+    import msgspec
+
     from holdfast.protocol.ports import CallContext
     from holdfast.tools.function import FunctionTool
-    from holdfast.tools.results import failed, text_of
+    from holdfast.tools.results import failed, result_of
 
     try:
         found: Any = _module(request)
@@ -41,10 +43,10 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
         value = found.function(**found.bound(request["arguments"], context))
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
-        return {"status": "ok", "text": text_of(value)}
+        result = result_of(value)
     except Exception as error:  # the edge of this process: every exception of the function becomes its answer
-        told = failed(request["name"].rpartition(".")[2], error)
-        return {"status": told.status, "text": told.text, "detail": told.detail}
+        result = failed(request["name"].rpartition(".")[2], error)
+    return msgspec.json.encode(result).decode()
 
 
 def _never_over() -> int:

@@ -9,7 +9,12 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.protocol.ports import RawResult
+from holdfast.protocol.media import MEDIA_BYTES, media_type
+from holdfast.protocol.ports import Medium, RawResult
+
+MAX_MEDIA = 20
+"""Of one call."""
+_TYPES = "A tool may return PNG, JPEG, GIF or WebP images, PDFs, and UTF-8 text."
 
 _DETAIL_CHARS = 16_384
 """The runner redacts this much, and keeps its end. A text that was cut shorter could show a part of a secret."""
@@ -17,6 +22,42 @@ _DETAIL_CHARS = 16_384
 
 class Unwritable(ToolError):
     """A result cannot be written as JSON. The message says why."""
+
+
+def result_of(value: object) -> RawResult:
+    """Return a function's value as a result. Bytes are an image, a PDF or text. So is each item of a list that has
+    bytes among its items.
+
+    Raises:
+        Unwritable: a part is none of these, and cannot be written as JSON.
+    """
+    parts = [(each, _content(each)) for each in (value if isinstance(value, list | tuple) else [value])]
+    if all(content is None for _, content in parts):
+        return RawResult("ok", text_of(value))
+    texts: list[str] = []
+    media: list[Medium] = []
+    for part, content in parts:
+        kind = media_type(content) if content is not None else None
+        if content is None:
+            texts.append(text_of(part))
+        elif kind is None:
+            raise Unwritable(f"It ran, but it returned {len(content)} bytes of another type. {_TYPES}")
+        elif kind == "text/plain":
+            texts.append(content.decode())
+        else:
+            texts.append(f"[{kind}, {len(content)} bytes: attached]")
+            media.append(Medium(kind, content))
+    return RawResult("ok", "\n".join(texts), media=tuple(media))
+
+
+def bounded(result: RawResult) -> RawResult:
+    """Return the result, or an error if its media are too large, too many, or not what they are said to be."""
+    is_large = any(len(each.content) > MEDIA_BYTES for each in result.media)
+    is_wrong = any(media_type(each.content) != each.media_type for each in result.media)
+    if not (is_large or is_wrong or len(result.media) > MAX_MEDIA):
+        return result
+    why = f"It ran, but its result cannot be shown: at most {MAX_MEDIA} images or PDFs of {MEDIA_BYTES:,} bytes."
+    return RawResult("error", why, trust=result.trust)
 
 
 def text_of(value: object) -> str:
@@ -29,8 +70,6 @@ def text_of(value: object) -> str:
         return value
     if value is None:
         return ""
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise Unwritable("It ran, but it returned bytes. A tool must return text, or values that JSON has.")
     try:
         return msgspec.json.encode(value, enc_hook=_plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -45,6 +84,15 @@ def failed(name: str, error: Exception) -> RawResult:
         return RawResult("error", str(error) or f"{name} failed, and did not say why.", detail=detail)
     text = f"{name} failed with {type(error).__name__}. This is a bug of the tool, not of the call."
     return RawResult("error", text, detail=detail)
+
+
+def _content(value: object) -> bytes | None:
+    """Return the bytes of a value that is bytes, or that can show itself as a PNG image; None for others."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    show = getattr(value, "_repr_png_", None)
+    shown = show() if callable(show) and not isinstance(value, type) else None
+    return shown if isinstance(shown, bytes) else None
 
 
 def _plain(value: Any) -> object:

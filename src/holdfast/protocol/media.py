@@ -1,0 +1,47 @@
+"""What a model can read beside words: the type of a content, by its first bytes, and what it weighs."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from holdfast.protocol.messages import MediaType
+
+MEDIA_BYTES = 5_000_000
+"""The largest image or PDF."""
+IMAGE_WEIGHT = 16_000
+"""As how many bytes of text an image counts: at most so many tokens, and likely a quarter of them."""
+PAGE_WEIGHT = 8_000
+"""The same for a page of a PDF."""
+_BYTES_PER_PAGE = 100_000
+"""Of a PDF that does not plainly list its pages."""
+_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
+    (b"%PDF-", "application/pdf"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def media_type(content: bytes) -> MediaType | None:
+    """Return the type, by the first bytes; None if it is none that can be attached."""
+    for beginning, kind in _BEGINNINGS:
+        if content.startswith(beginning):
+            return kind
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if b"\0" in content else "text/plain"
+
+
+def weight_of(kind: MediaType, content: bytes) -> int:
+    """Return as how many bytes of text an image or a PDF counts; 0 for a text, which counts in full."""
+    if kind == "text/plain":
+        return 0
+    pages = len(_PAGE.findall(content)) or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)
+    return PAGE_WEIGHT * pages if kind == "application/pdf" else IMAGE_WEIGHT
