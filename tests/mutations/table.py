@@ -124,7 +124,7 @@ _LEASES = (
         "the lease is not checked before a coroutine of the program is called",
         "tools/function.py",
         "        context.check()\n        try:\n            return result_of(",
-        "        try:\n            return RawResult(",
+        "        try:\n            return result_of(",
         "tests/tools/test_function_tools.py::test_a_function_whose_lease_is_over_is_not_called",
     ),
     Mutation(
