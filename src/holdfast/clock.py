@@ -24,4 +24,4 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
-"""It has no state, so one is enough."""
+"""The one clock of the process. It has no state, so one is enough."""

@@ -18,9 +18,9 @@ class Limits:
 
     turns: int | None = None
     tokens: int | None = None
-    """Input and output of all model calls of the run."""
+    """The limit of tokens: input and output of all model calls of the run."""
     cost_usd: str | float | None = None
-    """With a limit, a model of unknown price is refused."""
+    """The limit of money. If it is set, a model of unknown price is refused."""
     wall: str | float | None = None
     """`"2h"`, or seconds. Driven time; waiting for people does not count."""
     idle: str | float | None = None

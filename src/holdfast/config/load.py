@@ -79,7 +79,7 @@ class Change(NamedTuple):
 
     key: str
     value: Any
-    """As in a file; `now` too."""
+    """The new value as it is in a file; `now` has the same form."""
     now: Any
     """The value without it, or None."""
     counts: Literal["already", "trusted", "never", "overruled"]

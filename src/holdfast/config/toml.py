@@ -39,7 +39,7 @@ class Table(NamedTuple):
     """The content of one file."""
 
     entries: list[Entry]
-    """In order, with tables resolved into dotted keys."""
+    """The entries of the file in order, with tables resolved into dotted keys."""
     sha256: str
     """The hash of exactly the bytes that were read."""
 

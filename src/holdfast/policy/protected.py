@@ -169,7 +169,7 @@ class Problem(NamedTuple):
     verdict: Literal["ask", "deny"]
     rule: str
     reason: str
-    """As a sentence."""
+    """The reason as a sentence."""
 
 
 def steering_problem(given: str, resolved: str, workspace: str) -> Problem | None:

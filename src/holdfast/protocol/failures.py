@@ -43,13 +43,13 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     """A safe sentence: what happened and what to do. The model reads it, and a user may."""
     detail: str = ""
-    """For the journal and the log: status, excerpt of the body, end of a traceback. Redacted and clipped."""
+    """Details for the journal and the log: status, excerpt of the body, end of a traceback. Redacted and clipped."""
     said: str = ""
     """What the provider itself said about it: redacted, on one line, at most `SAID_CHARS`."""
     retry_after_s: float | None = None
     """How long the server asks to wait. More than `LONGEST_WAIT_S` counts as that."""
     tokens: int = 0
-    """With context_overflow: the window or size in tokens that the provider named; 0 if it named none."""
+    """The window or size in tokens that the provider named in a context_overflow; 0 if it named none."""
 
 
 def in_full(failure: Failure) -> str:

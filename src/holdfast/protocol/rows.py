@@ -91,7 +91,7 @@ class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalMark(msgspec.Struct, frozen=True):
-    """Where a record requests or decides an approval: all that a store keeps of it beside the journal."""
+    """The place of a record that requests or decides an approval. A store keeps no more of it beside the journal."""
 
     id: str
     seq: int
@@ -207,7 +207,7 @@ class Commit(msgspec.Struct, frozen=True):
     snapshot: bytes = b""
     """Derived from all records up to these. It replaces the session's last one, unless it is empty."""
     forked_from: str = ""
-    """With the first commit of a branch: the session whose records it shares up to `expected_seq`."""
+    """The session whose records a branch shares up to `expected_seq`. Only the first commit of a branch has it."""
 
 
 class Stretch(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
-    """As received. Look them up in any case."""
+    """The headers as received. Ignore upper and lower case in their names."""
     body: bytes = b""
 
 

@@ -57,7 +57,7 @@ class ChatReader:
         self._calls: list[_Call] = []
         self._call_at: dict[int, _Call] = {}
         self._call_of: dict[str, _Call] = {}
-        """By the server's id of the call, the newest one."""
+        """The newest call of each id that the server gave."""
         self._finish = ""
         self._is_done = False
         self._said_model = ""

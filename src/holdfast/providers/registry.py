@@ -26,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True):
     name: str
     wire: Literal["openai", "anthropic", "script"] = "openai"
     base_url: str = ""
-    """With the API's version, as in `https://api.openai.com/v1`."""
+    """The address, with the API's version, as in `https://api.openai.com/v1`."""
     base_url_env: str = ""
     """The variable that usually has another address."""
     key_env: tuple[str, ...] = ()

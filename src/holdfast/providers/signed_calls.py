@@ -49,7 +49,7 @@ class SignedReader:
         self._chat = ChatReader(model, on_delta)
         self._provider = model.partition(":")[0]
         self._extras: dict[str, Any] = {}
-        """By the server's id of the call. The first call without an id has the empty one."""
+        """The extra content of each call, by the server's id of it. The first call without an id is under ""."""
         self._ref = ""
         """The id of the call that the last piece belonged to."""
 

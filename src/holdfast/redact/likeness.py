@@ -17,7 +17,7 @@ _SEPARATORS_SHARE = 0.15
 _CHANGES_SHARE = 0.4
 """Neighbours of different kinds, if both cases are used: six of ten in random text, one or two in words."""
 _DIGITS_SHARE = 0.1
-"""With one case only: three of ten in random text."""
+"""The least share of digits, if only one case is used: three of ten in random text."""
 
 
 def is_specimen(value: str) -> bool:

@@ -181,7 +181,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 class _Seen(Redactor):
-    """For texts that were looked at."""
+    """A redactor for texts that another one has read already."""
 
     def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
         return []

@@ -25,10 +25,10 @@ class Hold:
 
     lease: Lease
     until_ms: int
-    """By the clock's uptime, counted from before the request. The store's own end is not earlier."""
+    """The end of the lease by the clock's uptime, counted from before the request. The store's end is not earlier."""
     clock: Clock
     is_contested: bool = False
-    """It was taken from a holder that may still be alive."""
+    """Whether the lease was taken from a holder that may still be alive."""
     is_over: bool = False
     on_lost: Callable[[Exception], None] = lambda _: None
     """The heartbeat calls this with the reason why the lease cannot be kept."""

@@ -42,9 +42,9 @@ class Original(msgspec.Struct, frozen=True):
     """What a call is judged and run by."""
 
     arguments: str
-    """As the model wrote them; canonical after the call passed the gates."""
+    """The arguments as the model wrote them; canonical after the call passed the gates."""
     redact: Redactor
-    """Also masks what the copy masks, everywhere: in what gates say about the call, and in its output."""
+    """A redactor that also masks what the copy masks, in the gates' words about the call and in its output."""
 
 
 class Originals:

@@ -16,7 +16,7 @@ class Parts:
     store: Store
     clock: Clock
     resolve: Resolver
-    """By PROVIDER:MODEL."""
+    """Finds the provider of a PROVIDER:MODEL."""
     tools: Tools
     redact: Redactor
     run_folder: Path | None = None
@@ -24,6 +24,6 @@ class Parts:
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     wires: dict[str, Wire] = field(default_factory=dict)
-    """By PROVIDER:MODEL, those of providers that are ready: nothing waits for them again."""
+    """The wires of providers that are ready, by PROVIDER:MODEL. Nothing waits for them again."""
     judge: Judge | None = None
     """Checks answers to runs with a schema. Without it, no answer is good enough."""

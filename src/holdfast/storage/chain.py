@@ -66,9 +66,9 @@ class Examined(msgspec.Struct, frozen=True):
     damages: tuple[Damage, ...]
     erased: tuple[Stretch, ...]
     lost: tuple[Stretch, ...]
-    """Those that a repair could not read."""
+    """The records that a repair could not read."""
     records: tuple[Record, ...]
-    """Those that are whole, in order."""
+    """The whole records, in order."""
 
     @property
     def is_whole(self) -> bool:

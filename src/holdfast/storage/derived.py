@@ -33,7 +33,7 @@ class Derived(msgspec.Struct, frozen=True):
 def compare(
     session: str, head_seq: int, examined: Examined, state: State | None, kept: Derived
 ) -> Iterator[Damage]:
-    """Where the rows do not say what the records say.
+    """Yield the damage where the rows do not say what the records say.
 
     Args:
         session: Its id.
@@ -61,9 +61,9 @@ def approvals_of(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
 
 
 def own_records(records: Sequence[Record]) -> Sequence[Record]:
-    """Those from the last branching on. Before it a parent wrote, and its approvals and epochs are not the branch's.
+    """Return the records after the last branching. A parent wrote the others: its approvals and epochs do not count.
 
-    Stored under a session are usually its own records alone. An imported branch also has its parent's.
+    A store usually has only a session's own records under its id. An imported branch also has its parent's.
     """
     forks = (at for at in range(len(records) - 1, -1, -1) if isinstance(records[at].event, SessionForked))
     return records[next(forks, 0) :]

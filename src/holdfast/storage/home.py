@@ -62,7 +62,7 @@ def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
 
 
 def open_to_read(home: Path, busy_s: float) -> sqlite3.Connection:
-    """As `open_database`; where the home cannot be written a connection that cannot write either.
+    """Do what `open_database` does. If the home cannot be written, the connection cannot write either.
 
     Its schema stays as old as it is then, which is enough for every question but that of a driver.
     """
@@ -99,7 +99,7 @@ def connect_to_read(path: Path, busy_s: float) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path, busy_s: float) -> sqlite3.Connection:
-    """As `connect_to_read`, for one question after another.
+    """Do what `connect_to_read` does, for one question after another.
 
     It keeps few pages: a journal is read once, from end to end, and fresh memory for a page takes longer to get than
     the page itself, which the system has at hand.
@@ -183,7 +183,7 @@ def _has_room(folder: Path) -> bool:
 
 
 def _mark(home: Path) -> None:
-    """From now on nobody takes the home for new."""
+    """Mark the home, so that no process takes it for a new one."""
     path = home / MARKER
     if path.exists():
         return

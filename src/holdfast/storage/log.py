@@ -124,7 +124,7 @@ def mended(log: Log) -> bytes:
 
 
 def _sums(data: bytes, before: Sums, order: str) -> Sums:
-    """As SQLite sums up a log."""
+    """Return the checksums that SQLite computes for a log."""
     first, second = before
     words: Sequence[int] = struct.unpack(f"{order}{len(data) // 4}I", data)
     for odd, even in zip(words[::2], words[1::2], strict=True):

@@ -83,7 +83,7 @@ class Segment(NamedTuple):
 
 
 def lineage(connection: sqlite3.Connection, session: str) -> list[Segment]:
-    """Where the records of a session lie, oldest stretch first; empty for an unknown session.
+    """Return the places of the records of a session, oldest stretch first; empty for an unknown session.
 
     Raises:
         StorageCorrupt: the link to a parent leads nowhere.
@@ -114,7 +114,7 @@ def lineage(connection: sqlite3.Connection, session: str) -> list[Segment]:
 def read(
     connection: sqlite3.Connection, session: str, after_seq: int, upto_seq: int | None
 ) -> list[StoredRecord]:
-    """As `Store.read`."""
+    """Do what `Store.read` says."""
     segments = lineage(connection, session)
     end_seq = segments[-1].upto_seq if segments else 0
     if upto_seq is not None:
@@ -147,7 +147,7 @@ def select(
     upto_seq: int,
     read: Callable[[Iterator[Selected]], T],
 ) -> T:
-    """As `Store.select`."""
+    """Do what `Store.select` says."""
     with closing(_selected(connection, session, types, upto_seq)) as records:
         return read(records)
 
@@ -165,7 +165,7 @@ def _selected(
 
 
 def recover(connection: sqlite3.Connection, session: str) -> Recovered:
-    """As `Store.recover`."""
+    """Do what `Store.recover` says."""
     found = connection.execute(
         "SELECT seq, body FROM snapshots WHERE session = (SELECT number FROM sessions WHERE id = ?)",
         (session,),
@@ -192,7 +192,7 @@ def link_at(connection: sqlite3.Connection, segments: list[Segment], seq: int) -
 
 
 def last_seq(connection: sqlite3.Connection, session: str) -> int:
-    """As `Store.last_seq`."""
+    """Do what `Store.last_seq` says."""
     found = connection.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
     if found is not None and not isinstance(found[0], int):
         raise _no_row(session)
@@ -207,7 +207,7 @@ def _no_row(session: str) -> StorageCorrupt:
 
 
 def news(connection: sqlite3.Connection, since: Mark | None) -> News:
-    """As `Store.news`."""
+    """Do what `Store.news` says."""
     found = connection.execute(
         f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}, (SELECT count(*) FROM inbox WHERE body IS NOT NULL)"
     ).fetchone()
@@ -231,7 +231,7 @@ def _sessions_of(connection: sqlite3.Connection, numbers: str, bounds: tuple[int
 
 
 def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
-    """As `Store.inbox`."""
+    """Do what `Store.inbox` says."""
     entries: list[InboxEntry] = []
     for arrival, name, posted_ms, kept in connection.execute(
         "SELECT arrival, command_id, posted_ms, body FROM inbox"
@@ -249,7 +249,7 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
 
 
 def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Standing | None:
-    """As `Store.standing`."""
+    """Do what `Store.standing` says."""
     found = connection.execute(
         f"SELECT {_ROW}, epoch, holder, term, from_ms, until_ms,"
         " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
@@ -266,7 +266,7 @@ def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> St
 
 
 def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
-    """As `Store.held`."""
+    """Do what `Store.held` says."""
     rows = connection.execute(
         "SELECT id FROM leases JOIN sessions ON number = session"
         " WHERE holder IS NOT NULL AND from_ms <= ? AND until_ms > ?",
@@ -295,7 +295,7 @@ def no_lease(session: str) -> StorageCorrupt:
 
 
 def session(connection: sqlite3.Connection, session: str) -> SessionRow | None:
-    """As `Store.session`."""
+    """Do what `Store.session` says."""
     found = connection.execute(f"SELECT {_ROW} FROM sessions WHERE id = ?", (session,)).fetchone()
     return _session_row(*found) if found is not None else None
 
@@ -316,7 +316,7 @@ def _session_row(
 
 
 def find(connection: sqlite3.Connection, name: str) -> list[str]:
-    """As `Store.find`."""
+    """Do what `Store.find` says."""
     if name == "last":
         rows = connection.execute(f"SELECT id FROM sessions {_NEWEST} LIMIT 1")
     elif is_session_key(name):
@@ -332,7 +332,7 @@ def find(connection: sqlite3.Connection, name: str) -> list[str]:
 
 
 def sessions(connection: sqlite3.Connection, sought: Sought, limit: int) -> list[SessionRow]:
-    """As `Store.sessions`."""
+    """Do what `Store.sessions` says."""
     status, before, grep = sought.status, sought.before, sought.grep
     rows = connection.execute(
         f"SELECT {_ROW} FROM sessions WHERE (? = '' OR status = ?) AND updated_ms >= ?"
@@ -352,7 +352,7 @@ def sessions(connection: sqlite3.Connection, sought: Sought, limit: int) -> list
 
 
 def branches(connection: sqlite3.Connection, session: str) -> list[str]:
-    """As `Store.branches`."""
+    """Do what `Store.branches` says."""
     rows = connection.execute(
         "SELECT id FROM sessions WHERE parent = (SELECT number FROM sessions WHERE id = ?) ORDER BY number",
         (session,),
@@ -361,7 +361,7 @@ def branches(connection: sqlite3.Connection, session: str) -> list[str]:
 
 
 def due(connection: sqlite3.Connection, upto_ms: int, limit: int) -> list[SessionRow]:
-    """As `Store.due`."""
+    """Do what `Store.due` says."""
     rows = connection.execute(
         f"SELECT {_ROW} FROM sessions WHERE due_ms > 0 AND due_ms <= ? ORDER BY due_ms, number LIMIT ?",
         (upto_ms, limit),
@@ -382,7 +382,7 @@ def _said(connection: sqlite3.Connection, session: str) -> Iterator[tuple[str, i
 
 
 def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> list[ApprovalRow]:
-    """As `Store.approvals`."""
+    """Do what `Store.approvals` says."""
     found = connection.execute(
         f"{_MARKED} LEFT JOIN records AS r ON r.session = a.session AND r.seq = asked_seq"
         f" WHERE decided_seq {'=' if is_open else '<>'} 0 AND (? = '' OR s.id = ?) ORDER BY r.position",
@@ -393,7 +393,7 @@ def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> li
 
 
 def approval(connection: sqlite3.Connection, approval_id: str) -> ApprovalRow | None:
-    """As `Store.approval`."""
+    """Do what `Store.approval` says."""
     marked = connection.execute(f"{_MARKED} WHERE a.id = ?", (approval_id,)).fetchone()
     return _approval(connection, *marked) if marked is not None else None
 

@@ -43,7 +43,7 @@ from holdfast.storage.wreck import Row, Wreck, wreck_of
 from holdfast.storage.writes import put_records
 
 _NOTHING = bytes(32)
-"""In the place of the digest of a body that nobody knows."""
+"""Takes the place of the digest of an unknown body."""
 _MOST_LOST = 1_000_000
 """A gap that is larger is a damaged number, not a gap."""
 
@@ -63,7 +63,7 @@ class Session(msgspec.Struct):
     hole: int = 0
     """The first of its records that is lost or erased; 0: none is."""
     old_links: dict[int, bytes] = {}
-    """Where there is a hole, the links as they were: behind it the new ones are others."""
+    """The old links of the chain, if the session has a hole: behind it the new links differ."""
 
 
 def salvage(home: Path, file: Path) -> Salvaged:
@@ -236,8 +236,8 @@ class _Salvage:
         return end
 
     def _name(self, session: Session, kept: dict[int, StoredRecord]) -> None:
-        """Its id and key: those in its own records, which the chain proves, before those in the row. The first one
-        says them, and in an imported branch the last one that branched off."""
+        """Choose the id and key of a session: those in its records, which the chain proves, else those in the row. The
+        first record has them; in an imported branch, the last record that branched off."""
         forks = [record for record in kept.values() if record.type == SessionForked.__name__]
         first = max(forks, key=lambda record: record.seq, default=kept.get(session.at_seq + 1))
         event = _event(first)

@@ -29,9 +29,9 @@ _LEAST_ROW_BYTES = 40
 _LINK_BYTES = 32
 _LARGEST = (1 << 62) - 1
 _PAGE_SIZE_AT, _SIZE_AT = 16, 28
-"""Where in a database it says how large a page is, and how many it has."""
+"""The places in a database file that hold the size of a page and the number of pages."""
 _TABLES = {"sessions", "records", "inbox", "leases"}
-"""Those of which nothing can be made anew."""
+"""The tables that cannot be made again from others."""
 _ILLEGIBLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 _NEW_LIST = "the list of tables was damaged; that of a new database took its place"
 _MENDED_LOG = "the log beside it was damaged; all of it that can be read was read"
@@ -135,7 +135,7 @@ class Wreck:
         self._connection = connection
         self._log = log
         self._loose: dict[int, Row] = {}
-        """By place, the rows of records to which SQLite finds no way."""
+        """The rows of records that SQLite cannot reach, by place."""
         self._most_rows = path.stat().st_size // _LEAST_ROW_BYTES
 
     def rows(self, table: str, number: str, columns: str) -> list[Row]:
@@ -179,7 +179,7 @@ class Wreck:
         return f"whatever had the number {first}" if first == last else f"the numbers {first} to {last}"
 
     def places(self) -> dict[int, list[int]]:
-        """By the number of its session, where a record lies."""
+        """The places of the records, by the number of their session."""
         found: dict[int, list[int]] = defaultdict(list)
         told = len(self.notes)
         rows = self.rows("records", "position", "session")
@@ -227,7 +227,7 @@ class Wreck:
         return {seq: _true_one(read[seq], links) for seq in sorted(read)}
 
     def inbox_names(self) -> dict[int, tuple[int, str]]:
-        """By arrival, whose command it is and its name, as the index of the inbox tells."""
+        """The session and name of each command, by arrival, as the index of the inbox says."""
         with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
             named = self._connection.execute(
                 "SELECT arrival, session, command_id FROM inbox INDEXED BY sqlite_autoindex_inbox_1"

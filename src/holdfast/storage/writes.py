@@ -34,7 +34,7 @@ _OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND 
 def claim(
     connection: sqlite3.Connection, session: str, key: str, now_ms: int, first: InboxEntry | None
 ) -> str:
-    """As `Store.claim`."""
+    """Do what `Store.claim` says."""
     if key:
         found = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
         if found is not None:
@@ -56,7 +56,7 @@ def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
 
 
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
-    """As `Store.post`."""
+    """Do what `Store.post` says."""
     number = _number(connection, entry.session)
     _, lease = _held(connection, entry.session, number, uptime_ms)
     return Posted(_posted(connection, number, entry, capacity), lease)
@@ -91,7 +91,7 @@ def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None
 def lease(
     connection: sqlite3.Connection, session: str, holder: Holder, term: Term, over: Lease | None
 ) -> Lease:
-    """As `Store.lease`."""
+    """Do what `Store.lease` says."""
     number = _number(connection, session)
     epoch, standing = _held(connection, session, number, term.from_ms)
     is_dead = over is not None and over.epoch == epoch
@@ -112,8 +112,8 @@ def _hold(connection: sqlite3.Connection, number: int, lease: Lease, term: Term)
 
 
 def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -> list[Lease]:
-    """As `Store.renew`: one statement for each, and one more where not all are found. The term has a seal of its own,
-    the same for all of them."""
+    """Do what `Store.renew` says, with one statement for each, and one more if not all are found. The term has its
+    own seal, the same for all of them."""
     keys = [(lease.session, lease.epoch) for lease in leases]
     found = connection.executemany(
         f"UPDATE leases SET from_ms = {term.from_ms:d}, until_ms = {term.until_ms:d},"
@@ -131,7 +131,7 @@ def renew(connection: sqlite3.Connection, leases: Sequence[Lease], term: Term) -
 
 
 def release(connection: sqlite3.Connection, lease: Lease) -> None:
-    """As `Store.release`."""
+    """Do what `Store.release` says."""
     connection.execute(
         "UPDATE leases SET holder = NULL WHERE session = (SELECT number FROM sessions WHERE id = ?)"
         " AND epoch = ?",
@@ -140,8 +140,8 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
 
 
 def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
-    """As `Store.commit`: the fence, the session's row, its records. One statement for fence and row (`RETURNING`)
-    would take twice as long as both."""
+    """Do what `Store.commit` says: the fence, the session's row, its records. One statement for fence and row
+    (`RETURNING`) would take twice as long as two."""
     if commit.forked_from:
         _branch_off(connection, commit)
     found = connection.execute(_FENCE, (commit.session, commit.expected_seq, commit.epoch)).fetchone()
@@ -171,7 +171,7 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
 
 
 def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: Term) -> bool:
-    """As `Store.begin`."""
+    """Do what `Store.begin` says."""
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
