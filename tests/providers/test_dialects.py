@@ -55,6 +55,15 @@ async def test_the_signature_of_a_call_goes_back_beside_it_and_to_its_provider_o
         assert "extra_content" not in json.dumps(sent_back(openai, message, results))
 
 
+@pytest.mark.requirement("C2")
+async def test_a_server_that_takes_only_text_gets_the_parts_of_a_message_as_one() -> None:
+    parts = Message("user", (Text("Look."), Text("[stdin: 3 bytes]\nabc")))
+    async with served("deepseek", []) as deepseek, served("openai", []) as openai:
+        (joined,), (listed,) = sent_back(deepseek, parts), sent_back(openai, parts)
+    assert joined["content"] == "Look.\n\n[stdin: 3 bytes]\nabc"
+    assert [part["text"] for part in listed["content"]] == ["Look.", "[stdin: 3 bytes]\nabc"]
+
+
 def event(content: dict[str, Any] | str) -> Event:
     return Event("message", content if isinstance(content, str) else json.dumps(content), "")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from multidict import CIMultiDict
 
-from holdfast.protocol.failures import FailureCode
+from holdfast.protocol.failures import SAID_CHARS, FailureCode
 from holdfast.providers.errors import DETAIL_CHARS, context_window, from_status, retry_after_s
 
 NOW_S = 1_795_219_200.0
@@ -87,6 +89,61 @@ def test_the_message_is_ours_and_the_servers_words_are_a_clipped_detail() -> Non
     assert "openai:gpt-nope" in failure.message
     assert "script" not in failure.message
     assert len(failure.detail) == DETAIL_CHARS
+
+
+ROUTED = json.dumps(
+    {
+        "error": {
+            "message": "Provider returned error",
+            "metadata": {"raw": '{"error":{"message":"prompt too long"}}'},
+        }
+    }
+)
+SENTENCES = [
+    (
+        '{"error":{"message":"Unsupported value: temperature","type":"invalid_request_error"}}',
+        "Unsupported value: temperature",
+    ),
+    (
+        '{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too large"}}',
+        "max_tokens: too large",
+    ),
+    (
+        '{"error":"model \\"x\\" not found, try pulling it first"}',
+        'model "x" not found, try pulling it first',
+    ),
+    (
+        '{"object":"error","message":"The model `x` does not exist.","code":404}',
+        "The model `x` does not exist.",
+    ),
+    ('{"detail":"Not Found"}', "Not Found"),
+    ('{"detail":[{"loc":["body","model"],"msg":"Field required"}]}', "Field required"),
+    (
+        '[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]',
+        "API key not valid.",
+    ),
+    (ROUTED, "Provider returned error: prompt too long"),
+    ("Bad   request:\n no model\x1b[2J", "Bad request: no model [2J"),
+    ("<html><body>Gateway</body></html>", ""),
+    ('{"error":{"code":7}}', ""),
+    ("", ""),
+]
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize(("body", "sentence"), SENTENCES)
+def test_the_sentence_of_a_refusal_is_found_in_every_shape(body: str, sentence: str) -> None:
+    failure = from_status(400, {}, body, "openai:m")
+    assert failure.said == sentence
+    assert sentence not in failure.message or not sentence
+
+
+@pytest.mark.requirement("C15", "C7")
+def test_a_long_sentence_ends_after_a_whole_word() -> None:
+    secret = "Zk3mQ8" * 12
+    failure = from_status(400, {}, "word " * 94 + secret + " more" * 99, "openai:m")
+    assert failure.said == ("word " * 94).rstrip() + "…"
+    assert len(from_status(400, {}, "x" * 900, "openai:m").said) == SAID_CHARS
 
 
 @pytest.mark.requirement("C16", "L7")

@@ -169,8 +169,16 @@ def _sentence(value: object) -> str:
             return _sentence(value[0])
         case dict():
             places = (value.get(key) for key in _SENTENCE_KEYS)
-            return next((found for place in places if (found := _sentence(place))), "")
+            sentence = next((found for place in places if (found := _sentence(place))), "")
+            return _with_origin(sentence, value.get("metadata"))
     return ""
+
+
+def _with_origin(sentence: str, metadata: object) -> str:
+    """Return the sentence with that of the server behind a router, if the router tells it."""
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    origin = said(raw) if isinstance(raw, str) else ""
+    return f"{sentence}: {origin}" if origin else sentence
 
 
 def _refusal(status: int) -> str:

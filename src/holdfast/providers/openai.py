@@ -47,6 +47,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """Where to return the model's own reasoning with its tool calls, for servers that need it: `extra_content` beside
     each call (`signed_calls`), the others beside the list of calls.
     """
+    takes_text_only: bool = False
+    """If true, the server refuses content that is a list of parts."""
     call_id_chars: int = 0
     """The id of a call must have exactly this many letters and digits; 0 allows any text."""
 
@@ -98,9 +100,10 @@ class OpenAIWire:
         return f'],"{self._dialect.cap_field}":{output_cap_tokens}{streaming}}}'.encode()
 
     def _content(self, message: Message) -> str | list[dict[str, Any]]:
-        """Return the words as a text; with attachments, a list of parts."""
-        if len(message.parts) == 1:
-            return text_of(message.parts)
+        """Return the words as a text; with attachments, a list of parts, if the server takes one."""
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        if len(message.parts) == 1 or (self._dialect.takes_text_only and len(texts) == len(message.parts)):
+            return "\n\n".join(texts)
         return [found for part in message.parts if (found := _part(part)) is not None]
 
     def _assistant(self, message: Message) -> dict[str, Any]:

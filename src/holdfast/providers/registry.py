@@ -85,7 +85,7 @@ _ENTRIES = (
         base_url_env="DEEPSEEK_BASE_URL",
         key_env=("DEEPSEEK_API_KEY",),
         price_list="deepseek",
-        dialect=_NEEDS_ITS_REASONING,
+        dialect=Dialect(reasoning_field="reasoning_content", takes_text_only=True),
     ),
     Entry(
         "moonshot",
