@@ -203,10 +203,8 @@ class FunctionTool(Generic[P, R]):
 
     async def _run_async(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         call: Callable[..., Any] = self.function
-        task = asyncio.current_task()
-        keywords = self.bound(
-            arguments, context, lambda: task is None or task.cancelling() > 0 or task.done()
-        )
+        is_cancelled = _is_cancelled(asyncio.current_task()) if self._signature.context_name else bool
+        keywords = self.bound(arguments, context, is_cancelled)
         context.check()
         try:
             return result_of(await call(**keywords))
@@ -296,6 +294,10 @@ def _with_integers(value: Any) -> Any:
         case dict():
             return {name: _with_integers(each) for name, each in value.items()}
     return value
+
+
+def _is_cancelled(task: asyncio.Task[Any] | None) -> Callable[[], bool]:
+    return lambda: task is None or task.cancelling() > 0 or task.done()
 
 
 def _heard_from_a_thread(context: CallContext) -> CallContext:

@@ -14,6 +14,8 @@ from holdfast.protocol.ports import Medium, RawResult
 
 MAX_MEDIA = 20
 """Of one call."""
+_PLAIN = frozenset({str, int, float, bool, dict, list, tuple, type(None)})
+"""Types of values that are no bytes: most results have no others."""
 _TYPES = "A tool may return PNG, JPEG, GIF or WebP images, PDFs, and UTF-8 text."
 
 _DETAIL_CHARS = 16_384
@@ -31,7 +33,7 @@ def result_of(value: object) -> RawResult:
     Raises:
         Unwritable: a part is none of these, and cannot be written as JSON.
     """
-    parts = [(each, _content(each)) for each in (value if isinstance(value, list | tuple) else [value])]
+    parts = [(each, _content(each)) for each in (value if isinstance(value, list | tuple) else (value,))]
     if all(content is None for _, content in parts):
         return RawResult("ok", text_of(value))
     texts: list[str] = []
@@ -52,6 +54,8 @@ def result_of(value: object) -> RawResult:
 
 def bounded(result: RawResult) -> RawResult:
     """Return the result, or an error if its media are too large, too many, or not what they are said to be."""
+    if not result.media:
+        return result
     is_large = any(len(each.content) > MEDIA_BYTES for each in result.media)
     is_wrong = any(media_type(each.content) != each.media_type for each in result.media)
     if not (is_large or is_wrong or len(result.media) > MAX_MEDIA):
@@ -88,6 +92,8 @@ def failed(name: str, error: Exception) -> RawResult:
 
 def _content(value: object) -> bytes | None:
     """Return the bytes of a value that is bytes, or that can show itself as a PNG image; None for others."""
+    if type(value) in _PLAIN:
+        return None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     show = getattr(value, "_repr_png_", None)
