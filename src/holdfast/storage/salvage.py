@@ -236,8 +236,9 @@ class _Salvage:
         return end
 
     def _name(self, session: Session, kept: dict[int, StoredRecord]) -> None:
-        """Choose the id and key of a session: those in its records, which the chain proves, else those in the row. The
-        first record has them; in an imported branch, the last record that branched off."""
+        """Choose the id and key of a session: those in its records, which the chain proves, else those in the row.
+        The first record has them; in an imported branch, the last record that branched off.
+        """
         forks = [record for record in kept.values() if record.type == SessionForked.__name__]
         first = max(forks, key=lambda record: record.seq, default=kept.get(session.at_seq + 1))
         event = _event(first)
