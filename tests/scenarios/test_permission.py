@@ -18,6 +18,8 @@ from holdfast.protocol.commands import (
     Pause,
     Principal,
     Resolve,
+    Restore,
+    Restored,
     Scope,
     Send,
     Stop,
@@ -115,6 +117,8 @@ NEEDS: list[tuple[str, Callable[[Door], CommandBody], int, tuple[Scope, ...]]] =
     ("deny", lambda door: Resolve(approval_id(door.session, APPROVAL), "deny"), APPROVAL, ("approve",)),
     ("what is not there", lambda _: Resolve("nothing", "approve"), APPROVAL, ("approve",)),
     ("answer", lambda door: Resolve(approval_id(door.session, QUESTION), "answer"), QUESTION, ("answer",)),
+    ("files put back", lambda _: Restore("undo", (1,), ()), APPROVAL, ("configure",)),
+    ("files were put back", lambda _: Restored("undo", ()), APPROVAL, ("configure",)),
     ("no answer", lambda door: Resolve(approval_id(door.session, QUESTION), "deny"), QUESTION, ("answer",)),
 ]
 
