@@ -99,8 +99,8 @@ class Agent(Generic[T]):
         runtime: Shared with other agents. It has `home` and `config` then.
         workspace: The folder of the built-in tools. The default is the session's last one, or the current folder.
         output: The type of the answers: a dataclass, a TypedDict, a msgspec Struct, a pydantic model, a `list[...]`
-            of one of them, or a JSON Schema as a dict. The model is told the schema, and a wrong answer goes back to
-            it at most twice. The default is words.
+            of one of them, or a JSON Schema as a dict. Each request contains the schema, and the model may repair a
+            wrong answer at most twice. The default is words.
         on_approval: Called for each call that needs approval, and for each question: return True, False, or text for
             the model. It may be async. Without it, such a run ends as `waiting`.
 
@@ -377,7 +377,7 @@ class Agent(Generic[T]):
         await self._resolve(Resolve(approval, "approve", note))
 
     async def deny(self, approval: str, note: str = "") -> None:
-        """Deny a call. The model is told, with the note. Raises what `approve` raises."""
+        """Deny a call, and tell the model, with the note. Raises what `approve` raises."""
         await self._resolve(Resolve(approval, "deny", note))
 
     async def _decided(self, app: App, state: State) -> State:

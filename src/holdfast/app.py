@@ -279,7 +279,7 @@ def open_store(home: Home | None, clock: Clock = SYSTEM_CLOCK) -> Store:
 
 
 def open_store_to_read(home: Home) -> Store:
-    """The store of a home for looking only, which may be one that cannot be written. Whoever asks closes it.
+    """Open the store of a home only to read it, even if the home cannot be written. The caller closes it.
 
     Raises:
         StorageError: the home cannot be read.
@@ -311,8 +311,8 @@ def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
 
 
 def api_key_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
-    """The key of a provider of the registry, from the variable that the configuration names, else from the
-    usual ones; empty: there is none."""
+    """Return the key of a provider of the registry, from the variable that the configuration names, else from the
+    usual ones; empty if no variable has one."""
     names = key_variables(entry, config)
     return next((key for name in names if (key := environ.get(name, "").strip())), "")
 

@@ -20,7 +20,7 @@ class Above(io.TextIOBase):
         return len(text)
 
     def isatty(self) -> bool:
-        """Return True: it stands for a terminal."""
+        """Return True: it represents a terminal."""
         return True
 
     def fileno(self) -> int:

@@ -28,7 +28,7 @@ class Person(Protocol):
     """The person at the terminal."""
 
     async def answer(self, prompt: str) -> str | None:
-        """Return the person's answer; None if they leave the question open. What they typed before is no answer."""
+        """Return the person's answer; None if they leave the question open. Keys typed before do not count."""
         ...
 
     def forget(self) -> None:

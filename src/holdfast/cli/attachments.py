@@ -90,7 +90,9 @@ def _check_place(app: App, name: str, folder: str, paths: Iterable[str]) -> None
                 f"{name} was not attached: it is a file of Holdfast.", hint="Attach another file."
             )
         if is_kernel_path(path, folder):
-            raise UsageError(f"{name} was not attached: it is no regular file.", hint="Attach another file.")
+            raise UsageError(
+                f"{name} was not attached: it is not a regular file.", hint="Attach another file."
+            )
 
 
 def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:

@@ -152,7 +152,7 @@ class Editor:
             self.show("", self._state)
 
     async def answer(self, prompt: str) -> str | None:
-        """Return the answer to a question; None if the person leaves it open. What was typed before is no part of it.
+        """Return the answer to a question; None if the person leaves it open. Keys typed before do not count.
 
         The half-typed message comes back afterwards.
         """
@@ -214,7 +214,7 @@ class Editor:
 
     @property
     def question(self) -> str:
-        """The question that is being asked; empty if there is none."""
+        """The open question; empty without one."""
         return self._question
 
     @property

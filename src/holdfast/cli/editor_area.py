@@ -46,7 +46,7 @@ class Shown(Protocol):
 
     @property
     def question(self) -> str:
-        """The question that is being asked; empty if there is none."""
+        """The open question; empty without one."""
         ...
 
     @property

@@ -15,7 +15,7 @@ class Hands(Protocol):
 
     @property
     def question(self) -> str:
-        """The question that is being asked; empty if there is none."""
+        """The open question; empty without one."""
         ...
 
     def enter(self) -> None:
@@ -62,7 +62,7 @@ def keys_of(hands: Hands) -> KeyBindings:
     keys.add("c-z")(lambda event: event.app.suspend_to_background())
     keys.add("tab", filter=~is_asked & ~is_searching)(lambda _: hands.complete())
     keys.add(Keys.BracketedPaste, filter=~is_searching)(lambda event: hands.paste(_pasted(event.data)))
-    # Ctrl-X is no prefix here: the time within which a second key counts is too short for two hands.
+    # Ctrl-X does not begin a sequence here: the time for its second key is too short for two hands.
     keys.add("c-x", eager=True)(lambda _: None)
 
     @keys.add("c-e", filter=~is_searching)

@@ -74,7 +74,7 @@ class Keyboard:
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
     async def answer(self, prompt: str) -> str | None:
-        """Return the answer to a question; None at the end. What was typed before is no part of it."""
+        """Return the answer to a question; None at the end of the input. Keys typed before do not count."""
         self.forget()
         write(prompt)
         line = await self.line()

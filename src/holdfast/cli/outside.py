@@ -26,7 +26,7 @@ _DRAIN_S = 0.5
 
 
 async def outside(command: str, folder: str, place: Place) -> str:
-    """Run a command, and return what the model is told about it.
+    """Run a command, and return the text about it for the model.
 
     Raises:
         UsageError: There is no command, or no shell.

@@ -88,7 +88,7 @@ class Pastes:
         self._pastes: list[Pasted] = []
 
     def of(self, character: str) -> Pasted | None:
-        """Return the paste for which a character stands."""
+        """Return the paste that a character stands for."""
         at = ord(character) - _FIRST
         return self._pastes[at] if 0 <= at < len(self._pastes) else None
 

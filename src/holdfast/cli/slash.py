@@ -103,7 +103,7 @@ def _named(word: str) -> Slash:
     """Return the command with that name.
 
     Raises:
-        UsageError: There is none. The message gives the nearest one.
+        UsageError: the command is unknown. The message gives the nearest one.
     """
     names = {row.name: row for row in SLASHES}
     if word in names:

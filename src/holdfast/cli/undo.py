@@ -34,7 +34,8 @@ _KEPT = 1
 def undo(
     session: SessionName,
     count: Annotated[
-        int, typer.Argument(metavar="[N]", min=1, max=MESSAGES_MAX, help="Of how many messages.")
+        int,
+        typer.Argument(metavar="[N]", min=1, max=MESSAGES_MAX, help="How many messages with edits to undo."),
     ] = 1,
     is_redo: Annotated[bool, typer.Option("--redo", help="Make edits again that were undone.")] = False,
     is_dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
@@ -50,7 +51,7 @@ def undo(
     holdfast undo last --redo
 
     A file that something else has changed since stays as it is (exit 1). Only edits of file tools are undone: what
-    shell commands changed stays. The model is told.
+    shell commands changed stays. Holdfast tells the model.
     """
     why: Restoring = "redo" if is_redo else "undo"
     found = asyncio.run(_put_back(home_of(home), session, why, plan_of(why, count), is_dry=is_dry))
@@ -70,7 +71,7 @@ class Found(NamedTuple):
     restored: Sequence[str]
     kept: Sequence[KeptFile]
     diffs: Sequence[FileDiff] = ()
-    """Of files that were left as they are: what something else changed."""
+    """What something else changed in the files that stay as they are."""
 
 
 def plan_of(why: Restoring, count: int) -> Plan:

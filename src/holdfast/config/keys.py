@@ -48,7 +48,7 @@ class Key(NamedTuple):
 
 
 AUTONOMY = ("full", "supervised", "read-only")
-"""From loose to strict."""
+"""The levels of autonomy, from loose to strict."""
 APPROVE_BY = ("prompt", "wait", "deny")
 
 _AUTONOMY = choice(*AUTONOMY)

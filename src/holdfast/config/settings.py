@@ -16,7 +16,7 @@ from holdfast.protocol.settings import ApproveBy, Autonomy
 DEFAULT_ORIGIN = "default"
 
 Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
-"""In order of precedence, lowest first. The last one caps them all."""
+"""The sources of values, in order of precedence, lowest first. The last one caps them all."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -33,10 +33,10 @@ class Ignored(msgspec.Struct, frozen=True):
 
     key: str
     value: Any
-    """As in the file."""
+    """The value as it is in the file."""
     origin: str
     why: str
-    """As the end of a sentence about the file."""
+    """The reason, as the end of a sentence about the file."""
     needs_trust: bool = False
     """Whether it would count if the file were trusted."""
 
@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True):
     """How long the content of edited files is kept."""
     providers: dict[str, ProviderSettings]
     catalog: dict[str, CatalogEntry]
-    """By glob."""
+    """What the user declares about models, by glob."""
     ignored: tuple[Ignored, ...] = ()
     """Values in files that may not set them."""
     warnings: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ class Draft:
         self.state = state
         self.now_ms = now_ms
         self.awake_ms = awake_ms
-        """By the driver's clock, as `Record.awake_ms`."""
+        """The time by the driver's clock (`Record.awake_ms`)."""
         self.epoch = epoch
         self.trigger = trigger
         self.records: list[Record] = []

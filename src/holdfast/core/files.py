@@ -1,4 +1,4 @@
-"""Files that are put back: the intent, the outcome, and what the model is told. Another room touches the files."""
+"""Undo, redo and rewind of files: the intent, the outcome, a note for the model. Another room writes the files."""
 
 from __future__ import annotations
 

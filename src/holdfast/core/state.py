@@ -285,7 +285,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     turn: Turn = Turn()
     unsaid: Unsaid = Unsaid()
     restoring_seq: int = 0
-    """The intent to put files back that has no outcome yet; 0: there is none."""
+    """The record of an intent to put files back that has no outcome yet; 0 without one."""
 
 
 _DONE = {Done}

@@ -29,12 +29,12 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     channel: str = ""
-    """Where they came in: `cli`, `library`, `telegram` ..."""
+    """The channel of the sender: `cli`, `library`, `telegram` ..."""
     scopes: tuple[Scope, ...] = ()
 
     @property
     def label(self) -> str:
-        """As records name them: `cli:ann`."""
+        """The name of the sender in records: `cli:ann`."""
         return f"{self.channel}:{self.name}" if self.channel else self.name
 
 
@@ -87,14 +87,14 @@ Restoring = Literal["undo", "redo", "rewind"]
 
 
 class Restore(msgspec.Struct, frozen=True, omit_defaults=True, tag="restore"):
-    """Files are about to be put back, by whoever sends this."""
+    """The sender is about to put files back."""
 
     why: Restoring
     messages: tuple[int, ...]
     """The records of the messages whose edits are taken back."""
     files: tuple[FileRestore, ...]
     kept: tuple[KeptFile, ...] = ()
-    """Those that are left as they are."""
+    """The files that stay as they are."""
 
 
 class Restored(msgspec.Struct, frozen=True, omit_defaults=True, tag="restored"):

@@ -88,7 +88,7 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
     text: str
     sender: str = ""
-    """As `Principal.label`."""
+    """The label of the sender (`Principal.label`)."""
     scopes: tuple[Scope, ...] = ()
     """What the sender might ask for."""
     attachments: tuple[Attachment, ...] = ()
@@ -98,7 +98,7 @@ class SettingsStored(msgspec.Struct, frozen=True, gc=False):
     """Groups of settings that no earlier record of the journal holds; what follows refers to them by name."""
 
     groups: dict[str, Group]
-    """By the SHA-256 of their encoding."""
+    """The groups of settings, by the SHA-256 of their encoding."""
 
 
 class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -115,7 +115,7 @@ class RunStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SettingsChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """From here on the open run is done this way."""
+    """The open run has these settings from here on."""
 
     settings: SettingsRef
 
@@ -147,7 +147,7 @@ class RunStopping(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str
     message: str = ""
     grace_until_ms: int = 0
-    """By the driver's clock, as `Record.awake_ms`."""
+    """When the grace ends, by the driver's clock (`Record.awake_ms`)."""
     by: str = ""
     """Who asked for it; empty for the runtime."""
 
@@ -159,7 +159,7 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     status: RunStatus
     reason: str
     message: str = ""
-    """For the user: why it ended, when it was not simply done."""
+    """Why the run ended, for the user; empty if it is simply done."""
     by: str = ""
     """Who asked for it, as in `RunStopping`."""
 
@@ -428,7 +428,7 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
 
 
 class FilesRestoring(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The intent to put files back. Until its outcome is recorded, whoever asks for the same completes it."""
+    """The intent to put files back. Until its outcome is recorded, the next request for the same completes it."""
 
     why: Restoring
     by: str
@@ -436,7 +436,7 @@ class FilesRestoring(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The records of the messages whose edits are taken back, or made again by a redo."""
     files: tuple[FileRestore, ...] = ()
     kept: tuple[KeptFile, ...] = ()
-    """Those that are left as they are, as far as the intent knows."""
+    """The files that stay as they are, as far as the intent knows."""
 
 
 class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -445,7 +445,7 @@ class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     why: Restoring
     restored: tuple[str, ...] = ()
     kept: tuple[KeptFile, ...] = ()
-    """Those that were left as they are, with the reason."""
+    """The files that stayed as they were, with the reason."""
 
 
 SessionEvent = SessionOpened | SessionForked | Attached

@@ -12,9 +12,9 @@ MEDIA_BYTES = 5_000_000
 IMAGE_WEIGHT = 16_000
 """As how many bytes of text an image counts: at most so many tokens, and likely a quarter of them."""
 PAGE_WEIGHT = 8_000
-"""The same for a page of a PDF."""
+"""As how many bytes of text a page of a PDF counts."""
 _BYTES_PER_PAGE = 100_000
-"""Of a PDF that does not plainly list its pages."""
+"""The assumed size of a page, in a PDF that does not plainly list its pages."""
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
     (b"%PDF-", "application/pdf"),
@@ -26,7 +26,7 @@ _BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
 
 
 def media_type(content: bytes) -> MediaType | None:
-    """Return the type, by the first bytes; None if it is none that can be attached."""
+    """Return the type, by the first bytes; None if it cannot be attached."""
     for beginning, kind in _BEGINNINGS:
         if content.startswith(beginning):
             return kind

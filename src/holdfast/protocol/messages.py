@@ -87,7 +87,7 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def head(self) -> str:
-        """The line that stands above it in a request."""
+        """The line above the attachment in a request."""
         name = f" {self.name}," if self.name else ""
         return f"[{self.origin}:{name} {self.size_bytes} bytes]"
 

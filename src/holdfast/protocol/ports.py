@@ -375,7 +375,7 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["ok", "error", "timeout", "unknown"]
     text: str
     detail: str = ""
-    """For the journal only: the end of a traceback, a killed process's pid."""
+    """Details for the journal only: the end of a traceback, a killed process's pid."""
     trust: Trust | None = None
     """The trust of this text, if it is less than the tool declares."""
     media: tuple[Medium, ...] = ()
@@ -411,7 +411,7 @@ class Proposal(msgspec.Struct, frozen=True):
     session: str
     settings: Settings
     principal: Principal = NOBODY
-    """For whom the call happens."""
+    """The sender for whom the call happens."""
     labels: tuple[Label, ...] = ()
     """Everything that the session holds by now, which the model may follow."""
     grants: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     on_interrupt: OnInterrupt = "unknown"
     timeout_s: float = 120.0
     keeps_time: bool = False
-    """It ends by itself at its limits, and says what it did until then. Any other tool is cancelled there."""
+    """Whether the tool ends by itself at its limits, and says what it did until then. Any other tool is cancelled."""
     max_output_chars: int = 24_000
     """What the model sees of one result. The whole is kept as a blob."""
     source: str = "foreign"
@@ -76,7 +76,7 @@ class FileRestore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     before: str
     """SHA-256 of the content now; empty if there is no file."""
     after: str
-    """Of the content that is put back; empty if the file is removed."""
+    """SHA-256 of the content that is put back; empty if the file is removed."""
     before_mode: int = 0
     mode: int = 0
     """The permission bits that are put back; 0: those of a new file."""
@@ -133,7 +133,7 @@ class Touched:
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._unread = [*resources]
-        """Those that no comparison has needed yet: most calls stand alone."""
+        """The resources that no comparison has needed yet: most turns have only one call."""
         self._paths: dict[Access, set[str]] = {}
         self._above: dict[Access, set[str]] = {}
         """The folders above the paths, and the paths themselves."""

@@ -86,7 +86,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str = ""
     """A regular expression that must match in the last user or tool message."""
     repeat: bool = False
-    """On the last line: it answers every later call too."""
+    """Whether the line, if it is the last one, answers every later call too."""
 
 
 class NumberedLine(msgspec.Struct, frozen=True):

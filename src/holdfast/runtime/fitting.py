@@ -28,7 +28,9 @@ def check_fits(tools: Tools, body: CommandBody) -> None:
     state = State(settings=settings)
     model, room = facts(state), input_room_tokens(state, settings)
     own = len(json_text(body.text)) + sum(each.weight_bytes or each.size_bytes for each in body.attachments)
-    if own <= room:  # not even a token for each byte would be too much; the rest is no matter of this message
+    if (
+        own <= room
+    ):  # even with a token for each byte it fits; the prompt and the tools are not this message's fault
         return
     specs = msgspec.json.encode(tools.specs(settings))
     needed = math.ceil((own + len(specs) + len(json_text(system_prompt(settings)))) / BYTES_PER_TOKEN)

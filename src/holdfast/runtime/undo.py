@@ -96,7 +96,7 @@ class _Visit:
     journal: Journal
     principal: Principal
     is_contested: bool
-    """The driver before may still live. The first record tells so, because the next driver cannot see it any more."""
+    """The previous driver may still live. The first record says so, because the next driver cannot find that out."""
 
     async def tell(self, body: CommandBody) -> None:
         """Record what a command means."""

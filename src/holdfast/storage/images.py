@@ -66,7 +66,7 @@ class Images:
             sync_folder(path.parent)
 
     def get(self, sessions: Sequence[str], sha256: str) -> bytes | None:
-        """Return the bytes that one of the sessions kept; None if none has them (any more).
+        """Return the bytes that one of the sessions kept; None if none of them has kept them until now.
 
         Raises:
             StorageCorrupt: they were changed.

@@ -90,7 +90,7 @@ class SqliteStore:
     def open_to_read(
         cls, home: Path, *, clock: Clock = SYSTEM_CLOCK, busy_s: float = BUSY_S, capacity: int = 1024
     ) -> SqliteStore:
-        """As `open`, and also a home that cannot be written: then whatever would write raises StorageReadOnly."""
+        """Do what `open` does, also for a home that cannot be written: then every write raises StorageReadOnly."""
         return cls(home, open_to_read(home, busy_s), clock, busy_s, capacity)
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:

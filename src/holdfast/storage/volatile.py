@@ -82,7 +82,7 @@ class VolatileBlobs:
 class _Journal:
     row: SessionRow
     records: list[StoredRecord] = field(default_factory=list)
-    """Its own records. Those shared with the parent are there."""
+    """The session's own records. The parent has the shared ones."""
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
     commands: set[str] = field(default_factory=set)
     """The ids of all commands that ever were in the inbox, or were acknowledged."""

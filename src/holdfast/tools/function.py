@@ -87,10 +87,10 @@ def tool(
         effect: What it does to the world: `read`, `write`, `exec` or `network`. The default is `exec`, which needs
             approval where people are asked.
         on_interrupt: What to do after a crash, when its outcome is unknown. By default a reading function runs
-            again; for any other, the model is told that the outcome is unknown.
+            again; for any other, Holdfast tells the model that the outcome is unknown.
         timeout_s: The time limit. An async function is cancelled after it. A sync function cannot be stopped, and
-            neither can an async one that ignores its cancellation: it continues, and the model is told that the
-            outcome is unknown.
+            neither can an async one that ignores its cancellation: it continues, and Holdfast tells the model that
+            the outcome is unknown.
         isolation: `process` runs it in its own process, which can be stopped. This costs about 0.1 s a call.
         name: Replaces the function's own name.
         plan: For `on_interrupt="probe"`. Takes the function's arguments and returns the file changes that it would

@@ -33,7 +33,7 @@ from holdfast.tools.workspace import (
 from holdfast.tools.writing import changed, content_hash, is_same, listable, permissions, replace_file, sweep
 from holdfast.views import edits
 
-GONE = "what it was is not kept (any more)"
+GONE = "its old content is not kept, or was dropped"
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def look_at(own: OwnPlaces, where: edits.Place) -> edits.Found:
 
 
 def content_at(own: OwnPlaces, where: edits.Place) -> bytes | None:
-    """Return the content of a file for a diff; None if there is none, it is too large, or may not be read."""
+    """Return the content of a file for a diff; None if the file does not exist, is too large, or may not be read."""
     try:
         with (
             open_to_read(Root(where.workspace, own), where.path) as (fd, _),

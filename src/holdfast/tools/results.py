@@ -13,9 +13,9 @@ from holdfast.protocol.media import MEDIA_BYTES, media_type
 from holdfast.protocol.ports import Medium, RawResult
 
 MAX_MEDIA = 20
-"""Of one call."""
+"""The most images and files in the result of one call."""
 _PLAIN = frozenset({str, int, float, bool, dict, list, tuple, type(None)})
-"""Types of values that are no bytes: most results have no others."""
+"""Types of values that are not bytes. Most results have no others."""
 _TYPES = "A tool may return PNG, JPEG, GIF or WebP images, PDFs, and UTF-8 text."
 
 _DETAIL_CHARS = 16_384
@@ -31,7 +31,7 @@ def result_of(value: object) -> RawResult:
     bytes among its items.
 
     Raises:
-        Unwritable: a part is none of these, and cannot be written as JSON.
+        Unwritable: a part has no such type, and cannot be written as JSON.
     """
     parts = [(each, _content(each)) for each in (value if isinstance(value, list | tuple) else (value,))]
     if all(content is None for _, content in parts):

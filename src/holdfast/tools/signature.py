@@ -32,9 +32,9 @@ class Signature(msgspec.Struct, frozen=True):
     shape: type[msgspec.Struct]
     """Convert plain arguments to the annotated types."""
     rest: Any
-    """Convert all further arguments, as `**name` is annotated. Without `**name` there are none."""
+    """Convert all further arguments, as `**name` is annotated. Without `**name`, a call has no further ones."""
     context_name: str
-    """The parameter that takes the `Context`; empty if there is none."""
+    """The parameter that takes the `Context`; empty if the function has none."""
     deps: Any
     """What the context's deps must be; `Any` if it does not matter."""
     kinds: dict[str, ParameterKind]

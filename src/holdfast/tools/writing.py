@@ -134,7 +134,7 @@ def replace_file(
     unless a `mode` is given.
 
     Raises:
-        Refused: the file is not any more what it was `before`.
+        Refused: the file has changed since `before`.
     """
     with listable(found) as folder:
         with _temporary(folder) as (fd, name):
@@ -162,7 +162,7 @@ def is_same(before: os.stat_result | None, now: os.stat_result | None) -> bool:
 
 
 def permissions(facts: os.stat_result | None) -> int:
-    """Return the permission bits of a file; 0 if there is none."""
+    """Return the permission bits of a file; 0 if it does not exist."""
     return facts.st_mode & 0o7777 if facts is not None else 0
 
 

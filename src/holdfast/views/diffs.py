@@ -19,16 +19,16 @@ Redact = Callable[[str], str]
 
 
 class FileDiff(msgspec.Struct, frozen=True):
-    """What became of one file."""
+    """How one file changed."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
     diff: str
-    """Unified; or a sentence where there is none."""
+    """A unified diff, or a sentence that says why no diff is possible."""
 
 
 def file_diff(path: str, before: bytes | None, after: bytes | None, redact: Redact) -> FileDiff:
-    """Compare two contents of a file. None: there is no file."""
+    """Compare two contents of a file. None: the file does not exist."""
     change: Literal["added", "changed", "deleted"] = "changed"
     if before is None or after is None:
         change = "added" if before is None else "deleted"
@@ -36,8 +36,8 @@ def file_diff(path: str, before: bytes | None, after: bytes | None, redact: Reda
 
 
 def untold(path: str, change: Literal["added", "changed", "deleted"]) -> FileDiff:
-    """Return what is said of a file whose content is not kept."""
-    return FileDiff(path, change, f"{path}: what it was is not kept (any more).\n")
+    """Return the sentence about a file whose old content is not kept."""
+    return FileDiff(path, change, f"{path}: its old content is not kept, or was dropped.\n")
 
 
 def _unified(path: str, before: bytes | None, after: bytes | None, redact: Redact) -> str:

@@ -1,0 +1,94 @@
+"""Plain words: the texts of the repository use few of the constructions that made them hard to read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+GAP = r"(?:\s|#)+"
+"""Between two words of a sentence: a line may break there, and the next one may begin a comment."""
+HARD = {
+    "stands": rf"\bstands\b(?!{GAP}for\b)",
+    "is no NOUN": rf"(?<!\b[Tt]here){GAP}(?:is|are){GAP}no{GAP}(?!longer\b|more\b)\w",
+    "is told": rf"\b(?:is|are){GAP}told\b",
+    "is none": rf"\b(?:is|are){GAP}none\b",
+    "whoever": r"\b[Ww]hoever\b",
+    "Of ...": r'"""Of\b',
+    "any more": rf"\bany{GAP}more\b",
+}
+MOST = 30
+GENERATED = {"docs/requirements.md"}
+"""It repeats the requirements, which are written elsewhere."""
+TEXTS = (".md", ".py")
+LEAST_COMMENTS = 0.05
+"""The share of the core's lines that have a comment."""
+FOR_TOOLS = ("# type:", "# noqa", "# fmt:")
+
+
+def texts(repository: Path) -> Iterator[tuple[str, str]]:
+    """Every tracked text that people read, with its path."""
+    git = shutil.which("git")
+    if git is None or not (repository / ".git").exists():
+        pytest.skip("needs git and a checkout")
+    listed = subprocess.run(
+        [git, "ls-files", "-z"], cwd=repository, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    own = Path(__file__).relative_to(repository).as_posix()
+    for name in filter(None, listed.split("\0")):
+        is_text = name.endswith(TEXTS) or name.startswith("script/")
+        if is_text and name not in GENERATED | {own} and (repository / name).is_file():
+            yield name, (repository / name).read_text("utf-8")
+
+
+def hard_words(text: str) -> Iterator[tuple[int, str]]:
+    """Every place of a construction, with its line. Python's `is None` is not one."""
+    for kind, pattern in HARD.items():
+        for match in re.finditer(pattern, text):
+            yield text.count("\n", 0, match.end()) + 1, kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("A mark stands for it. What stands there.", ["stands"]),
+        ("A name that is no id.", ["is no NOUN"]),
+        ("The model\n    # is\n    # told so.", ["is told"]),
+        ("Files, and those that are none.", ["is none"]),
+        ("Whoever asks, and whoever answers.", ["whoever", "whoever"]),
+        ('limit = 3\n"""Of a file."""', ["Of ..."]),
+        ("Nobody waits any\nmore.", ["any more"]),
+        ("If there is no name, x is None. It is no longer kept. The answer is no.", []),
+    ],
+)
+def test_a_hard_construction_is_found_where_it_is_written(text: str, kinds: list[str]) -> None:
+    assert [kind for _, kind in hard_words(text)] == kinds
+
+
+def test_the_texts_use_few_hard_constructions(repository: Path) -> None:
+    places = [f"{name}:{line}: {kind}" for name, text in texts(repository) for line, kind in hard_words(text)]
+    assert len(places) <= MOST, "\n".join([f"{len(places)} places:", *places])
+
+
+def comment_lines(path: Path) -> int:
+    """How many lines of a file have a comment for readers, not for a tool."""
+    with path.open("rb") as file:
+        return len(
+            {
+                token.start[0]
+                for token in tokenize.tokenize(file.readline)
+                if token.type == tokenize.COMMENT and not token.string.startswith(FOR_TOOLS)
+            }
+        )
+
+
+def test_the_core_says_why_in_its_comments(repository: Path) -> None:
+    files = sorted((repository / "src" / "holdfast" / "core").glob("*.py"))
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    comments = sum(map(comment_lines, files))
+    assert comments >= LEAST_COMMENTS * lines, f"{comments} of {lines} lines of the core have a comment"
