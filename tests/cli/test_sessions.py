@@ -40,6 +40,8 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "tool_calls": 2,
         "tokens": 3_150,
         "cost_usd": "0.0042",
+        "parent": None,
+        "parent_cost_usd": "0.00",
         "created_at": "2025-06-15T15:06:40.001Z",
         "updated_at": "2025-06-15T15:06:40.020Z",
         "due_at": None,

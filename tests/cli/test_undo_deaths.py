@@ -120,3 +120,22 @@ def test_edits_that_die_at_any_step_can_be_undone(desk: Desk, every: int) -> Non
         assert tree(desk.work) == before, step
         assert desk.cli("resume", "cli:edit", "go on").code in (0, 1), step
         assert desk.cli("fsck").code == 0, step
+
+
+@OFTEN
+@pytest.mark.requirement("H2", "L2")
+def test_a_rewind_that_dies_at_any_step_is_completed_by_the_same_command(desk: Desk, every: int) -> None:
+    before = tree(desk.work)
+    session = desk.cli("run", "edit", "-m", desk.cli.model(*EDITS), "-s", "cli:edit", "--json").json[
+        "session"
+    ]
+    again = ("rewind", session, "--to", "0", "--files")
+    for step in deaths(desk, every, *again):
+        branches = int(desk.cli("show", "cli:edit", "--json").json["session"] != session)
+        found = desk.cli(*again, "--json")
+        assert (found.code, found.json["kept"]) == (0, []), step
+        assert tree(desk.work) == before, step
+        named = desk.cli("show", "cli:edit", "--json").json["session"]
+        assert named != session, step
+        assert len(desk.cli("sessions", "--json").out.splitlines()) == 2 + branches, step
+        assert desk.cli("fsck").code == 0, step

@@ -85,6 +85,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
     for event in (
         e.SessionOpened("other", "cli:demo", "cli:ann"),
         e.SessionForked("branch", SESSION, 1),
+        e.SessionRenamed("cli:other", "branch"),
         e.Attached(9, "host:1"),
         e.MessageReceived(
             "words",

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from holdfast.app import open_workshop
 from holdfast.cli.journal import about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.terminal import columns, is_terminal, say, say_json
+from holdfast.cli.undo import Found, files_lines, files_row
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.load import load_only
+from holdfast.config.load import load, load_only
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.events import Event
 from holdfast.runtime.fork import fork as branch_off
+from holdfast.runtime.rewind import fork_with_copy
 from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, Line, Span, counted, one_line
 from holdfast.views.replay import Difference, Replay
 from holdfast.views.replay import replay as decide_again
 
 _DIFFERS = 1
+_KEPT = 1
 _SHOWN_DIFFERENCES = 20
 _LIMITS = {
     "limits.turns": "turns",
@@ -41,31 +47,52 @@ _SETTINGS = {"approve_by": "approve_by", "repeat.note": "repeat_note", "repeat.s
 def fork(
     session: SessionName,
     at: Annotated[int, typer.Option("--at", metavar="SEQ", help="The last shared record.")],
+    copy: Annotated[
+        Path | None,
+        typer.Option("--copy", metavar="DIR", help="Work in a new copy of the workspace, as of that record."),
+    ] = None,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
-) -> None:
+) -> int:
     """Branch off a session after a record, and print the id of the branch.
 
     \b
     holdfast fork last --at 12
     holdfast resume ID "Try it without the cache."
+    holdfast fork last --at 12 --copy ../try
 
-    The session itself does not change. Files are not part of a session: the branch works on the workspace as it is
-    now.
+    The session itself does not change. Without --copy, the branch works on the workspace as it is now. In the copy,
+    what file tools did after the record is taken back. A file that something else changed stays as it is (exit 1).
     """
-    parent, branch = asyncio.run(_fork(home_of(home), session, at))
+    folder = copy.expanduser().absolute() if copy is not None else None
+    found = asyncio.run(_fork(home_of(home), session, at, folder))
     if is_json:
-        say_json({"session": branch, "parent": parent, "at": at})
+        row = {"session": found.branch, "parent": found.parent, "at": at}
+        say_json(row if folder is None else row | {"copy": str(folder), **files_row(found.files)})
     else:
-        say([branch])
+        say([found.branch])
+        if folder is not None:
+            say(files_lines(found.files, is_dry=False))
         if is_terminal():
-            say([["  continue:  ", Span(f"holdfast resume {branch}", COMMAND)]])
+            say([["  continue:  ", Span(f"holdfast resume {found.branch}", COMMAND)]])
+    return _KEPT if found.files.kept else 0
 
 
-async def _fork(home: Home, name: str, at_seq: int) -> tuple[str, str]:
+class _Forked(msgspec.Struct, frozen=True):
+    parent: str
+    branch: str
+    files: Found
+
+
+async def _fork(home: Home, name: str, at_seq: int, copy: Path | None) -> _Forked:
     async with about_to_write(home) as store:
         parent = await find_session(store, name)
-        return parent, await branch_off(store, SYSTEM_CLOCK, parent, at_seq)
+        if copy is None:
+            branch = await branch_off(store, SYSTEM_CLOCK, parent, at_seq)
+            return _Forked(parent, branch, Found(branch, (), ()))
+        workshop = open_workshop(home, store, load(home, None, {}, os.environ), os.environ)
+        made = await fork_with_copy(workshop, parent, at_seq, copy, home.folder)
+        return _Forked(parent, made.session, Found(*made))
 
 
 def replay(

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("stop", "holdfast.cli.control:stop", "Stop a session's run."),
         Row("fork", "holdfast.cli.branch:fork", "Branch off a session after a record."),
         Row("undo", "holdfast.cli.undo:undo", "Put back the files that the last message changed."),
+        Row("rewind", "holdfast.cli.rewind:rewind", "Go back to a record, and on from there."),
         Row("approve", "holdfast.cli.control:approve", "Approve a call that waits for you."),
         Row("deny", "holdfast.cli.control:deny", "Deny a call that waits for you."),
     ),

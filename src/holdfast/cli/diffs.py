@@ -13,6 +13,7 @@ from holdfast.config.paths import Home
 from holdfast.protocol.ports import Store
 from holdfast.redact import Redactor
 from holdfast.runtime.differences import all_changes
+from holdfast.runtime.undo import shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines, diff_row
 from holdfast.views.journal import Journal
 
@@ -22,7 +23,8 @@ async def show_diff(home: Home, store: Store, journal: Journal, *, is_json: bool
     config = load_only({})
     workshop = open_workshop(home, store, config, os.environ)
     redact = Redactor(known_secrets(config, os.environ))
-    found = await asyncio.to_thread(all_changes, workshop, journal.row.session, journal.records, redact)
+    shelf = await shelf_of(workshop, journal.row.session)
+    found = await asyncio.to_thread(all_changes, shelf, journal.records, redact)
     say_diffs(found, is_json=is_json)
 
 

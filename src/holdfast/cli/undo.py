@@ -22,7 +22,7 @@ from holdfast.protocol.tools import KeptFile
 from holdfast.redact import Redactor
 from holdfast.runtime.differences import changed_since
 from holdfast.runtime.journal import readable
-from holdfast.runtime.undo import Plan, Workshop, planned, put_back
+from holdfast.runtime.undo import Plan, Workshop, planned, put_back, shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines
 from holdfast.views.edits import Edit, Look, Todo, redo_of, undo_of
 from holdfast.views.lines import Line, Span, neutral
@@ -112,7 +112,8 @@ async def diffs_of(
         return ()
     records = [readable(each) for each in await workshop.store.read(session)]
     paths = [each.path for each in kept]
-    return await asyncio.to_thread(changed_since, workshop, session, records, paths, redact)
+    shelf = await shelf_of(workshop, session)
+    return await asyncio.to_thread(changed_since, workshop, shelf, records, paths, redact)
 
 
 def files_row(found: Found) -> dict[str, Any]:

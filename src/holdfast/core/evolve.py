@@ -63,6 +63,8 @@ def _of_session(state: State, event: e.SessionEvent) -> State:
             return replace(state, session=session, key=key, created_ms=state.at_ms)
         case e.SessionForked():
             return _forked(state, event)
+        case e.SessionRenamed(key=key):
+            return replace(state, key=key)
         case e.Attached():
             return _attached(state, event)
 
@@ -76,6 +78,8 @@ def _forked(state: State, event: e.SessionForked) -> State:
         state,
         session=event.session,
         key="",
+        parent=event.parent,
+        inherited=state.before + state.run.totals if state.run is not None else state.before,
         epoch=0,
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=open_),

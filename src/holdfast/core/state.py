@@ -284,6 +284,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     models: Models = Models()
     turn: Turn = Turn()
     unsaid: Unsaid = Unsaid()
+    parent: str = ""
+    """The session that this one branched off from."""
+    inherited: Totals = Totals()
+    """What the shared records used. The parent paid for it."""
     restoring_seq: int = 0
     """The record of an intent to put files back that has no outcome yet; 0 without one."""
 

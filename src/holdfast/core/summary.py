@@ -36,7 +36,7 @@ def _due_ms(state: State) -> int:
 
 def summary(state: State) -> SessionRow:
     """The row of the session."""
-    used, now = totals(state), status(state)
+    used, now, inherited = totals(state), status(state), state.inherited
     run, settings = state.run, state.settings
     return SessionRow(
         session=state.session,
@@ -52,8 +52,10 @@ def summary(state: State) -> SessionRow:
         tool_calls=used.tool_calls,
         model_calls=used.model_calls,
         usage=used.usage,
-        cost_microusd=None if used.is_unpriced else used.cost_microusd,
-        held_microusd=used.held_microusd,
+        cost_microusd=None if used.is_unpriced else used.cost_microusd - inherited.cost_microusd,
+        held_microusd=used.held_microusd - inherited.held_microusd,
+        parent=state.parent,
+        parent_microusd=None if inherited.is_unpriced else inherited.cost_microusd,
         created_ms=state.created_ms,
         updated_ms=state.at_ms,
         seq=state.seq,

@@ -67,6 +67,16 @@ class SessionForked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     session: str
     parent: str
     at_seq: int
+    is_rewind: bool = False
+    """The branch takes over from its parent: `SessionRenamed` completes that."""
+
+
+class SessionRenamed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The name CHANNEL:CHAT is another one from here on: a branch took it over, or this branch has it now."""
+
+    key: str = ""
+    other: str = ""
+    """The session that has the name now, or that had it before."""
 
 
 class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -448,7 +458,7 @@ class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The files that stayed as they were, with the reason."""
 
 
-SessionEvent = SessionOpened | SessionForked | Attached
+SessionEvent = SessionOpened | SessionForked | SessionRenamed | Attached
 RunEvent = (
     MessageReceived
     | SettingsStored

@@ -39,6 +39,10 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_microusd: int | None = 0
     """None: a model without a known price took part."""
     held_microusd: int = 0
+    parent: str = ""
+    """The session that it branched off from. `cost_microusd` and `held_microusd` are its own."""
+    parent_microusd: int | None = 0
+    """What the records cost that it shares with its parent."""
     created_ms: int = 0
     updated_ms: int = 0
     seq: int = 0
@@ -206,6 +210,10 @@ class Commit(msgspec.Struct, frozen=True):
     """Unless a command waits."""
     snapshot: bytes = b""
     """Derived from all records up to these. It replaces the session's last one, unless it is empty."""
+    key: str | None = None
+    """The session's new name, if the records change it."""
+    others: tuple[Commit, ...] = ()
+    """Commits to other sessions, before this one, in the same transaction."""
     forked_from: str = ""
     """The session whose records a branch shares up to `expected_seq`. Only the first commit of a branch has it."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.evolve import fold
@@ -63,7 +64,7 @@ async def export(store: Store, session: str) -> AsyncGenerator[bytes, None]:
     yield a.encode_line(a.End(digest.hexdigest()))
 
 
-class _Contents(NamedTuple):
+class _Contents(msgspec.Struct, frozen=True):
     head: a.Head
     stored: list[StoredRecord]
     blobs: frozenset[str]

@@ -9,15 +9,12 @@ from holdfast.redact import Redactor
 from holdfast.runtime.undo import Workshop
 from holdfast.tools.restoring import Shelf, content_at
 from holdfast.views.diffs import FileDiff, file_diff, untold
-from holdfast.views.edits import Edit, Place, changes_of, edits_of, sessions_of
+from holdfast.views.edits import Edit, Place, changes_of, edits_of
 
 
-def all_changes(
-    workshop: Workshop, session: str, records: Sequence[Record], redact: Redactor
-) -> list[FileDiff]:
+def all_changes(shelf: Shelf, records: Sequence[Record], redact: Redactor) -> list[FileDiff]:
     """Return all that file tools changed in a session, file by file. What was undone is not in it."""
     edits = edits_of(records)
-    shelf = Shelf(workshop.images, session, tuple(sessions_of(session, records)))
     shown = _names(edits)
     return [
         difference(shelf, shown(each.place), each.before, each.after, redact) for each in changes_of(edits)
@@ -25,10 +22,9 @@ def all_changes(
 
 
 def changed_since(
-    workshop: Workshop, session: str, records: Sequence[Record], paths: Sequence[str], redact: Redactor
+    workshop: Workshop, shelf: Shelf, records: Sequence[Record], paths: Sequence[str], redact: Redactor
 ) -> list[FileDiff]:
     """Return what something else changed in these files after their last edit, where that is known."""
-    shelf = Shelf(workshop.images, session, tuple(sessions_of(session, records)))
     last = {edit.change.path: edit for edit in edits_of(records) if not edit.is_undone}
     found: list[FileDiff] = []
     for path in paths:

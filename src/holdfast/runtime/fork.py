@@ -10,24 +10,57 @@ import secrets
 
 from msgspec.structs import replace
 
+from holdfast.core.draft import Draft
+from holdfast.core.opening import change_settings
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.events import SessionForked, Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.settings import changed
 from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.runtime.journal import Journal
 
-_CAUSE = Trigger("fork")
+CAUSE = Trigger("fork")
 
 
-async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
+async def fork(
+    store: Store,
+    clock: Clock,
+    parent: str,
+    at_seq: int,
+    *,
+    is_rewind: bool = False,
+    workspace: str = "",
+) -> str:
     """Branch off after the parent's record `at_seq`, and return the new session's id. Nobody drives it yet.
+
+    Args:
+        at_seq: The last shared record.
+        is_rewind: The branch is to take over from its parent (`rewind`).
+        workspace: Another folder for the branch; empty: the parent's.
 
     Raises:
         NoSuchSession: there is no such parent.
         UsageError: the parent has no record of that number.
         UnreadableEvent: a newer version wrote a shared record.
     """
+    await check_place(store, parent, at_seq)
+    now_ms = clock.now_ms()
+    branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
+    lease = await store.lease(branch, this_process(), LEASE_MS)
+    journal = Journal(branch)
+    journal.load(await store.read(parent, upto_seq=at_seq))
+    draft = Draft(journal.state, now_ms, 0, lease.epoch, CAUSE)
+    draft.add(SessionForked(branch, parent, at_seq, is_rewind))
+    if workspace and draft.state.settings is not None:
+        change_settings(draft, changed(draft.state.settings, workspace=workspace))
+    commit = journal.commit(journal.take(draft), lease.epoch, now_ms, releases_lease=True)
+    await store.commit(replace(commit, forked_from=parent))
+    return branch
+
+
+async def check_place(store: Store, parent: str, at_seq: int) -> None:
+    """Check that the parent has that record. Raises what `fork` raises."""
     last_seq = await store.last_seq(parent)
     if not last_seq and await store.session(parent) is None:
         raise NoSuchSession(f"There is no session {parent}.", hint="`holdfast sessions` lists them.")
@@ -35,12 +68,3 @@ async def fork(store: Store, clock: Clock, parent: str, at_seq: int) -> str:
         span = f"from 1 to {last_seq}" if last_seq else "none yet"
         hint = f"`holdfast show {parent} --events` lists them."
         raise UsageError(f"Session {parent} has no record {at_seq}. Its records are {span}.", hint=hint)
-    now_ms = clock.now_ms()
-    branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
-    lease = await store.lease(branch, this_process(), LEASE_MS)
-    journal = Journal(branch)
-    journal.load(await store.read(parent, upto_seq=at_seq))
-    record = journal.note(SessionForked(branch, parent, at_seq), now_ms, lease.epoch, _CAUSE)
-    commit = journal.commit([record], lease.epoch, now_ms, releases_lease=True)
-    await store.commit(replace(commit, forked_from=parent))
-    return branch

@@ -26,7 +26,7 @@ from holdfast.runtime.journal import Journal, readable
 from holdfast.storage.images import Images
 from holdfast.tools import restoring
 from holdfast.tools.own import OwnPlaces
-from holdfast.views.edits import Edit, Found, Look, Place, Todo, edits_of, open_restore, sessions_of
+from holdfast.views.edits import Edit, Found, Look, Place, Todo, edits_of, open_restore
 
 Plan = Callable[[Sequence[Edit], Look], Todo]
 """Says what to do for the edits, given what is on the disk."""
@@ -40,6 +40,14 @@ class Workshop:
     clock: Clock
     images: Images
     own: OwnPlaces
+
+
+async def shelf_of(workshop: Workshop, session: str) -> restoring.Shelf:
+    """Return where the content of the session's files is kept: with it, and with those that it branched off from."""
+    lineage = [session]
+    while (row := await workshop.store.session(lineage[-1])) is not None and row.parent not in ("", *lineage):
+        lineage.append(row.parent)
+    return restoring.Shelf(workshop.images, session, tuple(lineage))
 
 
 async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
@@ -68,14 +76,14 @@ async def put_back(
         Conflict: somebody drives the session.
         StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same call completes it.
     """
-    async with _held(workshop, session) as hold:
+    async with held(workshop, session) as hold:
         journal = Journal(session, await _key(workshop.store, session))
         await journal.open(workshop.store)
-        visit = _Visit(workshop, hold, journal, principal, hold.has_rival(journal.epoch))
+        visit = _Visit(workshop, hold, journal, principal)
         records = [readable(each) for each in await workshop.store.read(session)]
         left = open_restore(records)
         if left is not None:
-            outcome = await visit.finish(left, sessions_of(session, records))
+            outcome = await visit.finish(left)
             if left.why == why:
                 return outcome
             records = [readable(each) for each in await workshop.store.read(session)]
@@ -84,19 +92,19 @@ async def put_back(
             return Restored(why, (), todo.kept)
         await visit.tell(Restore(why, todo.messages, todo.files, todo.kept))
         intent = FilesRestoring(why, principal.label, todo.messages, todo.files, todo.kept)
-        return await visit.finish(intent, sessions_of(session, records))
+        return await visit.finish(intent)
 
 
-@dataclass
 class _Visit:
     """Commits facts under a lease, without attaching."""
 
-    workshop: Workshop
-    hold: Hold
-    journal: Journal
-    principal: Principal
-    is_contested: bool
-    """The previous driver may still live. The first record says so, because the next driver cannot find that out."""
+    def __init__(self, workshop: Workshop, hold: Hold, journal: Journal, principal: Principal) -> None:
+        self.workshop = workshop
+        self.hold = hold
+        self.journal = journal
+        self.principal = principal
+        self.is_contested = hold.has_rival(journal.epoch)
+        """The previous driver may still live. The first record says so: the next driver cannot find that out."""
 
     async def tell(self, body: CommandBody) -> None:
         """Record what a command means."""
@@ -108,9 +116,9 @@ class _Visit:
         await self.hold.commit(self.workshop.store, commit)
         self.is_contested = False
 
-    async def finish(self, intent: FilesRestoring, lineage: Sequence[str]) -> Restored:
+    async def finish(self, intent: FilesRestoring) -> Restored:
         """Do what an intent says, and record the outcome."""
-        shelf = restoring.Shelf(self.workshop.images, self.journal.session, tuple(lineage))
+        shelf = await shelf_of(self.workshop, self.journal.session)
         done: list[str] = []
         kept = list(intent.kept)
         for goal in intent.files:
@@ -130,7 +138,7 @@ class _Visit:
 
 async def _todo(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:
     """Return what to do. A file whose old content is not kept is left as it is."""
-    shelf = restoring.Shelf(workshop.images, session, tuple(sessions_of(session, records)))
+    shelf = await shelf_of(workshop, session)
 
     def look(where: Place) -> Found:
         return restoring.look_at(workshop.own, where)
@@ -155,8 +163,8 @@ async def _key(store: Store, session: str) -> str:
 
 
 @asynccontextmanager
-async def _held(workshop: Workshop, session: str) -> AsyncIterator[Hold]:
-    """Hold the session's lease.
+async def held(workshop: Workshop, session: str) -> AsyncIterator[Hold]:
+    """Hold the session's lease, so that nobody edits files meanwhile.
 
     Raises:
         NoSuchSession: there is no such session.

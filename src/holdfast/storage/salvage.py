@@ -28,7 +28,7 @@ from holdfast.protocol.codec import (
     encode_json,
     link_after,
 )
-from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, blobs_of
+from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, SessionRenamed, blobs_of
 from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, session_id
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
 from holdfast.storage.blobs import read_blob, sync_folder
@@ -249,6 +249,10 @@ class _Salvage:
             self._notes.append(f"session {free[0]}: its row was lost or changed, and is made anew")
         if isinstance(event, SessionOpened):
             session.key = event.key if is_session_key(event.key) else ""
+        renamed = [record for record in kept.values() if record.type == SessionRenamed.__name__]
+        last = _event(max(renamed, key=lambda record: record.seq, default=None))
+        if isinstance(last, SessionRenamed):
+            session.key = last.key if is_session_key(last.key) else ""
         session.id, session.key = free[0], session.key if session.key not in self._names else ""
         self._names |= {session.id, session.key} - {""}
 

@@ -225,6 +225,12 @@ class VolatileStore:
             raise Fenced(f"session {commit.session} is at record {head_seq}, not {commit.expected_seq}")
         for blob in commit.blobs:
             await self.blobs.get(blob)
+        for other in commit.others:
+            await self.commit(other)
+        if commit.key is not None:
+            self._keys.pop(journal.row.key, None)
+            if commit.key:
+                self._keys[commit.key] = commit.session
         if commit.forked_from:
             journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
         journal.records += commit.records

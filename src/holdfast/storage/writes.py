@@ -140,8 +140,15 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
 
 
 def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
-    """Do what `Store.commit` says: the fence, the session's row, its records. One statement for fence and row
-    (`RETURNING`) would take twice as long as two."""
+    """Do what `Store.commit` says."""
+    for other in commit.others:
+        _commit(connection, other)
+    return _commit(connection, commit)
+
+
+def _commit(connection: sqlite3.Connection, commit: Commit) -> bool:
+    """Commit to one session: the fence, its row, its records. One statement for fence and row (`RETURNING`)
+    would take twice as long as both."""
     if commit.forked_from:
         _branch_off(connection, commit)
     found = connection.execute(_FENCE, (commit.session, commit.expected_seq, commit.epoch)).fetchone()
@@ -165,6 +172,8 @@ def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
             number,
         ),
     )
+    if commit.key is not None:
+        connection.execute("UPDATE sessions SET key = ? WHERE number = ?", (commit.key, number))
     put_records(connection, number, enumerate(commit.records, last_position + 1))
     _settle(connection, number, commit)
     return commit.releases_lease and _released(connection, number)

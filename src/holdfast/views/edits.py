@@ -18,7 +18,6 @@ from holdfast.protocol.events import (
     MessageReceived,
     Record,
     RunStarted,
-    SessionForked,
     SettingsChanged,
     SettingsStored,
     ToolCallAbandoned,
@@ -63,7 +62,7 @@ class Place(NamedTuple):
     path: str
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """What is at a place now."""
 
     sha256: str
@@ -73,7 +72,7 @@ class Found(NamedTuple):
     """Why it cannot be put back, if so."""
 
 
-class Todo(NamedTuple):
+class Todo(msgspec.Struct, frozen=True):
     """What to do to put files back."""
 
     messages: tuple[int, ...]
@@ -193,18 +192,36 @@ def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
     return _todo(messages, chosen, look, _forwards)
 
 
-def rewind_of(edits: Sequence[Edit], seq: int, look: Look) -> Todo:
-    """Return what takes back all edits after a record."""
-    chosen = [edit for edit in edits if edit.seq > seq and not edit.is_undone]
-    messages = tuple(sorted({edit.message for edit in chosen}))
-    return _todo(messages, chosen, look, _backwards)
+def rewind_of(records: Sequence[Record], seq: int, look: Look) -> Todo:
+    """Return what takes back everything that was done to files after a record: edits, and what was put back."""
+    steps = [*edits_of(records), *_put_back(records)]
+    chosen = sorted((step for step in steps if step.seq > seq), key=lambda step: step.seq)
+    return _todo((), chosen, look, _backwards)
+
+
+def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
+    """Yield the files that were put back, as if they had been edited."""
+    restoring: FilesRestoring | None = None
+    for record in records:
+        match record.event:
+            case FilesRestoring() as restoring:
+                pass
+            case FilesRestored(restored=restored) if restoring is not None:
+                # A rewind took back what the parent did later, which is not in this journal.
+                for file in restoring.files if restoring.why != "rewind" else ():
+                    if file.path in restored:
+                        change = FileChange(
+                            file.path, file.before, file.after, file.before_mode, file.new_folders
+                        )
+                        yield Edit(record.seq, 0, file.workspace, change, is_certain=True)
+                restoring = None
 
 
 def _changed(todo: Todo) -> list[FileRestore]:
     return [each for each in todo.files if each.before != each.after]
 
 
-class _Walk(NamedTuple):
+class _Walk(msgspec.Struct, frozen=True):
     sha256: str
     """What the file is to be."""
     mode: int
@@ -243,16 +260,18 @@ def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
     goal = _Walk(found.sha256, found.mode, 0)
     if found.sha256 == chain[0].change.before != chain[-1].change.after:
         folders = sum(edit.change.new_folders for edit in chain)
-        return goal._replace(new_folders=folders)  # something else put it back, or no edit happened
+        return msgspec.structs.replace(
+            goal, new_folders=folders
+        )  # something else put it back, or no edit happened
     for number, edit in enumerate(reversed(chain)):
         change = edit.change
         if goal.sha256 == change.after:
             folders = goal.new_folders + change.new_folders
             goal = _Walk(change.before, change.mode or goal.mode, folders, LARGE if change.is_large else "")
         elif not edit.is_certain and goal.sha256 == change.before:
-            goal = goal._replace(new_folders=goal.new_folders + change.new_folders)
+            goal = msgspec.structs.replace(goal, new_folders=goal.new_folders + change.new_folders)
         else:
-            return goal._replace(problem=BETWEEN if number else CHANGED)
+            return msgspec.structs.replace(goal, problem=BETWEEN if number else CHANGED)
     return goal
 
 
@@ -264,16 +283,17 @@ def _forwards(chain: Sequence[Edit], found: Found) -> _Walk:
     for number, edit in enumerate(chain):
         change = edit.change
         if goal.sha256 == change.before:
-            goal = goal._replace(sha256=change.after, mode=edit.mode or goal.mode)
+            folders = goal.new_folders + change.new_folders
+            goal = _Walk(change.after, edit.mode or goal.mode, folders)
         elif edit.is_certain:
-            return goal._replace(problem=BETWEEN if number else CHANGED)
+            return msgspec.structs.replace(goal, problem=BETWEEN if number else CHANGED)
     return goal
 
 
 # --- what changed -------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """What all edits of a file came to."""
 
     place: Place
@@ -290,9 +310,3 @@ def changes_of(edits: Sequence[Edit]) -> list[Change]:
             before = found[edit.place].before if edit.place in found else edit.change.before
             found[edit.place] = Change(edit.place, before, edit.change.after)
     return [change for change in found.values() if change.before != change.after]
-
-
-def sessions_of(session: str, records: Iterable[Record]) -> list[str]:
-    """Return the session and those that it branched off from: each kept the files that it edited."""
-    parents = [record.event.parent for record in records if isinstance(record.event, SessionForked)]
-    return [session, *reversed(parents)]

@@ -53,6 +53,8 @@ def session_row(row: SessionRow) -> dict[str, Any]:
         "tool_calls": row.tool_calls,
         "tokens": row.usage.total_tokens,
         "cost_usd": None if row.cost_microusd is None else usd(row.cost_microusd),
+        "parent": row.parent or None,
+        "parent_cost_usd": None if row.parent_microusd is None else usd(row.parent_microusd),
         "created_at": iso(row.created_ms),
         "updated_at": iso(row.updated_ms),
         "due_at": iso(row.due_ms) if row.due_ms else None,

@@ -21,6 +21,7 @@ from holdfast.protocol.events import (
     RunPaused,
     RunResumed,
     SessionForked,
+    SessionRenamed,
     SettingsChanged,
 )
 from holdfast.protocol.failures import in_full
@@ -79,9 +80,19 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return f"resumed by {by}"
         case FilesRestoring() | FilesRestored() as told:
             return _about_files(told)
+        case SessionForked() | SessionRenamed() as told:
+            return _about_branches(told)
+    return ""
+
+
+def _about_branches(told: SessionForked | SessionRenamed) -> str:
+    match told:
         case SessionForked(parent=parent, at_seq=at_seq):
             return f"branched off {parent} after record {at_seq}"
-    return ""
+        case SessionRenamed(key="", other=other):
+            return f"{other} took over the name"
+        case SessionRenamed(key=key, other=other):
+            return f"took over the name {key} from {other}"
 
 
 def _about_files(told: FilesRestoring | FilesRestored) -> str:

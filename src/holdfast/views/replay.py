@@ -85,7 +85,7 @@ def replay(
     differences: list[Difference] = []
     decisions = 0
     for batch in _batches(records):
-        if not isinstance(batch.records[0].event, e.SessionForked):
+        if batch.records[0].cause.kind != "fork":
             decisions += 1
             found = _compare(state, batch, is_changed=change is not None)
             differences += [found] if found is not None else []

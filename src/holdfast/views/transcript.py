@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.config.values import spoken
 from holdfast.protocol.events import (
     MessageReceived,
@@ -15,6 +17,7 @@ from holdfast.protocol.events import (
     Responded,
     RunStopped,
     SessionForked,
+    ToolCallStarted,
 )
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
@@ -89,6 +92,8 @@ def overview(journal: Journal) -> dict[str, Any]:
         "usage": {name: getattr(row.usage, name) for name in row.usage.__struct_fields__},
         "cost_usd": None if row.cost_microusd is None else usd(row.cost_microusd),
         "held_usd": usd(row.held_microusd),
+        "parent": row.parent or None,
+        "parent_cost_usd": None if row.parent_microusd is None else usd(row.parent_microusd),
         "created_at": iso(row.created_ms),
         "updated_at": iso(row.updated_ms),
         "due_at": iso(row.due_ms) if row.due_ms else None,
@@ -124,7 +129,10 @@ def _head(journal: Journal, told: Story) -> Iterator[Line]:
     facts = [("model", neutral(row.model)), ("workspace", neutral(row.workspace))]
     if told.runs:
         facts.append(("limits", _limits(told.runs[-1])))
-    facts.append(("spent", _spent(row, told)))
+    own, shared = _own_story(journal, told)
+    facts.append(("spent", _spent(own)))
+    if shared is not None:
+        facts.append(("parent", f"{row.parent} spent {_spent(shared)}"))
     facts.append(("last", local(row.updated_ms) + (f", due {local(row.due_ms)}" if row.due_ms else "")))
     if journal.waiting:
         facts.append(("inbox", f"{counted(journal.waiting, 'command')} that no process has read yet"))
@@ -145,7 +153,26 @@ def _limits(run: Run) -> str:
     )
 
 
-def _spent(row: SessionRow, told: Story) -> str:
+def _own_story(journal: Journal, told: Story) -> tuple[Story, Story | None]:
+    """Return what a session spent, and what its parent spent on the records that they share."""
+    forks = [record.seq for record in journal.records if isinstance(record.event, SessionForked)]
+    if not forks:
+        return told, None
+    own = {attempt.number for attempt in told.attempts if attempt.seq > forks[-1]}
+    started = {
+        each.event.call_id: each.seq for each in journal.records if isinstance(each.event, ToolCallStarted)
+    }
+    mine = {call.call_id for call in told.calls if started.get(call.call_id, 0) > forks[-1]}
+
+    def part(*, is_own: bool) -> Story:
+        attempts = tuple(each for each in told.attempts if (each.number in own) == is_own)
+        calls = tuple(each for each in told.calls if (each.call_id in mine) == is_own)
+        return msgspec.structs.replace(told, attempts=attempts, calls=calls)
+
+    return part(is_own=True), part(is_own=False)
+
+
+def _spent(told: Story) -> str:
     # Counted from the journal: the row is derived from it and may be damaged.
     usages = [attempt.usage for attempt in told.attempts]
     is_priced = all(has_price(told, run.number) for run in told.runs)

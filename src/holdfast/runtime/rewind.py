@@ -1,0 +1,229 @@
+"""Goes back to a record: with a branch that takes over the session's name, or one that works in a copy of the files.
+
+A rewind has three steps: branch off, put files back, take over the name. If it is killed in between, the same call
+finds the branch and completes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.evolve import fold
+from holdfast.errors import Conflict, UsageError
+from holdfast.protocol.commands import Principal
+from holdfast.protocol.events import MessageReceived, Record, SessionForked, SessionRenamed
+from holdfast.protocol.rows import Commit
+from holdfast.protocol.tools import KeptFile
+from holdfast.runtime.fork import CAUSE, check_place, fork
+from holdfast.runtime.holder import Hold
+from holdfast.runtime.journal import Journal, readable
+from holdfast.runtime.undo import Workshop, held, put_back, shelf_of
+from holdfast.tools import restoring
+from holdfast.views.edits import Edit, Found, Look, Place, Todo, open_restore, rewind_of
+
+ELSEWHERE = "it is not in the folder that was copied"
+
+
+class Rewound(NamedTuple):
+    """The branch, and what became of files."""
+
+    session: str
+    restored: Sequence[str] = ()
+    kept: Sequence[KeptFile] = ()
+
+
+async def rewind(
+    workshop: Workshop, parent: str, principal: Principal, seq: int, *, with_files: bool
+) -> Rewound:
+    """Branch off after a record, and give the branch the session's name. With files, put back what was done after it.
+
+    Args:
+        seq: The last record that stays; 0: go back before the first message.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        UsageError: it has no such record.
+        Conflict: somebody drives it, or an undo of it has not ended.
+        StorageError: it cannot be recorded. The same call completes it.
+    """
+    async with held(workshop, parent) as hold:
+        records, at_seq = await _place(workshop, parent, seq)
+        branch = await _begun(workshop, parent, at_seq)
+        if not branch:
+            branch = await fork(workshop.store, workshop.clock, parent, at_seq, is_rewind=True)
+        outcome = Rewound(branch)
+        if with_files:
+
+            def plan(_: Sequence[Edit], look: Look) -> Todo:
+                return rewind_of(records, at_seq, look)
+
+            done = await put_back(workshop, branch, principal, "rewind", plan)
+            outcome = Rewound(branch, done.restored, done.kept)
+        await _take_over(workshop, hold, branch)
+        return outcome
+
+
+async def planned_rewind(workshop: Workshop, parent: str, seq: int) -> Todo:
+    """Return what a rewind would do to files, and do nothing. Raises what `rewind` raises."""
+    records, at_seq = await _place(workshop, parent, seq)
+
+    def look(where: Place) -> Found:
+        return restoring.look_at(workshop.own, where)
+
+    return await asyncio.to_thread(rewind_of, records, at_seq, look)
+
+
+async def _place(workshop: Workshop, parent: str, seq: int) -> tuple[list[Record], int]:
+    """Return all records, and the number of the last one that stays."""
+    records = [readable(each) for each in await workshop.store.read(parent)]
+    if seq == 0:
+        messages = (record.seq for record in records if isinstance(record.event, MessageReceived))
+        seq = max(next(messages, len(records)) - 1, 1)
+    await check_place(workshop.store, parent, seq)
+    if open_restore(records) is not None:
+        raise Conflict(
+            f"An undo of session {parent} was interrupted. Nothing was changed.",
+            hint=f"Complete it first: `holdfast undo {parent}`.",
+        )
+    return records, seq
+
+
+async def _begun(workshop: Workshop, parent: str, at_seq: int) -> str:
+    """Return the branch that a killed rewind to this record has made; empty if there is none."""
+    for branch in await workshop.store.branches(parent):
+        own = [readable(each).event for each in await workshop.store.read(branch, at_seq)]
+        is_made = own[:1] == [SessionForked(branch, parent, at_seq, is_rewind=True)]
+        if is_made and not any(isinstance(event, SessionRenamed) for event in own):
+            return branch
+    return ""
+
+
+async def _take_over(workshop: Workshop, parents: Hold, branch: str) -> None:
+    """Give the parent's name to the branch: both say so, in one transaction."""
+    store, parent = workshop.store, parents.lease.session
+    row = await store.session(parent)
+    key = row.key if row is not None else ""
+    async with held(workshop, branch) as hold:
+        given = await _renamed(workshop, parents, key, "", branch) if key else None
+        taken = await _renamed(workshop, hold, "", key, parent)
+        others = (given,) if given is not None else ()
+        await hold.commit(store, replace(taken, others=others))
+
+
+async def _renamed(workshop: Workshop, hold: Hold, before: str, after: str, other: str) -> Commit:
+    journal = Journal(hold.lease.session, before)
+    await journal.open(workshop.store)
+    now_ms, epoch = workshop.clock.now_ms(), hold.lease.epoch
+    record = journal.note(SessionRenamed(after, other), now_ms, epoch, CAUSE)
+    return replace(journal.commit([record], epoch, now_ms, releases_lease=False), key=after)
+
+
+# --- a copy -------------------------------------------------------------------------------------
+
+
+async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: Path, home: Path) -> Rewound:
+    """Branch off after a record. The branch works in a copy of the workspace as it was then.
+
+    Raises:
+        NoSuchSession, UsageError: there is no such session or record, or the copy cannot be made there.
+        Conflict: somebody drives the session.
+    """
+    async with held(workshop, parent):
+        await check_place(workshop.store, parent, at_seq)
+        records = [readable(each) for each in await workshop.store.read(parent)]
+        settings = fold(records[:at_seq]).settings
+        if settings is None:
+            raise UsageError(f"No run had begun by record {at_seq}, so there is no workspace to copy.")
+        workspace = settings.tools.workspace
+        _check_new(Path(workspace), folder)
+        shelf = await shelf_of(workshop, parent)
+
+        def copy() -> tuple[list[str], list[KeptFile], str]:
+            return _copied(workshop, records, at_seq, _Copy(Path(workspace), folder, home), shelf)
+
+        restored, kept, real = await asyncio.to_thread(copy)
+        branch = await fork(workshop.store, workshop.clock, parent, at_seq, workspace=real)
+        return Rewound(branch, restored, kept)
+
+
+class _Copy(msgspec.Struct, frozen=True):
+    workspace: Path
+    folder: Path
+    home: Path
+    """Is never copied."""
+
+
+def _check_new(workspace: Path, folder: Path) -> None:
+    """Refuse a place where no copy can be made.
+
+    Raises:
+        UsageError: says why.
+    """
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} is there already.", hint="Name a folder that is not.")
+    if not folder.parent.is_dir():
+        raise UsageError(f"The folder of {folder} is not there.", hint="Make it, or name another one.")
+    if not workspace.is_dir():
+        raise UsageError(f"The workspace {workspace} is not there any more.")
+    if folder.parent.resolve().is_relative_to(workspace.resolve()):
+        raise UsageError(f"{folder} is inside the workspace.", hint="Name a folder outside of it.")
+
+
+def _copied(
+    workshop: Workshop, records: Sequence[Record], at_seq: int, copy: _Copy, shelf: restoring.Shelf
+) -> tuple[list[str], list[KeptFile], str]:
+    """Copy the workspace, put files in the copy back, and give it its name at last. Return the files and the
+    copy's real path."""
+    draft = copy.folder.with_name(f".{copy.folder.name}.{os.getpid()}")
+    old, new = str(copy.workspace), str(draft)
+
+    def look(where: Place) -> Found:
+        if where.workspace != old:
+            return Found("", 0, ELSEWHERE)
+        return restoring.look_at(workshop.own, Place(new, where.path))
+
+    try:
+        shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(copy.home))
+        todo = rewind_of(records, at_seq, look)
+        goals = [replace(goal, workspace=new) for goal in todo.files]
+        kept, restored = list(todo.kept), []
+        for goal in goals:
+            reason = restoring.put_back(workshop.own, goal, shelf, _unhindered)
+            if reason:
+                kept.append(KeptFile(goal.path, reason))
+            elif goal.before != goal.after:
+                restored.append(goal.path)
+        restoring.remove_folders(workshop.own, goals, _unhindered)
+        draft.rename(copy.folder)
+        return restored, kept, os.path.realpath(copy.folder)
+    except OSError as error:
+        raise UsageError(f"{copy.folder} cannot be made: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _unhindered() -> int:
+    """Nobody else knows of the copy yet."""
+    return 0
+
+
+def _ignored(home: Path) -> Callable[[str, list[str]], list[str]]:
+    """Leave out the home, and what is neither file nor folder nor link."""
+
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        paths = [(name, Path(folder) / name) for name in names]
+        return [
+            name
+            for name, path in paths
+            if path == home or not (path.is_symlink() or path.is_dir() or path.is_file())
+        ]
+
+    return ignored
