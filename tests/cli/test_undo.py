@@ -179,6 +179,18 @@ def test_an_undo_puts_back_secrets_and_shows_them_masked(cli: Cli, work: Path) -
 
 
 @pytest.mark.requirement("H2")
+def test_an_edit_that_held_a_secret_is_named_and_not_undone(cli: Cli, work: Path) -> None:
+    secret = "sk-" + "ant-api03-" + "q7Z" * 16
+    session = run(cli, write("key.txt", secret), write("a.txt", "x"), says("Done."))
+    assert (work / "key.txt").read_text() == secret
+    found = cli("undo", session, "--json")
+    assert (found.code, found.json["restored"]) == (1, ["a.txt"])
+    assert [each["path"] for each in found.json["kept"]] == ["key.txt"]
+    assert "secret" in found.json["kept"][0]["reason"]
+    assert "key.txt: what it was is not kept" in cli("show", session, "--diff").out
+
+
+@pytest.mark.requirement("H2")
 def test_all_that_file_tools_changed_is_shown_as_one_diff(cli: Cli, work: Path) -> None:
     session = run(
         cli, edit("a.txt", "first", "second"), edit("a.txt", "second", "third"), write("new.txt", "n"),

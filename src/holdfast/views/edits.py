@@ -17,6 +17,7 @@ from holdfast.protocol.events import (
     FilesRestoring,
     MessageReceived,
     Record,
+    Responded,
     RunStarted,
     SettingsChanged,
     SettingsStored,
@@ -24,11 +25,14 @@ from holdfast.protocol.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.settings import Group, settings_by
 from holdfast.protocol.tools import FileChange, FileRestore, Files, KeptFile
+from holdfast.protocol.untrusted import decode_untrusted
 
 CHANGED = "it has changed since"
 BETWEEN = "something else changed it between two edits"
+MASKED = "an edit of it held what looks like a secret, and nothing is kept of such an edit"
 LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
 OPEN = "a call that edits it has not ended; resume or stop the session first"
 
@@ -45,6 +49,8 @@ class Edit(msgspec.Struct, frozen=True):
     is_certain: bool = False
     """The call said that it succeeded. Otherwise the file shows whether it happened."""
     is_open: bool = False
+    is_masked: bool = False
+    """Its arguments held what looks like a secret. So its intent has no hashes, and it cannot be undone."""
     is_undone: bool = False
     mode: int = 0
     """The permission bits of the file when it was undone; 0 if it was not."""
@@ -91,10 +97,18 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
     """Where the edits of each call are."""
     message = 0
     restoring: FilesRestoring | None = None
+    paths: dict[str, str] = {}
+    """By call, of those that held what looks like a secret."""
     for record, workspace in _in_workspaces(records):
         match record.event:
             case MessageReceived():
                 message = record.seq
+            case Responded(parts=parts):
+                paths |= {call.call_id: _path_in(call) for call in calls_of(parts) if call.is_masked}
+            case ToolCallStarted(call_id=call_id, effect="write", is_masked=True) if paths.get(call_id):
+                change = FileChange(paths[call_id], "?", "!")
+                calls[call_id] = range(len(edits), len(edits) + 1)
+                edits.append(Edit(record.seq, message, workspace, change, is_open=True, is_masked=True))
             case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)):
                 made = [
                     Edit(record.seq, message, workspace, change, is_open=True)
@@ -143,6 +157,15 @@ def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
             case FilesRestoring() as restoring:
                 return restoring
     return None
+
+
+def _path_in(call: ToolCall) -> str:
+    """Return the path that a call names; empty if it names none."""
+    try:
+        path = decode_untrusted(call.arguments).get("path", "")
+    except (msgspec.DecodeError, AttributeError):
+        return ""
+    return path.removeprefix("./") if isinstance(path, str) else ""
 
 
 def _again(first: Edit, again: Edit) -> Edit:
@@ -243,7 +266,11 @@ def _todo(
     for place, chain in by_place.items():
         found = look(place)
         goal = walk(chain, found)
-        problem = OPEN if any(edit.is_open for edit in chain) else found.problem or goal.problem
+        problem = found.problem or goal.problem
+        if any(edit.is_masked for edit in chain):
+            problem = MASKED
+        if any(edit.is_open for edit in chain):
+            problem = OPEN
         if problem:
             kept.append(KeptFile(place.path, problem))
         elif goal.sha256 != found.sha256 or not all(edit.is_certain for edit in chain):
