@@ -28,6 +28,7 @@ from holdfast.protocol.events import (
     ApprovalResolved,
     MessageReceived,
     SessionOpened,
+    SessionRenamed,
     ToolCallFinished,
 )
 from holdfast.protocol.ports import Store
@@ -443,6 +444,32 @@ class StoreConformance(LeaseConformance):
         lost = driving.make(ToolCallFinished("t1.c1", CallResult("ok", "head", blob="f" * 64)))
         await refused(StorageError, store.commit(lost))
         assert await store.read(driving.session) == []
+
+    # --- names that move
+
+    async def test_a_name_moves_to_another_session_in_one_transaction(self, store: Store) -> None:
+        one, two = await drive(store, 1, "cli:demo"), await drive(store, 2)
+        given = one.make(SessionOpened(one.session, "cli:demo"), SessionRenamed("", two.session), key="")
+        taken = two.make(
+            SessionOpened(two.session),
+            SessionRenamed("cli:demo", one.session),
+            key="cli:demo",
+            others=(given,),
+        )
+        await store.commit(taken)
+        assert await store.find("cli:demo") == [two.session]
+        keys = {row.session: row.key for row in await store.sessions()}
+        assert keys == {one.session: "", two.session: "cli:demo"}
+        assert await store.verify() == Verified()
+
+    async def test_a_name_does_not_move_if_one_of_the_sessions_was_taken(self, store: Store) -> None:
+        one, two = await drive(store, 1, "cli:demo"), await drive(store, 2)
+        given = one.make(SessionRenamed("", two.session), key="")
+        await store.release(one.lease)
+        taken = two.make(SessionRenamed("cli:demo", one.session), key="cli:demo", others=(given,))
+        await refused(Fenced, store.commit(taken))
+        assert await store.find("cli:demo") == [one.session]
+        assert await store.read(two.session) == []
 
     # --- deleting
 
