@@ -250,3 +250,39 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
         screen.until("Approve it?")
         screen.type("n\n")
         assert screen.end() == 0
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize("key", ["\x1b", "\x04"])
+def test_a_key_leaves_a_question_open(cli: Cli, key: str) -> None:
+    with cli.emulator("run", "x", "-m", a_model(cli)) as screen:
+        screen.until_shown("Approve it?")
+        screen.type(f"y\x7f{key}")
+        assert screen.end() == 5
+    assert (runs(cli), len(open_approvals(cli))) == (0, 1)
+
+
+def test_an_answer_can_be_corrected_before_enter(cli: Cli) -> None:
+    model = cli.model(calls("shell", command=COMMAND), says("Another way then.", when="too risky"))
+    with cli.emulator("run", "x", "-m", model) as screen:
+        screen.until_shown("Approve it?")
+        screen.type("yes\x15n to\x7foo wild\x7f\x7f\x7f\x7frisky")
+        screen.until_shown("why: n too risky")
+        screen.type("\n")
+        screen.until("Another way then.")
+        assert screen.end() == 0
+    assert runs(cli) == 0
+
+
+@pytest.mark.requirement("H5")
+def test_the_question_about_an_edit_shows_its_diff(cli: Cli) -> None:
+    (cli.workspace / ".pre-commit-config.yaml").write_text("# mine\nloglevel=old\n")
+    edit = calls("edit_file", path=".pre-commit-config.yaml", old="old", new="new")
+    with cli.emulator("run", "x", "-m", cli.model(edit, says("Edited."))) as screen:
+        screen.until("-loglevel=old")
+        screen.until("+loglevel=new")
+        screen.until("Approve it?")
+        screen.type("y\r")
+        screen.until("Edited.")
+        assert screen.end() == 0
+    assert (cli.workspace / ".pre-commit-config.yaml").read_text() == "# mine\nloglevel=new\n"

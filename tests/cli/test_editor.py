@@ -260,6 +260,23 @@ def test_the_status_line_tells_what_runs_and_what_was_used(cli: Cli) -> None:
         screen.until("Done.")
 
 
+def test_the_last_lines_of_a_running_command_are_shown_and_then_its_exit_code(cli: Cli) -> None:
+    command = (
+        "for n in 1 2 3 4; do echo line $n; done; until [ -e go ]; do sleep 0.05; done; echo over; exit 3"
+    )
+    with cli.emulator(
+        "chat", "-m", cli.model(calls("shell", command=command), ANY), "--autonomy", "full"
+    ) as screen:
+        screen.until(">")
+        screen.type("work\r")
+        screen.until_shown("  │ line 2\n  │ line 3\n  │ line 4\n>")
+        assert "│ line 1" not in screen.text
+        (cli.workspace / "go").touch()
+        screen.until("exit code 3: over")
+        screen.until("Understood.")
+        assert "│ line" not in screen.text
+
+
 # --- what it costs ------------------------------------------------------------------------------
 
 PROMPT_CPU_S = 0.5

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Index
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.views.lines import EXACT, Span, counted, neutral
+from holdfast.views.lines import EXACT, Line, Span, counted, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
 _LOOK_S = 0.1
@@ -40,15 +41,19 @@ class Unanswered(Exception):
     """The person left the question open, or the input ended."""
 
 
-async def ask(index: Index, person: Person, row: ApprovalRow, *, can_run: bool) -> Resolve | None:
+async def ask(
+    index: Index, person: Person, row: ApprovalRow, diff: Sequence[Line] = (), *, can_run: bool
+) -> Resolve | None:
     """Return the person's answer, or None if the approval was decided elsewhere.
 
-    `can_run`: this process has what the model wrote, and not only a masked copy.
+    Args:
+        diff: What the call would change in a file.
+        can_run: This process has what the model wrote, and not only a masked copy.
 
     Raises:
         Unanswered: The person leaves it open.
     """
-    asked = _question(person, row) if row.question else _approval(person, row, can_run=can_run)
+    asked = _question(person, row) if row.question else _approval(person, row, diff, can_run=can_run)
     asking = asyncio.create_task(asked)
     settling = asyncio.create_task(settled(index, row.id))
     tasks = (asking, settling)
@@ -78,12 +83,12 @@ async def settled(index: Index, approval_id: str) -> None:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-async def _approval(person: Person, row: ApprovalRow, *, can_run: bool) -> Resolve:
+async def _approval(person: Person, row: ApprovalRow, diff: Sequence[Line], *, can_run: bool) -> Resolve:
     """Ask for yes or no. Enter alone does not answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(row.tool, "bold yellow"), "  ", Span(row.reason, EXACT)])
-    for line in approval_call_lines(row):
+    for line in (*diff, *approval_call_lines(row)):
         tell(line)
     if not can_run:
         tell([Span(f"  {_ELSEWHERE}", "yellow")])

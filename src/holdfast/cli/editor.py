@@ -14,7 +14,7 @@ import select
 import sys
 import termios
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import TextIO
 
@@ -60,6 +60,7 @@ class Editor:
         self.pastes = Pastes()
         self._about, self._complete = about, complete
         self._doing, self._state = "", State()
+        self._printed: Sequence[str] = ()
         self._queue: deque[str] = deque()
         """The lines that were sent and not taken yet."""
         self._came = asyncio.Event()
@@ -201,11 +202,18 @@ class Editor:
 
     # --- what the area shows --------------------------------------------------------------------
 
-    def show(self, doing: str, state: State) -> None:
-        """Show in the status line what is running (empty: nothing) and what was used."""
-        if (doing, state) != (self._doing, self._state):
-            self._doing, self._state = doing, state
+    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
+        """Show in the status line what is running (empty: nothing) and what was used. Lines that a command printed
+        are above the input.
+        """
+        if (doing, state, printed) != (self._doing, self._state, self._printed):
+            self._doing, self._state, self._printed = doing, state, printed
             self._app.invalidate()
+
+    @property
+    def printed(self) -> Sequence[str]:
+        """The last lines that the running command printed."""
+        return self._printed
 
     @property
     def unfinished(self) -> str:

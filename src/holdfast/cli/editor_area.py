@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from prompt_toolkit.buffer import Buffer
@@ -22,7 +23,7 @@ from prompt_toolkit.layout.utils import explode_text_fragments
 from prompt_toolkit.styles import Style
 
 from holdfast.cli.pastes import Pastes
-from holdfast.views.lines import clipped, neutral, one_line
+from holdfast.views.lines import FRAME, clipped, neutral, one_line
 
 PROMPT = "> "
 _ROWS_MAX = 12
@@ -42,6 +43,11 @@ class Shown(Protocol):
     @property
     def unfinished(self) -> str:
         """The line that is still being written."""
+        ...
+
+    @property
+    def printed(self) -> Sequence[str]:
+        """The last lines that the running command printed."""
         ...
 
     @property
@@ -96,6 +102,7 @@ def area(shown: Shown, line: Buffer, answer: Buffer) -> Area:
     rows = HSplit(
         [
             _text(lambda: ANSI(shown.unfinished), Condition(lambda: bool(shown.unfinished))),
+            _text(lambda: _printed(shown), Condition(lambda: bool(shown.printed)), style="class:status"),
             _text(lambda: _waiting(shown), Condition(lambda: bool(shown.waiting))),
             ConditionalContainer(_input(typing, PROMPT), ~is_asked),
             ConditionalContainer(_input(answering, ""), is_asked),
@@ -121,6 +128,13 @@ def _text(text: object, is_there: Condition, style: str = "") -> ConditionalCont
     control = FormattedTextControl(text)  # type: ignore[arg-type]
     window = Window(control, wrap_lines=True, dont_extend_height=True, style=style)
     return ConditionalContainer(window, is_there)
+
+
+def _printed(shown: Shown) -> str:
+    """Return what the running command printed, each line cut to the width."""
+    return "\n".join(
+        clipped(f"  {FRAME}{one_line(line, shown.width)}", shown.width - 1) for line in shown.printed
+    )
 
 
 def _waiting(shown: Shown) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from holdfast.app import App, open_workshop
 from holdfast.protocol.events import Record, ToolCallFinished, ToolCallStarted
+from holdfast.protocol.rows import ApprovalRow
 from holdfast.protocol.tools import FileChange, Files
+from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.runtime.differences import difference
-from holdfast.tools.restoring import Shelf
-from holdfast.views.diffs import FileDiff, diff_lines
-from holdfast.views.lines import COMMAND, Line, Span
+from holdfast.tools.restoring import Shelf, content_at
+from holdfast.views.diffs import FileDiff, diff_lines, file_diff
+from holdfast.views.edits import Place
+from holdfast.views.lines import COMMAND, Line, Span, counted
 
+_BUILT_IN = "builtin"
 FOLDED_LINES = 40
 """The most lines of a diff that are shown with a call."""
 
@@ -45,8 +50,36 @@ class Edits:
         return [difference(shelf, each.path, each.before, each.after, app.redact) for each in changes]
 
     def _folded(self, diffs: Sequence[FileDiff]) -> list[Line]:
-        lines = [["    ", *line] for line in diff_lines(diffs)]
-        if len(lines) <= FOLDED_LINES:
-            return [*lines]
         whole = Span(f"holdfast show {self._session} --diff", COMMAND)
-        return [*lines[:FOLDED_LINES], [f"    … {len(lines) - FOLDED_LINES} more lines: ", whole]]
+        return folded(diff_lines(diffs), ": ", whole)
+
+
+def folded(diff: Iterable[Line], *rest: Span | str) -> list[Line]:
+    """Return a diff with at most so many lines that a screen has room for them. `rest`: where all of it is."""
+    lines: list[Line] = [["    ", *line] for line in diff]
+    if len(lines) <= FOLDED_LINES:
+        return lines
+    return [*lines[:FOLDED_LINES], [f"    … {counted(len(lines) - FOLDED_LINES, 'more line')}", *rest]]
+
+
+def proposed(app: App, row: ApprovalRow) -> list[Line]:
+    """Return the diff of the edit that an approval is about; empty if it is about something else."""
+    given = decode_untrusted(row.arguments)
+    path = given.get("path") if isinstance(given, dict) else None
+    if row.is_masked or row.source != _BUILT_IN or not isinstance(path, str) or app.home is None:
+        return []
+    workshop = open_workshop(app.home, app.store, app.config, os.environ)
+    before = content_at(workshop.own, Place(row.workspace, path))
+    after = _after(row.tool, given, before)
+    return [] if after is None else folded(diff_lines([file_diff(path, before, after, app.redact)]))
+
+
+def _after(tool: str, given: Mapping[str, Any], before: bytes | None) -> bytes | None:
+    """Return what the file would have; None if the call would fail or is no edit."""
+    match tool, given:
+        case "write_file", {"content": str(content)}:
+            return content.encode()
+        case "edit_file", {"old": str(old), "new": str(new)} if before is not None and old:
+            is_clear = given.get("all") is True or before.count(old.encode()) == 1
+            return before.replace(old.encode(), new.encode()) if is_clear else None
+    return None

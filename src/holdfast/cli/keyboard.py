@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from holdfast.cli.terminal import write
 from holdfast.config.files import TEXT_MAX_BYTES
 from holdfast.errors import UsageError
+from holdfast.views.lines import cells, neutral
 
 _CHUNK_BYTES = 65_536
 _ESCAPE = "\x1b"
 INTERRUPT = "\x03"
+_END = "\x04"
 _RUBOUT = "\x7f\b"
 _KILL = "\x15"
 _NO_TEXT = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.)")
@@ -74,13 +76,38 @@ class Keyboard:
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
     async def answer(self, prompt: str) -> str | None:
-        """Return the answer to a question; None at the end of the input. Keys typed before do not count."""
+        """Return the answer to a question; None at the end or after Esc. Keys typed before do not count."""
         self.forget()
         write(prompt)
-        line = await self.line()
-        if line is None:
+        is_simple = not self.is_terminal or os.environ.get("TERM") == "dumb"
+        line = await (self.line() if is_simple else self._line_or_escape())
+        if line is None or not is_simple:
             write("\n")
         return line
+
+    async def _line_or_escape(self) -> str | None:
+        """Return the next line; None at the end or after Esc. Keys come one by one, so they are shown here."""
+        self._unwatch()
+        tty.setcbreak(self._fd, termios.TCSANOW)
+        decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
+        try:
+            while True:
+                await self._readable()
+                pressed = self._read()
+                keys = _NO_TEXT.sub("", decoder.decode(pressed))
+                if not pressed or _ESCAPE in keys:
+                    return None
+                for key in keys:
+                    if key in "\r\n":
+                        return line
+                    if key == _END and not line:
+                        return None
+                    before, line = line, _edited(line, key)
+                    kept = min(len(before), len(line))
+                    write("\b \b" * cells(before[kept:]) + neutral(line[kept:]))
+        finally:
+            restore_terminal()
+            self._watch()
 
     def ahead(self) -> tuple[str, bool]:
         """Return the first line that was typed ahead, and whether it is complete."""

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.cli.edits import Edits
@@ -23,6 +24,8 @@ from holdfast.views.happenings import Detail, Happenings, spent
 from holdfast.views.lines import clipped, iso, neutral, one_line, took
 
 _TICK_S = 0.1
+_PRINTED_LINES, _PRINTED_CHARS = 3, 4_000
+"""The most that is shown of what a running command prints."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ERASE = "\r\x1b[K"
 
@@ -113,8 +116,8 @@ class LineView:
 class Bottom(Protocol):
     """Shows what is running, below everything that was written."""
 
-    def show(self, doing: str, state: State) -> None:
-        """Show what is running (empty: nothing) and what was used."""
+    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
+        """Show what is running (empty: nothing), what was used, and the last lines that a command printed."""
         ...
 
     def erase(self) -> None:
@@ -129,9 +132,10 @@ class Spinner:
         self._signs = itertools.cycle(_SPINNER)
         self._is_there = False
 
-    def show(self, doing: str, state: State) -> None:
-        """See `Bottom`."""
+    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
+        """See `Bottom`. There is room for one line only."""
         if doing:
+            doing += f" │ {one_line(printed[-1], columns(sys.stderr) // 3)}" if printed else ""
             told = clipped(f"{next(self._signs)} {doing} · {spent(state)}", columns(sys.stderr) - 1)
             write(_ERASE + styled(told, "dim", sys.stderr))
             self._is_there = True
@@ -177,8 +181,8 @@ class LiveView:
         self._is_after_lines = False
         """The last line was about a call or an event, so words begin after an empty line."""
         self._is_paused = False
-        self._output = ""
-        """The last output line of the running tool."""
+        self._printed = ""
+        """The end of what the running command printed."""
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
@@ -192,7 +196,7 @@ class LiveView:
             case ModelCallStarted():
                 self._streamed, self._since_s = [], time.monotonic()
             case ToolCallStarted() if len(started_calls(state)) <= 1:
-                self._output, self._since_s = "", time.monotonic()
+                self._printed, self._since_s = "", time.monotonic()
             case Responded(parts=parts) if not self._has_schema or calls_of(parts):
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
@@ -221,7 +225,7 @@ class LiveView:
 
     def _crumb(self, delta: Delta) -> None:
         if delta.kind == "tool_output":
-            self._output = delta.text.rstrip().rpartition("\n")[2] or self._output
+            self._printed = (self._printed + delta.text)[-_PRINTED_CHARS:]
             return
         if delta.kind == "text":
             if (
@@ -267,7 +271,10 @@ class LiveView:
 
     def _tick(self) -> None:
         if self._is_apart or not (self._is_paused or self._flow.is_mid_line):
-            self._bottom.show("" if self._is_paused else self._doing(), self._state)
+            is_acting = not self._is_paused and phase(self._state) == "acting"
+            printed = self._printed.rstrip().split("\n")[-_PRINTED_LINES:] if is_acting else []
+            doing = "" if self._is_paused else self._doing()
+            self._bottom.show(doing, self._state, [line for line in printed if line.strip()])
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def _doing(self) -> str:
@@ -281,7 +288,6 @@ class LiveView:
                 doing = self._happenings.about(calls[0][0].call_id, columns(sys.stderr) // 2)
                 doing += f" and {len(calls) - 1} more" if len(calls) > 1 else ""
                 doing += f" {passed}"
-                doing += f" │ {one_line(self._output, columns(sys.stderr) // 3)}" if self._output else ""
             case "backing_off":
                 doing = "waiting before the next attempt"
             case "stopping":

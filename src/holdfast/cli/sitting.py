@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from holdfast.app import App
 from holdfast.cli.answer import Person, Unanswered, ask, settled
+from holdfast.cli.edits import proposed
 from holdfast.cli.keyboard import restore_terminal
 from holdfast.cli.live import View
 from holdfast.cli.outcome import INTERRUPTED
@@ -203,7 +204,8 @@ class Sitting:
         self._is_free.clear()
         self._view.pause()
         try:
-            answer = await ask(store, person, row, can_run=can_run)
+            diff = await asyncio.to_thread(proposed, self._app, row)
+            answer = await ask(store, person, row, diff, can_run=can_run)
             if answer is not None:
                 await (controller.submit if can_run else controller.decide_now)(
                     self._session, sender(), answer

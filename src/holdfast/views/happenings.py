@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -35,6 +36,8 @@ _MARKS: Mapping[_Mark, Span] = {
     "ok": Span("✓", "green"), "error": Span("✗", "red"), "timeout": Span("✗", "red"),
     "cancelled": Span("■", "yellow"), "unknown": Span("?", "yellow"), "refused": Span("⊘", "red"),
 }  # fmt: skip
+_ENDED = re.compile(r"\[((?:exit code|killed by signal) \d+)\]\s*\Z")
+"""The end of the result of a command that failed."""
 _TELLING = ("command", "path", "pattern", "question", "url", "query")
 """The arguments that say most about a call. The first one that a call has is shown."""
 
@@ -83,7 +86,7 @@ class Happenings:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
             case ToolCallFinished(call_id=call_id, result=result):
-                why = "" if result.status == "ok" else f"{result.status}: {result.text}"
+                why = "" if result.status == "ok" else _why(result.status, result.text)
                 yield self._call(call_id, result.status, took(result.duration_ms), why, width)
             case ToolCallRefused(call_id=call_id, name=name, failure=failure):
                 yield self._call(call_id, "refused", "", failure.message, width, name)
@@ -123,6 +126,15 @@ class Happenings:
 
 def _notice(text: str, width: int) -> Line:
     return ["  ", Span("! ", "yellow"), Span(one_line(text, max(width * 3, 240)), "yellow")]
+
+
+def _why(status: str, text: str) -> str:
+    """Return why a call failed. Of a command: its exit code, and the last line that it printed."""
+    ended = _ENDED.search(text)
+    if ended is None:
+        return f"{status}: {text}"
+    says = text[: ended.start()].rstrip().rpartition("\n")[2]
+    return f"{ended[1]}: {says}" if says else ended[1]
 
 
 def _told(arguments: str) -> str:
