@@ -31,7 +31,7 @@ NO_ANSWER = "Nobody is there to answer in this run. Decide yourself, and say wha
 
 
 def ask(draft: Draft, call: Call, asked: Asked) -> None:
-    """Ask a person, unless the run is to go without people."""
+    """Ask a person. If the run works without people, refuse the call instead."""
     settings = draft.state.settings
     if settings is None:
         return
@@ -71,7 +71,7 @@ def open_question(state: State) -> Waiting | None:
 
 
 def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
-    """The first decision counts; a later one means nothing."""
+    """Record a decision. The first one counts; a later one means nothing."""
     for waiting in _waiting(draft.state):
         # The deadline counts even if its timer has not fired yet: a command may reach the core first.
         if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
@@ -86,7 +86,7 @@ def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
 
 
 def expire(draft: Draft, approval: str) -> None:
-    """Nobody decided until the deadline."""
+    """Record that nobody decided until the deadline."""
     if any(waiting.approval_id == approval for waiting in _waiting(draft.state)):
         draft.add(e.ApprovalResolved(approval, "expired", "deadline"))
 

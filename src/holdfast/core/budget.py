@@ -1,4 +1,4 @@
-"""What the next model call may cost, and what the last one did: the worst case is reserved before it is sent.
+"""Reserves the worst case of a model call before it is sent, and computes what the call really cost.
 
 No prices are looked up here (they came with the settings of the run) and nothing is rendered.
 """
@@ -74,7 +74,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What an attempt counts as."""
+    """The usage and cost of an attempt, as they count against the limits."""
 
     usage: Usage
     estimated: Estimated
@@ -82,10 +82,10 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 def charge(call: ModelCall, reply: ModelReply) -> Charge:
-    """What a response counts as: the reported usage, and an estimate for each part that was not reported. A count of
-    zero is believed only of a free model, or for output when nothing was received."""
+    """Return the charge of a response: the reported usage, and an estimate for each part that was not reported. A
+    zero count is believed only of a free model, or for output when nothing was received."""
     usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
-    # The usual case: the provider counted both sides. A paid call that read or wrote nothing is not believed.
+    # The usual case: the provider counted both sides, or the model is free.
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
         return Charge(usage, (), cost_microusd(call.facts, usage))
     received = received_bytes(reply)
@@ -99,14 +99,14 @@ def charge(call: ModelCall, reply: ModelReply) -> Charge:
 
 
 def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
-    """What an attempt without a whole response counts as: what was reported, and of what may be charged without
-    a report an estimate, which stays within the reservation."""
+    """Return the charge of an attempt without a whole response: the reported usage, and an estimate for each part
+    that the provider may charge without a report. The estimate stays within the reservation."""
     written = min(_tokens(broken.received_bytes), call.output_cap_tokens)
     return _charge(call, _possible(broken.usage), broken.estimated, written)
 
 
 def received_bytes(reply: ModelReply) -> int:
-    """How much came, thoughts included."""
+    """Return how many bytes arrived, thoughts included."""
     thoughts = sum(
         len(part.text.encode("utf-8", "surrogatepass")) for part in reply.parts if isinstance(part, Reasoning)
     )
@@ -114,7 +114,7 @@ def received_bytes(reply: ModelReply) -> int:
 
 
 def _possible(usage: Usage) -> Usage:
-    """The usage without negative counts: nobody gives tokens back."""
+    """Return the usage without negative counts, which no provider can mean."""
     counts = astuple(usage)
     return usage if min(counts) >= 0 else Usage(*(max(count, 0) for count in counts))
 
@@ -148,8 +148,8 @@ def affordable_bytes(state: State, settings: Settings) -> int:
 
 
 def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: bool) -> Grant | Unaffordable:
-    """What a call with a request of this size reserves, or which limit it would break. `fresh_bytes`: how much of
-    it the request before did not hold.
+    """Return what a call with a request of this size reserves, or which limit it would break. `fresh_bytes` counts
+    the bytes that the last request did not have.
 
     An ordinary call must leave what a last pass over its answer needs, so that a run can end in an answer. Words that
     people add meanwhile may still make the last pass too large.
@@ -185,13 +185,13 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
 
 
 def cost_left(run: Run, limits: Limits) -> int:
-    """Micro-dollars that are neither spent nor held. The reservation of an open call is not subtracted: nothing else
-    is afforded while one is open."""
+    """Return the micro-dollars that are neither spent nor held. The reservation of an open call is not subtracted,
+    because no other call starts while one is open."""
     return limits.cost_microusd - run.totals.cost_microusd - run.totals.held_microusd
 
 
 def tokens_left(run: Run, limits: Limits) -> int:
-    """Tokens that are neither used nor held."""
+    """Return the tokens that are neither used nor held."""
     return limits.tokens - run.totals.usage.total_tokens - run.totals.held_tokens
 
 
@@ -202,7 +202,7 @@ def is_exceeded(run: Run, limits: Limits) -> bool:
 
 
 def excess(run: Run, limits: Limits, *, is_overcharged: bool) -> tuple[str, str]:
-    """The limit that is exceeded, and what to tell. `is_overcharged`: the last call cost more than was reserved."""
+    """Return the exceeded limit, with a message. `is_overcharged`: the last call cost more than was reserved."""
     why = _MORE_THAN_RESERVED if is_overcharged else "."
     if cost_left(run, limits) < 0:
         used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
@@ -212,7 +212,7 @@ def excess(run: Run, limits: Limits, *, is_overcharged: bool) -> tuple[str, str]
 
 
 def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:
-    """The limits of which 80 % are used and nobody was told: name, and what to tell."""
+    """Return the limits that are 80 % used and that nobody was warned about, each with a message."""
     found = []
     used_microusd = limits.cost_microusd - cost_left(run, limits)
     if model.price == "known" and used_microusd >= WARN_SHARE * limits.cost_microusd:
@@ -253,15 +253,15 @@ def _output_cap(model: ModelFacts, settings: Settings) -> int:
 
 
 def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
-    """The prices of all sizes up to this one: fewer tokens than expected are not always cheaper in a catalog."""
+    """Return the prices of all sizes up to this one. In a catalog, a smaller call may have the higher price."""
     if not model.tiers:
         return [model]
     return [model, *(tier for tier in model.tiers if input_tokens > tier.above_tokens)]
 
 
 def _worst_input_price(model: ModelFacts, input_tokens: int) -> int:
-    """Per million tokens, of up to so many: writing the cache can cost more than reading plainly, and in a
-    catalog anything may."""
+    """Return the highest price per million input tokens of a call with up to so many. Writing to the cache can cost
+    more than plain input, and a catalog may say anything."""
     return max(
         max(
             prices.input_microusd_per_mtok,
@@ -283,7 +283,7 @@ def _price(model: ModelFacts, input_tokens: int, output_tokens: int) -> int:
 
 
 def _last_pass_input(worst: int) -> int:
-    """The worst case of reading the same conversation again, when the first reading took the worst case."""
+    """Return the worst input of a last pass, which reads the same conversation again after a call at its worst."""
     return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS + ANSWER_BYTES
 
 

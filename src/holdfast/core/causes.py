@@ -17,7 +17,7 @@ class Attach(msgspec.Struct, frozen=True):
     epoch: int
     holder: str = ""
     is_contested: bool = False
-    """The lease of the previous driver lapsed, but its process may still be running."""
+    """Whether the previous driver, whose lease lapsed, may still be running."""
 
 
 class Commanded(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Commanded(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What the attempt with this key came to."""
+    """The attempt with this key has ended."""
 
     key: str
     result: AttemptResult

@@ -29,7 +29,7 @@ def labelled(state: State, label: Label) -> State:
 
 
 def narrowed(principal: Principal, other: Principal) -> Principal:
-    """The first, with the rights that both have."""
+    """Return the first principal, with only the scopes that both have."""
     # An example: ann may speak and configure, bob may only speak. A run in which both spoke may only speak:
     # bob's words could have asked for what only ann may do.
     return replace(principal, scopes=tuple(scope for scope in principal.scopes if scope in other.scopes))

@@ -1,4 +1,4 @@
-"""How a call is closed that does not run: refused when it never did, abandoned when its effect may be there."""
+"""Closes a call that does not run: it is refused if it never ran, and abandoned if it may have had an effect."""
 
 from __future__ import annotations
 

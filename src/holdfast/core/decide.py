@@ -37,7 +37,7 @@ RIVAL_NOTE = (
 )
 WITH_THE_ANSWER = "This came with the answer to your question."
 MAX_INTERRUPTIONS = 3
-"""A call that was interrupted this many times is not run again: it may be what ends the process."""
+"""A call that was interrupted this many times does not run again: the call itself may crash the process."""
 
 
 def decide(state: State, cause: Cause, now_ms: int, awake_ms: int) -> list[e.Event]:
@@ -162,14 +162,14 @@ def _command(draft: Draft, cause: Commanded) -> None:
 
 
 def _stopped(state: State, by: str) -> str:
-    """The message for the user. Words that no request of the run carried are not part of the next task either."""
+    """Return the message for the user. If the run sent no request, the next task does not contain its words."""
     if has_begun(state):
         return f"Stopped by {by}."
     return f"Stopped by {by} before it began; the next task is without it."
 
 
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
-    """Words open a run, join the open one, or answer the question that is open."""
+    """Take the words of a sender: they open a run, join the open run, or answer an open question."""
     run, by = open_run(draft.state), principal.label
     # Words that arrive while a question is open are its answer if their sender may answer. Otherwise they are a
     # message that joins the run, and the question stays open.
@@ -243,7 +243,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
 
 
 def _due(draft: Draft, key: str) -> None:
-    """A timer counts only while the state still waits for it, and never before its time."""
+    """Act on a timer. It counts only while the state still waits for it, and never before its time."""
     # Timers fire late, twice, or for a wait that is over. Looking it up in `wanted` makes all of that harmless.
     waits = (action for action in wanted(draft.state) if isinstance(action, Wait) and action.key == key)
     if not any(wait.at_ms <= (draft.awake_ms if wait.is_driven else draft.now_ms) for wait in waits):

@@ -11,7 +11,7 @@ from holdfast.protocol.events import Event, Record, RunLanding, Trigger
 
 
 class Draft:
-    """What is decided so far."""
+    """The decision so far: its records, and the state after them."""
 
     def __init__(self, state: State, now_ms: int, awake_ms: int, epoch: int, trigger: Trigger) -> None:
         self.state = state
@@ -39,7 +39,7 @@ class Draft:
         self.records.append(record)
 
     def land(self, reason: str, message: str) -> None:
-        """A limit is reached: a last pass without tools follows."""
+        """Record that a limit is reached. A last pass without tools follows."""
         run = open_run(self.state)
         if run is not None and not run.landing:
             self.add(RunLanding(reason, message))

@@ -39,12 +39,12 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
 
 
 def stop_at_wall(draft: Draft, settings: Settings) -> None:
-    """The time limit is reached."""
+    """End the run, because the time limit is reached."""
     stop(draft, "limit", "wall", f"The time limit of {settings.limits.wall_s:g} s is reached.")
 
 
 def give_up(draft: Draft) -> None:
-    """The grace is over: what still has no outcome is abandoned."""
+    """Abandon every call that still has no outcome: the grace is over."""
     if draft.state.models.open is not None:
         draft.add(e.ModelCallAbandoned(draft.state.models.open.key))
     for call, _ in started_calls(draft.state):
@@ -52,7 +52,7 @@ def give_up(draft: Draft) -> None:
 
 
 def wind_down(draft: Draft) -> None:
-    """Close what never started; when nothing is open, write the terminal record."""
+    """Close the calls that never started. When no call is open, write the terminal record."""
     run = open_run(draft.state)
     if run is None or run.stopping is None:
         return

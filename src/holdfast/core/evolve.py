@@ -1,6 +1,6 @@
-"""The fold: what each event makes of the state. Total: it never validates and never raises on a known event.
+"""The fold: computes the state after each event. It never validates, and never raises on a known event.
 
-Nothing is decided here. An event that names a call which is not there changes nothing.
+It decides nothing. An event about an unknown call changes nothing.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def _of_a_branch(call: Call) -> Call:
 
 
 def _attached(state: State, event: e.Attached) -> State:
-    """What an older epoch started is not running. What may be looked at or run again goes before the gates."""
+    """A new driver has the session: attempts of older epochs are not running. Those that may be probed or run again
+    go before the gates."""
     # `interrupted` remembers the attempt, so that its number goes on counting, and a probe knows what to look
     # for. A call whose tool declares `unknown` stays `Started`: `decide._attach` abandons it.
     calls = tuple(
@@ -137,4 +138,4 @@ _FOLDS = {
     **_folds(e.ApprovalEvent, of_approval),
     **_folds(e.FileEvent, _of_files),
 }
-"""Looked up by type, which is faster than to ask each group in turn."""
+"""The fold of each type of event. A look-up by type is faster than asking each group in turn."""

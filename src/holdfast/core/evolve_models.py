@@ -22,9 +22,9 @@ from holdfast.protocol.messages import calls_of, text_of
 
 _NOTHING = Unsaid()
 SHRINK_SHARE = 0.7
-"""What is left of the assumed window after a provider refused a request as too long without naming a smaller one."""
+"""The share of the window that is still assumed after a provider refused a request as too long and named no size."""
 LEAST_WINDOW_TOKENS = 1_024
-"""No refusal teaches a window below this: nothing could be done in it."""
+"""The smallest window that a refusal can teach. A run could do nothing in a smaller one."""
 
 
 def of_model(state: State, event: e.ModelEvent) -> State:
@@ -110,7 +110,7 @@ def _responded(state: State, event: e.Responded) -> State:
 
 
 def _is_of_next(state: State, call: ModelCall | None) -> bool:
-    """Whether what a call taught about its model holds for the next one: the settings may have changed since."""
+    """Return whether the next call is for the same model. Otherwise what this call taught does not count."""
     if call is None:
         return False
     of_next = facts(state)
@@ -179,7 +179,7 @@ def _call_abandoned(state: State) -> State:
 
 
 def _close_and_charge(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut) -> State:
-    """Settle the open attempt: its reservation gives way to what it used."""
+    """Close the open attempt. What it used replaces its reservation."""
     run = state.run
     if run is not None:
         totals = replace(

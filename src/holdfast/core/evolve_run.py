@@ -116,7 +116,7 @@ def _is_unpriced(state: State) -> bool:
 
 
 def _set(state: State, ref: SettingsRef) -> State:
-    """Other settings. Another model counts tokens in its own way and has its own window."""
+    """Take other settings. Another model counts tokens in its own way and has its own window."""
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
     before, after = facts(state), facts(changed)
     if after.name != before.name:  # the new one is not the one that has to be waited for
@@ -129,7 +129,7 @@ def _set(state: State, ref: SettingsRef) -> State:
 
 
 def _resumed(state: State) -> State:
-    """The pause is over; where there was none, the wait before another attempt of a model call."""
+    """End the pause. If the run is not paused, end the wait for the next attempt of a model call."""
     is_paused = state.run is not None and state.run.is_paused
     return with_run(state, is_paused=False) if is_paused else _waits_no_more(state)
 

@@ -85,7 +85,7 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
 
 
 def _heard(state: State, event: e.ApprovalResolved) -> State:
-    """An answer, or the note of a denial, is words of a person too: the model reads them."""
+    """The model reads an answer, and the note of a denial. So they narrow the run's scopes, as a message does."""
     # A person without the right to configure must not steer a run that has it. So the run keeps only common
     # rights.
     if event.decision != "answer" and not (event.decision == "deny" and event.note):
@@ -118,7 +118,7 @@ def _consumed(state: State, event: e.ApprovalConsumed) -> State:
 
 
 def _done(state: State, call_id: str, result: str) -> State:
-    """Close a call; when it is the last of its turn, the repeats are counted."""
+    """Close a call. If it is the last one of its turn, count the repeats."""
     calls = tuple(
         replace(call, stage=Done(guard.signature(call, result)))
         if call.call_id == call_id and not isinstance(call.stage, Done)

@@ -1,4 +1,4 @@
-"""No progress, first cut: the same call with the same arguments and the same result, turn after turn."""
+"""Recognises a lack of progress: the same call with the same arguments and result, turn after turn."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Repeats = tuple[tuple[str, int], ...]
 
 
 def signature(call: Call, result: str) -> str:
-    """What makes two calls the same: name, arguments, and the whole of what they came to."""
+    """Return the signature of a call. Two calls with the same name, arguments and whole result have the same one."""
     told = f"{call.name}\0{_canonical(call.arguments)}\0{result}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(told).hexdigest()[:32]
 
 
 def _canonical(arguments: str) -> str:
-    """The same text for all spellings of the same arguments."""
+    """Return one text for all spellings of the same arguments."""
     try:
         return _encode(_plain(decode_untrusted(arguments or "{}"))).decode()
     except msgspec.DecodeError:
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
-    """The repeats after a turn with these calls: a call that did not come again is forgotten."""
+    """Return the repeats after a turn with these calls. A call that did not come again is forgotten."""
     # An example with three turns: grep and ls; grep; grep, always with the same arguments and result. The
     # counts of grep are 1, 2, 3. The second turn forgets ls. The same call twice in one turn counts once.
     before = dict(repeats)
@@ -51,5 +51,5 @@ def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
 
 
 def longest(repeats: Repeats) -> int:
-    """For how many turns in a row some call has come."""
+    """Return the longest row of turns with the same call."""
     return max([count for _, count in repeats], default=0)

@@ -1,6 +1,6 @@
-"""What a provider's own counts teach about the tokens of the next request: the likely case, and the worst one.
+"""Learns from the provider's own counts how many tokens the next request has: the likely case, and the worst one.
 
-What has been counted costs about the same again. Of everything else each byte may be a token.
+What the provider has counted costs about the same again. Of everything else, each byte may be a token.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from holdfast.protocol.messages import Estimated, Part, Text, ToolCall, Usage
 
 BYTES_PER_TOKEN = 3.5
-"""Before a provider has counted anything: about what English, code and JSON have."""
+"""The assumed bytes per token before a provider has counted anything: about right for English, code and JSON."""
 MOST_BYTES_PER_TOKEN = 16
 """Text has at most this many bytes per token. A lower count of tokens is incomplete, and ignored."""
 MOST_TOKENS_PER_BYTE = 10
-"""A server may add to a short request; who counts more than that errs."""
+"""The most tokens per byte that are believed. A server may add its own text to a short request, but not more."""
 WORST_SHARE = 1.15
-"""How much more a provider may count, the next time, for what it has counted before."""
+"""The factor by which a provider may count the same text higher the next time."""
 OVERHEAD_TOKENS = 192
-"""What a chat template and the end of the body (`ports.Wire.tail`) may add."""
+"""The tokens that a chat template and the end of the body (`ports.Wire.tail`) may add."""
 
 
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -32,13 +32,13 @@ class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The last request that was counted."""
     told_bytes: int = 0
     told_tokens: int = 0
-    """What the model has said since, which goes back to it: its size, and as how much it was counted."""
+    """The answers of the model since then, which later requests contain: their size, and their counted tokens."""
     fresh_bytes: int = 0
-    """How much the requests since then held that the counted one did not."""
+    """The bytes of the requests since then that the counted one did not have."""
 
 
 def after_request(measure: Measure, fresh_bytes: int) -> Measure:
-    """After a request is recorded."""
+    """Update after a request is recorded."""
     return replace(measure, fresh_bytes=measure.fresh_bytes + fresh_bytes)
 
 
@@ -72,7 +72,7 @@ def after_response(
 
 
 def expected_tokens(measure: Measure, size_bytes: int) -> int:
-    """The likely input tokens of a request of this size."""
+    """Return the likely input tokens of a request of this size."""
     if not measure.tokens:
         return math.ceil(size_bytes / BYTES_PER_TOKEN)
     if size_bytes < measure.size_bytes:
@@ -82,7 +82,7 @@ def expected_tokens(measure: Measure, size_bytes: int) -> int:
 
 
 def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
-    """The most input tokens of a request of this size. `fresh_bytes`: the part that the last request did not hold."""
+    """Return the most input tokens of a request of this size. `fresh_bytes`: what the last one did not have."""
     # Two upper limits hold, and the smaller one counts. Each byte is at most one token. And what was counted
     # once costs at most 15 % more the next time; only the bytes that came since are uncounted. An example: a
     # request of 14,000 bytes was 4,000 tokens, its answer of 1,000 bytes was 300. With a result of 20,000 bytes
@@ -95,7 +95,7 @@ def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
 
 
 def size_of(parts: tuple[Part, ...]) -> int:
-    """The bytes of what goes back to the model: its words and calls, not its thoughts."""
+    """Return the bytes of an answer that later requests contain: words and calls, but not thoughts."""
     size_bytes = 0
     for part in parts:
         if isinstance(part, Text):

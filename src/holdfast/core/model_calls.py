@@ -66,8 +66,8 @@ def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unrea
 
 
 def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
-    """Record the outcome of the open attempt. Nothing when it is not the open one. One that exceeds a limit ends the
-    run."""
+    """Record the outcome of the open attempt. Any other outcome comes too late and means nothing. If a limit is
+    exceeded now, end the run."""
     call, before = open_model_call(draft.state, cause.key), open_run(draft.state)
     if call is None:
         return
@@ -126,7 +126,7 @@ def most_calls(finish: Finish) -> int:
 
 
 def _taken(parts: tuple[Part, ...], most: int, turn: int) -> tuple[Part, ...]:
-    """The parts, but of the calls only the first `most`, with our ids: a provider's may be missing or repeated."""
+    """Return the parts with only the first `most` calls, and with our ids: a provider's may be missing or double."""
     taken: list[Part] = []
     count = 0
     for part in parts:

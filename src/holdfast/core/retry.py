@@ -1,4 +1,4 @@
-"""When a failed model call is tried again. The wait is a timer of the state, so it survives a restart."""
+"""Decides when a failed model call is tried again. The wait is a timer of the state, so it survives a restart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
 MAX_OVERFLOWS = 3
-"""How many refusals as too long lead to a shorter request in one run; the next one ends it."""
+"""How often one run sends a shorter request after a refusal as too long. The next refusal ends the run."""
 
 
 def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: int) -> int:

@@ -83,7 +83,7 @@ def _follows(draft: Draft) -> bool:
 
 @functools.cache
 def _rules_at(moment: tuple[When, ...]) -> tuple[Rule, ...]:
-    """Those that may apply then."""
+    """Return the rules that may apply at this moment."""
     return tuple(rule for rule in RULES if rule.when in moment)
 
 

@@ -1,4 +1,4 @@
-"""What a session is, folded from its journal: open work, windows and counts, never the transcript.
+"""The state of a session, folded from its journal: open work, windows and counts, never the transcript.
 
 Nothing here decides; `phase` names the situation that the rest follows from.
 """
@@ -306,7 +306,7 @@ def has_begun(state: State) -> bool:
 
 
 def phase(state: State) -> Phase:
-    """The situation, from the state alone."""
+    """Return the phase of the session, computed from the state alone."""
     run = state.run
     # The order decides. Stopping comes before everything else. An open model call or a running tool goes on
     # during a pause, which only keeps new work from starting, so "calling" and "acting" come before "paused".
@@ -349,7 +349,7 @@ def admissible(state: State) -> Iterator[Call]:
 
 
 def touched_before(state: State, call: Call) -> Touched:
-    """What the calls before it touch that are not done."""
+    """Return what the earlier calls touch that are not done yet."""
     before = Touched()
     for each in takewhile(lambda each: each.call_id != call.call_id, state.turn.calls):
         if not isinstance(each.stage, Done):
@@ -364,7 +364,7 @@ def open_model_call(state: State, key: str) -> ModelCall | None:
 
 
 def facts(state: State, key: str = "") -> ModelFacts:
-    """Which model a call is for: the open one of that key; else the one that the conversation needs next."""
+    """Return the model of a call: that of the open call with this key, else that of the conversation's next call."""
     # A call keeps the model that it was sent to. If the user changes the model meanwhile, the answer is still
     # charged at the price of the model that gave it.
     if key and (call := open_model_call(state, key)) is not None:

@@ -1,4 +1,4 @@
-"""The session's line in the list, as a pure function of its state, and the same of its approvals."""
+"""Computes the rows of a session and of its approvals for lists, from its state and records."""
 
 from __future__ import annotations
 

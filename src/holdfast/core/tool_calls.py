@@ -54,7 +54,7 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
 
 
 def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
-    """Permission used, gates passed, intent recorded: in one commit."""
+    """Record that the permission is used, the gates are passed, and the attempt starts: all in one commit."""
     settings = draft.state.settings
     needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
     if needed_it and call.permission is not None and not call.permission.is_consumed:
@@ -99,7 +99,7 @@ def _means_the_same(written: str, canonical: str) -> bool:
 
 
 def take_outcome(draft: Draft, key: str, result: CallResult) -> None:
-    """Record the outcome of an open attempt. Nothing when it is not open."""
+    """Record the outcome of an open attempt. If it is not open, the outcome comes too late and means nothing."""
     call = next((call for call, _ in started_calls(draft.state) if action_key(call) == key), None)
     if call is None:
         return
@@ -110,7 +110,7 @@ def take_outcome(draft: Draft, key: str, result: CallResult) -> None:
 
 
 def refuse_all(draft: Draft) -> None:
-    """In the last pass no call runs."""
+    """Refuse all calls, because no call of the last pass runs."""
     for call in draft.state.turn.calls:
         if isinstance(call.stage, Proposed):
             draft.add(will_not_run(call, Failure("budget_exhausted", NO_TOOLS_LEFT)))

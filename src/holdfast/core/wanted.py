@@ -62,7 +62,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     key: str
     at_ms: int
     is_driven: bool = False
-    """The time is on the driver's clock (`Record.awake_ms`); otherwise it is calendar time."""
+    """Whether the time is on the driver's clock (`Record.awake_ms`); otherwise it is calendar time."""
 
 
 Prepare = PrepareRequest | Admit
@@ -71,7 +71,7 @@ Action = Prepare | Attempt | Wait
 
 
 def wanted(state: State) -> list[Action]:
-    """All that should be in flight, in a stable order."""
+    """Return all actions that should be in flight, in a stable order."""
     run = open_run(state)
     if run is None:
         return []
