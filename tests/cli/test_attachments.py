@@ -230,7 +230,7 @@ def test_what_may_not_be_attached_is_refused_before_a_session_exists(cli: Cli) -
         ".env": "secret", "id_rsa": "secret", "harmless.txt": "secret", "own.txt": "Holdfast",
         "pipe": "a pipe", "/dev/zero": "a device", "missing": "does not exist", ".": "a folder",
         "blob.bin": "neither UTF-8 text", "nul.txt": "neither UTF-8 text", "long.txt": "1,000,000",
-        "long.png": "5,000,000", "/proc/self/environ": "no regular file", "/etc/passwd": "secret",
+        "long.png": "5,000,000", "/proc/self/environ": "not a regular file", "/etc/passwd": "secret",
     }  # fmt: skip
     for name, why in refused.items():
         ended = cli("run", "go", "-m", model, "--attach", name)
