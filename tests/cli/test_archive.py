@@ -233,6 +233,18 @@ def test_no_byte_of_a_deleted_session_is_left_in_the_home(cli: Cli) -> None:
 
 
 @pytest.mark.requirement("A7")
+def test_no_byte_is_left_while_another_process_has_the_home_open(cli: Cli) -> None:
+    session = cli("run", "zebra-4", "-m", cli.model(says("zebra-3")), "--json").json["session"]
+
+    with cli.working("run", "count", "-m", cli.model(SLOW, name="slow")) as working:
+        working.until(lambda row: "delta" in row)
+        assert found_in(cli.home, b"zebra-3")
+        assert cli("delete", session, "--yes").code == 0
+        assert (cli.home / "holdfast.db-wal").exists(), "the last process would merge the log at its end"
+        assert found_in(cli.home, b"zebra-3", b"zebra-4", session.encode()) == []
+
+
+@pytest.mark.requirement("A7")
 def test_a_deletion_that_was_killed_in_the_middle_is_completed_by_the_same_command(
     holdfast: Holdfast, home: Filled
 ) -> None:

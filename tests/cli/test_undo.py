@@ -100,9 +100,12 @@ def test_messages_are_undone_one_by_one_and_made_again_in_order(cli: Cli, work: 
     assert cli("undo", session, "9").code == 0
     assert tree(work) == states[0]
     run(cli, write("a.txt", "another way\n"), says("Done."))
+    other = tree(work)
     assert cli("undo", session, "--redo", "--json").json["restored"] == []
     assert cli("undo", session).code == 0
     assert tree(work) == states[0]
+    assert cli("undo", session, "9", "--redo", "--json").json["restored"] == ["a.txt"]
+    assert tree(work) == other
 
 
 @pytest.mark.requirement("H2")
@@ -187,7 +190,7 @@ def test_an_edit_that_held_a_secret_is_named_and_not_undone(cli: Cli, work: Path
     assert (found.code, found.json["restored"]) == (1, ["a.txt"])
     assert [each["path"] for each in found.json["kept"]] == ["key.txt"]
     assert "secret" in found.json["kept"][0]["reason"]
-    assert "key.txt: what it was is not kept" in cli("show", session, "--diff").out
+    assert "key.txt: its old content is not kept" in cli("show", session, "--diff").out
 
 
 @pytest.mark.requirement("H2")

@@ -46,6 +46,8 @@ class World:
         self.done: list[tuple[Tree, Tree]] = []
         self.undone: list[tuple[Tree, Tree]] = []
         self.moments: list[Moment] = []
+        self.has_changed = False
+        """Whether an edit of the last message changed a file."""
 
     # --- edits
 
@@ -53,6 +55,7 @@ class World:
         """A message with some edits. It is killed and resumed until it is done."""
         before = tree(self.desk.work)
         expected = {path: what[0] for path, what in before.items()}
+        self.has_changed = False
         answered = len(self.lines)
         for _ in range(self.pick.randrange(1, 5)):
             self.lines.append(
@@ -77,6 +80,7 @@ class World:
         assert not [path for path in expected if path not in after]
         if before != after:
             self.done.append((before, after))
+        if self.has_changed:  # also there and back
             self.undone.clear()
         self._remember()
 
@@ -88,12 +92,14 @@ class World:
         word = f"w{self.pick.randrange(30)}"
         if content.isascii() and content and self.pick.random() < 0.4:
             old = content.decode().split()[0]
-            expected[path] = content.replace(old.encode(), word.encode())
+            expected[path] = content.replace(
+                old.encode(), word.encode()
+            )  # the tool refuses it for the same word
             arguments = {"path": path, "old": old, "new": word, "all": True}
-            if old == word:  # the tool refuses it, and nothing changes
-                expected[path] = content
+            self.has_changed |= expected[path] != content
             return {"name": "edit_file", "arguments": arguments}
         text = " ".join([word] * self.pick.randrange(1, 50)) + self.pick.choice(["", "\n", "\r\n", "é"])
+        self.has_changed |= path not in expected or expected[path] != text.encode()
         expected[path] = text.encode()
         return {"name": "write_file", "arguments": {"path": path, "content": text}}
 

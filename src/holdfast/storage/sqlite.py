@@ -11,11 +11,12 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.errors import StorageError
+from holdfast.errors import StorageError, StorageLocked
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
@@ -188,6 +189,10 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
         await self._writer.do(lambda connection: deletion.remove(connection, lease))
+        with suppress(
+            StorageLocked
+        ):  # the log is empty but for this: what it still hides is the session's id
+            await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
 
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()

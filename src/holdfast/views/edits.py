@@ -51,9 +51,15 @@ class Edit(msgspec.Struct, frozen=True):
     is_open: bool = False
     is_masked: bool = False
     """Its arguments held what looks like a secret. So its intent has no hashes, and it cannot be undone."""
-    is_undone: bool = False
+    undone_seq: int = 0
+    """The record that tells that it was undone; 0: it is in effect."""
     mode: int = 0
     """The permission bits of the file when it was undone; 0 if it was not."""
+
+    @property
+    def is_undone(self) -> bool:
+        """Return whether it is not in effect."""
+        return self.undone_seq > 0
 
     @property
     def place(self) -> Place:
@@ -129,7 +135,7 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
             case FilesRestoring() as restoring:
                 pass
             case FilesRestored(kept=kept) if restoring is not None:
-                edits = [_after(edit, restoring, {each.path for each in kept}) for edit in edits]
+                edits = [_after(edit, restoring, record.seq, kept) for edit in edits]
                 restoring = None
     return edits
 
@@ -179,12 +185,13 @@ def _close(edits: list[Edit], places: range, *, is_certain: bool) -> None:
         edits[at] = msgspec.structs.replace(edits[at], is_certain=is_certain, is_open=False)
 
 
-def _after(edit: Edit, restoring: FilesRestoring, kept: set[str]) -> Edit:
+def _after(edit: Edit, restoring: FilesRestoring, seq: int, kept: Sequence[KeptFile]) -> Edit:
     """Return the edit after files were put back. One whose file was left as it is stays in effect."""
-    if edit.message not in restoring.messages or edit.change.path in kept or restoring.why == "rewind":
+    is_kept = edit.change.path in [each.path for each in kept]
+    if edit.message not in restoring.messages or is_kept or restoring.why == "rewind":
         return edit
     mode = next((each.before_mode for each in restoring.files if each.path == edit.change.path), edit.mode)
-    return msgspec.structs.replace(edit, is_undone=restoring.why == "undo", mode=mode)
+    return msgspec.structs.replace(edit, undone_seq=seq if restoring.why == "undo" else 0, mode=mode)
 
 
 # --- what to do ---------------------------------------------------------------------------------
@@ -206,12 +213,12 @@ def undo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
 
 
 def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
-    """Return what makes the edits of the `count` messages again that were undone last: the earliest of those after
-    which nothing is in effect."""
-    last = max((edit.message for edit in edits if not edit.is_undone), default=-1)
-    undone = sorted({edit.message for edit in edits if edit.is_undone and edit.message >= last})
-    messages = tuple(undone[:count])
-    chosen = [edit for edit in edits if edit.message in messages and edit.is_undone]
+    """Return what makes the edits of the `count` messages again that were undone last. A new edit ends that: what was
+    undone before it stays undone."""
+    last_seq = max((edit.seq for edit in edits), default=0)
+    undone = [edit for edit in edits if edit.undone_seq > last_seq]
+    messages = tuple(sorted({edit.message for edit in undone})[:count])
+    chosen = [edit for edit in undone if edit.message in messages]
     return _todo(messages, chosen, look, _forwards)
 
 

@@ -1,0 +1,105 @@
+"""Putting single files back: what changes between the plan and the effect stays as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.errors import Lapsed
+from holdfast.protocol.tools import FileRestore
+from holdfast.storage.images import Images
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.restoring import Shelf, look_at, put_back, remove_folders
+from holdfast.views.edits import Place
+
+OWN = OwnPlaces()
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    """A shelf that has the content `old`."""
+    (tmp_path / "home").mkdir()
+    images = Images(tmp_path / "home", SYSTEM_CLOCK)
+    images.put("S", b"old")
+    return Shelf(images, "S", ("S",))
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def goal(work: Path, path: str = "f") -> FileRestore:
+    return FileRestore(str(work), path, sha256("new"), sha256("old"), 0o644, 0o600)
+
+
+def test_a_file_gets_its_content_and_mode_and_what_it_replaces_is_kept(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("new")
+    assert put_back(OWN, goal(work), shelf, lambda: 9) == ""
+    assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o600)
+    assert shelf.content(sha256("new")) == b"new"
+    assert put_back(OWN, goal(work), shelf, lambda: 9) == ""
+
+
+def test_a_file_that_changed_after_the_plan_stays(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("mine")
+    assert put_back(OWN, goal(work), shelf, lambda: 9) != ""
+    assert (work / "f").read_text() == "mine"
+
+
+def test_a_file_that_changes_right_before_it_is_replaced_stays(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("new")
+
+    def check() -> int:
+        (work / "f").write_text("mine")
+        return 9
+
+    assert put_back(OWN, goal(work), shelf, check) != ""
+    assert (work / "f").read_text() == "mine"
+    assert [path.name for path in work.iterdir()] == ["f"]
+
+
+def test_nothing_is_put_back_under_a_lease_that_is_over(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("new")
+
+    def check() -> int:
+        raise Lapsed
+
+    with pytest.raises(Lapsed):
+        put_back(OWN, goal(work), shelf, check)
+    assert (work / "f").read_text() == "new"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "linked folder"])
+def test_nothing_but_the_file_itself_is_replaced(shelf: Shelf, work: Path, kind: str) -> None:
+    path = "d/f" if kind == "linked folder" else "f"
+    (work / "elsewhere").mkdir()
+    (work / "elsewhere" / "f").write_text("new")
+    match kind:
+        case "link":
+            (work / "f").symlink_to("elsewhere/f")
+        case "pipe":
+            os.mkfifo(work / "f")
+        case "folder":
+            (work / "f").mkdir()
+        case "linked folder":
+            (work / "d").symlink_to("elsewhere")
+    assert look_at(OWN, Place(str(work), path)).problem != ""
+    assert put_back(OWN, goal(work, path), shelf, lambda: 9) != ""
+    assert (work / "elsewhere" / "f").read_text() == "new"
+
+
+def test_only_empty_folders_that_were_made_are_removed(work: Path) -> None:
+    (work / "a" / "b" / "c").mkdir(parents=True)
+    removed = FileRestore(str(work), "a/b/c/f", sha256("x"), "", new_folders=2)
+    remove_folders(OWN, [removed], lambda: 9)
+    assert [path.name for path in work.rglob("*")] == ["a"]
