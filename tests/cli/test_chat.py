@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import TIMEOUT_S, Cli, calls, says
+from tests.edge.machine import descendants
 
 COUNTING = says("one two " + "three " * 1_600, chunks=1_600, delay_s=300)
 """Long enough to be stopped on any machine; its first words come at once."""
@@ -229,6 +233,29 @@ def test_an_interrupt_behind_an_empty_line_stops_nothing_that_comes_later(cli: C
         screen.type("count\r")
         screen.until("one two")
         screen.until("done")
+
+
+def test_a_signal_suspends_a_chat_and_its_terminal_works_meanwhile(cli: Cli) -> None:
+    with cli.shell(f"chat -m {cli.model(says('Hello.'))}") as screen:
+        screen.until("Ctrl-D leaves.")
+        screen.until("2004h")
+        (chat,) = [pid for pid in descendants(screen.process.pid) if b"chat" in cmdline(pid)]
+        os.kill(chat, signal.SIGTSTP)
+        screen.until("Stopped")
+        screen.type("echo it is $((40 + 2))\n")
+        screen.until("it is 42")
+        screen.type("fg\n")
+        screen.until("2004h")
+        screen.type("hi\r")
+        screen.until("done · ")
+        screen.type("\x04")
+        screen.until("Continue with:")
+        screen.type("exit\n")
+        assert screen.end() == 0
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -350,6 +351,20 @@ def test_a_window_that_changes_its_size_loses_and_repeats_nothing(cli: Cli) -> N
         assert screen.text.count("> tell") == 1
         assert screen.text.count("$0.0000 of $2.00") == 1, "the status line"
     assert found == words.split()
+
+
+@pytest.mark.requirement("L9")
+@pytest.mark.parametrize("text", ["日本語のテキスト" * 60, "e\u0301 " * 300, "👩💻 wide " * 60, "x" * 700])
+def test_wide_joined_and_long_words_stay_within_the_width_and_are_whole(cli: Cli, text: str) -> None:
+    cli.environ |= {"LC_ALL": "C"}
+    with cli.emulator("chat", "-m", cli.model(says(text, chunks=50)), columns=40) as screen:
+        screen.until(">")
+        screen.type("tell\r")
+        screen.until("done · ")
+        lines = screen.lines
+        begin = lines.index("> tell") + 1
+        answer = lines[begin : next(at for at, line in enumerate(lines) if line.startswith("done · "))]
+    assert "".join("".join(answer).split()) == normalize("NFC", "".join(text.split()))
 
 
 @pytest.mark.long

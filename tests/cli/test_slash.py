@@ -192,3 +192,15 @@ def test_diff_shows_what_was_edited_and_undo_puts_it_back(cli: Cli) -> None:
         screen.type("go on\r")
         screen.until("Understood.")
     assert sent(cli) == ["write", "go on"]
+
+
+def test_a_command_may_print_a_line_that_never_ends(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(ANY), columns=100) as screen:
+        screen.until(">")
+        screen.type("!head -c 100000 /dev/zero | tr '\\0' x; echo; echo over\r")
+        screen.until("over")
+        screen.until("exit 0")
+        assert screen.text.count("x" * 100) >= 900
+        screen.type("what?\r")
+        screen.until("Understood.")
+    assert "characters are left out]" in sent(cli)[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
 import sys
 import termios
 from collections import deque
@@ -40,6 +41,8 @@ _FLUSH_S = 0.03
 """How long printed text is collected, so that the area is drawn once for many pieces."""
 _ESCAPE_S = 0.05
 """How long a terminal may take to send the rest of a key that begins with Esc, and twice that for Alt with a key."""
+_UNFINISHED_CHARS = 1_000
+"""A longer line is broken here: nothing of ours writes one, but a command of the person may."""
 _AHEAD_BYTES = 65_536
 _LEAVE_HINT = "Press Ctrl-C again to leave."
 _FAREWELL = "\x1b[?2004l\x1b[?25h\x1b[0m"
@@ -104,10 +107,12 @@ class Editor:
         work = asyncio.create_task(self._app.run_async(handle_sigint=False, set_exception_handler=False))
         work.add_done_callback(lambda _: self._end())
         above = Above(self._terminal, self.print_above)
+        self._heed_suspending()
         try:
             with redirect_stderr(above), self._stdout_above():
                 yield
         finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGTSTP)
             self._flush()
             if self._app.is_running:
                 self._app.exit()
@@ -157,6 +162,8 @@ class Editor:
 
         The half-typed message comes back afterwards.
         """
+        if not self._has_area:  # the terminal is gone
+            return None
         self._read_typed_keys()
         self._question, self._answered = prompt, asyncio.get_running_loop().create_future()
         self._answer.reset()
@@ -276,6 +283,8 @@ class Editor:
         self._is_due = False
         text = self._unfinished + "".join(self._pending)
         self._pending.clear()
+        if len(text) - text.rfind("\n") > _UNFINISHED_CHARS:
+            text += "\n"  # the area has no room for it
         lines, line_break, self._unfinished = text.rpartition("\n")
         if not line_break:
             self._app.invalidate()
@@ -390,6 +399,21 @@ class Editor:
                 self._line.cursor_position = len(self._line.text)
 
         run_in_terminal(edit, in_executor=True)
+
+    def suspend(self) -> None:
+        """Suspend this process until its shell continues it."""
+
+        def suspend() -> None:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGTSTP)
+            os.kill(0, signal.SIGTSTP)
+            self._heed_suspending()
+
+        if self._app.context is not None:
+            self._app.context.copy().run(run_in_terminal, suspend)
+
+    def _heed_suspending(self) -> None:
+        """Give the terminal back before a signal suspends this process, as Ctrl-Z does."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self.suspend)
 
     def _give(self, text: str | None) -> None:
         if not self._answered.done():

@@ -38,6 +38,10 @@ class Hands(Protocol):
         """Leave, or leave the question open."""
         ...
 
+    def suspend(self) -> None:
+        """Suspend this process."""
+        ...
+
     def complete(self) -> None:
         """Complete what is typed."""
         ...
@@ -59,7 +63,7 @@ def keys_of(hands: Hands) -> KeyBindings:
     keys.add("escape", filter=~is_searching)(lambda _: hands.escape())
     keys.add("c-c", filter=~is_searching)(lambda _: hands.interrupt())
     keys.add("c-d", filter=is_empty & ~is_searching)(lambda _: hands.leave())
-    keys.add("c-z")(lambda event: event.app.suspend_to_background())
+    keys.add("c-z")(lambda _: hands.suspend())
     keys.add("tab", filter=~is_asked & ~is_searching)(lambda _: hands.complete())
     keys.add(Keys.BracketedPaste, filter=~is_searching)(lambda event: hands.paste(_pasted(event.data)))
     # Ctrl-X does not begin a sequence here: the time for its second key is too short for two hands.
