@@ -241,6 +241,11 @@ class Emulator(Terminal):
         return [*self._drawn.above, *(line.rstrip() for line in self._drawn.display)]
 
     @property
+    def modes(self) -> int:
+        """The local modes of the terminal, such as ECHO."""
+        return int(termios.tcgetattr(self._fd)[3])
+
+    @property
     def text(self) -> str:
         """All lines as one text."""
         return "\n".join(self.lines).rstrip()

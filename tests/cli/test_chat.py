@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+import termios
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -275,3 +278,52 @@ def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
         screen.until("Continue with:")
         screen.type("exit\r")
         assert screen.end() == 0
+
+
+# --- ends ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2-06", "L1")
+def test_the_second_ctrl_c_leaves_a_chat_at_once_and_gives_the_terminal_back(cli: Cli) -> None:
+    command = "echo begun; sleep 68.5"
+    model = cli.model(calls("shell", command=command), says("Went on."))
+    with cli.emulator("chat", "-s", "a:b", "-m", model, "--autonomy", "full") as screen:
+        screen.until(">")
+        screen.type("work\r")
+        screen.until_shown("│ begun")
+        with closing(sqlite3.connect(cli.home / "holdfast.db")) as database:
+            database.execute("BEGIN IMMEDIATE")  # nobody can write: the stop cannot come to its end
+            screen.type("\x03")
+            screen.type("\x03")
+            screen.until("Stopped at once. Continue with `holdfast resume ")
+            assert screen.end() == 130
+        assert screen.modes & (termios.ICANON | termios.ECHO | termios.ISIG) == (
+            termios.ICANON | termios.ECHO | termios.ISIG
+        )
+    assert cli("resume", "a:b").out == "Went on.\n"
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize("typed", ["", "half an answer"])
+def test_a_terminal_that_vanishes_at_a_question_of_a_chat_leaves_it_open(cli: Cli, typed: str) -> None:
+    with cli.emulator("chat", "-s", "a:b", "-m", cli.model(calls("shell", command="true"))) as screen:
+        screen.until(">")
+        screen.type("work\r")
+        screen.until_shown("Approve it?")
+        screen.type(typed)
+        screen.until_shown(f"why: {typed}".rstrip())
+        assert screen.hang_up() == 130
+    assert len(cli("approvals", "--json").out.splitlines()) == 1
+
+
+def test_a_chat_gives_the_terminal_back_as_it_was(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(says("Hello."))) as screen:
+        before = screen.modes
+        screen.until(">")
+        screen.type("hi\r")
+        screen.until("done · ")
+        assert screen.modes != before
+        screen.type("\x04")
+        assert screen.end() == 0
+        assert screen.modes == before
+        assert ">" not in screen.lines[-1]
