@@ -75,7 +75,7 @@ def proposed(app: App, row: ApprovalRow) -> list[Line]:
 
 
 def _after(tool: str, given: Mapping[str, Any], before: bytes | None) -> bytes | None:
-    """Return what the file would have; None if the call would fail or is no edit."""
+    """Return the new content of the file; None if the call would fail or edits no file."""
     match tool, given:
         case "write_file", {"content": str(content)}:
             return content.encode()

@@ -97,7 +97,7 @@ async def _place(workshop: Workshop, parent: str, seq: int) -> tuple[list[Record
 
 
 async def _begun(workshop: Workshop, parent: str, at_seq: int) -> str:
-    """Return the branch that a killed rewind to this record has made; empty if there is none."""
+    """Return the branch that a killed rewind to this record has made; empty without one."""
     for branch in await workshop.store.branches(parent):
         own = [readable(each).event for each in await workshop.store.read(branch, at_seq)]
         is_made = own[:1] == [SessionForked(branch, parent, at_seq, is_rewind=True)]
@@ -170,9 +170,9 @@ def _check_new(workspace: Path, folder: Path) -> None:
     if os.path.lexists(folder):
         raise UsageError(f"{folder} is there already.", hint="Name a folder that is not.")
     if not folder.parent.is_dir():
-        raise UsageError(f"The folder of {folder} is not there.", hint="Make it, or name another one.")
+        raise UsageError(f"The folder of {folder} does not exist.", hint="Make it, or name another one.")
     if not workspace.is_dir():
-        raise UsageError(f"The workspace {workspace} is not there any more.")
+        raise UsageError(f"The workspace {workspace} no longer exists.")
     if folder.parent.resolve().is_relative_to(workspace.resolve()):
         raise UsageError(f"{folder} is inside the workspace.", hint="Name a folder outside of it.")
 

@@ -1,6 +1,6 @@
-"""Reading a whole home and telling all that is wrong with it; nothing is ever mended or touched here.
+"""Reads a whole home and reports all damage. It never repairs or changes anything.
 
-What a broken chain means is decided in `chain`; this module brings the rows, whatever state they are in.
+`chain` decides what a broken chain means. This module reads the rows, in whatever state they are.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _READ_WHOLE = "its whole journal is read instead"
 
 
 Holds = Callable[[Recovered, State, bytes], bool]
-"""Whether a snapshot may stand after records that fold to a state, the last of which has a link. Only who makes
-snapshots can read one."""
+"""Takes the records, the state that they fold to, and the link of the last one. Returns whether the snapshot fits.
+Only the code that makes snapshots can read one."""
 
 
 def verify_home(home: Path, holds: Holds | None = None) -> Verified:
-    """All that is wrong with a home, also with one that cannot be written, and what was erased in it.
+    """Return all damage of a home, and what was erased in it. The home need not be writable.
 
     Raises:
         StorageCorrupt: its file is not a database of Holdfast.
@@ -89,7 +89,7 @@ def _log_damages(path: Path) -> Iterator[Damage]:
 
 
 class _Look:
-    """A home that is looked at: what is read of it once."""
+    """One look at a home, with everything that is read only once."""
 
     def __init__(
         self, connection: sqlite3.Connection, blobs: Path, tables: set[str], holds: Holds | None
@@ -101,7 +101,7 @@ class _Look:
         self._seen: dict[str, str] = {}
 
     def blob(self, sha256: str) -> str:
-        """What is wrong with a blob; empty when it is whole."""
+        """Return what is wrong with a blob; empty if it is whole."""
         if sha256 not in self._seen:
             try:
                 read_blob(self._blobs, sha256)
@@ -276,7 +276,7 @@ def _marks(look: _Look, number: int) -> dict[str, tuple[int, ...]] | None:
 
 
 def _inbox_damages(look: _Look, session: str, number: int) -> Iterator[Damage]:
-    """Waiting commands that are not what was accepted: nobody can go on with the session before a repair."""
+    """Yield waiting commands that have changed since they were accepted. Their session needs a repair to go on."""
     columns = "arrival, command_id, posted_ms, body"
     for arrival, name, posted_ms, kept in look.rows("inbox", columns, number):
         if kept is not None and unsealed(kept, "command", session, arrival, name, posted_ms) is None:
@@ -285,7 +285,7 @@ def _inbox_damages(look: _Look, session: str, number: int) -> Iterator[Damage]:
 
 
 def _lease_damages(look: _Look, session: str, number: int, last_epoch: int) -> Iterator[Damage]:
-    """A lease that nobody took like this, or after which an epoch would come again."""
+    """Yield a lease that no process took like this, or that would lead to an epoch being used again."""
     leases = look.rows("leases", "epoch, holder, term, from_ms, until_ms", number)
     if not leases and last_epoch and "leases" in look.tables:
         yield Damage(
@@ -299,7 +299,7 @@ def _lease_damages(look: _Look, session: str, number: int, last_epoch: int) -> I
 
 
 def _image_damages(connection: sqlite3.Connection, home: Path) -> Iterator[Damage]:
-    """What was kept of edited files, and is not what was kept. Without it nothing is lost but an undo."""
+    """Yield kept contents of edited files that have changed since. Only an undo is lost with them."""
     sessions = {row[0] for row in connection.execute("SELECT id FROM sessions")}
     for path in images_in(home / FILES):
         session, name = path.parent.name, path.name
@@ -320,7 +320,7 @@ def _lost_rows(connection: sqlite3.Connection, table: str) -> Iterator[Damage]:
 
 
 def _snapshot_damages(connection: sqlite3.Connection) -> Iterator[Damage]:
-    """Snapshots that no commit left like this. Whether one holds, only its maker can tell."""
+    """Yield snapshots that no commit left like this. Only the code that makes snapshots can check their content."""
     for number, seq, kept, session, head_seq, is_there in connection.execute(
         "SELECT s.session, s.seq, s.body, id, sessions.seq, s.seq BETWEEN 1 AND sessions.seq"
         " FROM snapshots AS s LEFT JOIN sessions ON number = s.session"
@@ -344,4 +344,4 @@ _ROWS = {
     "inbox": "commands lie",
     "leases": "leases lie",
 }
-"""What lies in the tables whose rows belong to sessions."""
+"""What the rows of each table are called, for tables whose rows belong to sessions."""

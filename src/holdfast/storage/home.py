@@ -1,8 +1,8 @@
-"""Opening a home: folders and files with their rights, the database at the right version, or a clear refusal.
+"""Opens a home: folders and files with their rights, the database at the right version, or a clear refusal.
 
-A home that cannot be written, or whose disk is full, is still read, as it lies there. What is in the database is
-the business of `reads` and `writes`. No file of the database is ever opened but by SQLite: closing it would drop the
-locks of every other connection of this process.
+A home that cannot be written, or whose disk is full, can still be read. `reads` and `writes` know the content of the
+database. Only SQLite opens the database's files: if this process closed one itself, it would drop the locks of
+all its other connections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.storage.errors import forbidden, full, not_ours, storage_errors
 DATABASE = "holdfast.db"
 BLOBS = "blobs"
 MARKER = "holdfast.home"
-"""Lies beside a database from its first day on: a home without one is not taken for new where this is."""
+"""The file beside a database that marks the home as used. A home with it but without a database is not a new one."""
 
 _MARK = (
     b"The database beside this file holds sessions. If it is missing or empty, Holdfast makes no new one.\n"
@@ -34,11 +34,11 @@ _INDEX_BYTES = 32 << 10
 """The least size that SQLite gives to the index of a log in use."""
 _WAL_LIMIT_BYTES = 8 << 20
 _READER_KIB = 64
-"""What the connection of a reader keeps of the database."""
+"""How much of the database the connection of a reader keeps in memory."""
 
 
 def open_database(home: Path, busy_s: float) -> sqlite3.Connection:
-    """A connection for writing to the home's database, made when it is missing, at the newest version.
+    """Return a connection for writing to the home's database. It makes a missing database and updates an old one.
 
     Raises:
         StorageCorrupt: the file is not a database of Holdfast; it is left as it is.

@@ -1,8 +1,8 @@
-"""The write-ahead log beside a database, read as it lies there.
+"""Reads the write-ahead log beside a database, without SQLite.
 
-SQLite reads it up to the first frame that is not what was written, and passes over whatever comes behind that without
-a word: that is how a write which a power cut broke off is undone. A flipped bit looks the same, and takes every later
-commit with it. The two differ in what follows: nothing is written behind a commit before that is on the disk.
+SQLite reads the log up to the first damaged frame, and silently ignores everything behind it. So it undoes a write
+that a power cut broke off. A flipped bit looks the same, and every later commit is lost with it. What follows tells
+the two apart: SQLite writes nothing behind a commit before that commit is on the disk.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Frame(NamedTuple):
     """The number of the page, and the size of the database where a commit ends with it."""
     salts: bytes
     sums: Sums
-    """Over this frame and all before it."""
+    """The checksums over this frame and all frames before it."""
     page: bytes
 
     @property
     def is_commit(self) -> bool:
-        """Whether a commit ends with it."""
+        """Whether a commit ends with this frame."""
         return self.head[4:] != bytes(4)
 
     @property
     def summed(self) -> bytes:
-        """What of it goes into the sums."""
+        """The part of the frame that the checksums cover."""
         return self.head + self.page
 
 
@@ -54,17 +54,17 @@ class Log(NamedTuple):
     frames: tuple[Frame, ...]
     """The frames with this mark, and the frames between them, sound or not."""
     sound: int
-    """So many of them are read by SQLite, from the first one on."""
+    """How many of the frames SQLite reads, from the first one on."""
 
     @property
     def lost_commits(self) -> int:
-        """How many commits that were on the disk are not read. Of the last one nobody can tell whether it was."""
+        """How many commits on the disk are not read. The last one does not count: it may never have been there."""
         unread = [frame.is_commit for frame in self.frames[self.sound :]]
         return sum(unread[:-1])
 
 
 def is_log_lost(database: Path) -> bool:
-    """Whether the index of a log lies there without its log: who closes a database takes away the index first."""
+    """Return whether the index of a log exists without its log. A closing process would remove the index first."""
     index, log = (database.with_name(f"{database.name}-{ending}") for ending in ("shm", "wal"))
     try:
         is_in_use = index.stat().st_size >= _INDEX_BYTES
@@ -112,7 +112,7 @@ def _frames(content: bytes, size: int) -> Iterator[Frame]:
 
 
 def mended(log: Log) -> bytes:
-    """A log of all its frames that SQLite reads to the end."""
+    """Return a log of all these frames that SQLite reads to the end."""
     size = len(log.frames[0].page) if log.frames else USUAL_PAGE_SIZE
     head = struct.pack(">4I", _MAGIC, _VERSION, size, 0) + log.salts
     sums = _sums(head, (0, 0), "<")

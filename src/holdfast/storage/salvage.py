@@ -1,7 +1,7 @@
-"""Saving what can be read of a damaged database into a new file; the damaged one is only read.
+"""Saves what can be read of a damaged database in a new file. It never changes the damaged one.
 
-Records are taken that are what was written; the others leave their places empty, as erased records do, so that nobody
-goes on from a journal with a hole. What derives from records is made anew. What is wrong with a home is `fsck`'s.
+It saves the records that are as they were written. The places of the others stay empty, like those of erased records,
+so that nothing continues a journal with a hole. Rows that derive from records are made again. `fsck` finds damage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MOST_LOST = 1_000_000
 
 
 class Session(msgspec.Struct):
-    """What is left of a session's row, and what of it is found while it is saved."""
+    """What is left of a session's row, and what the repair finds out about the session."""
 
     number: int
     id: str = ""
@@ -144,7 +144,7 @@ class _Salvage:
             yield session
 
     def _tell_lost_sessions(self, named: set[object]) -> None:
-        """Sessions of which nothing is left but a number: one that is named, or missing in the count."""
+        """Note the sessions of which only a number is left: something names it, or it is missing in the count."""
         known = sorted({number for number in named if isinstance(number, int)} | self._sessions.keys())
         for before, number in pairwise([0, *known]):
             first = before + 1 if number - before < _MOST_LOST else number
@@ -157,7 +157,7 @@ class _Salvage:
     # --- a session --------------------------------------------------------------------------------
 
     def _save(self, session: Session, places: Sequence[int], last_position: int) -> int:
-        """Write what is left of a session; the last position that is taken then."""
+        """Write what is left of a session. Return the last position that is used then."""
         at = self._wreck.records(places)
         parent = self._parent(session, at[min(at)][1] if at else None)
         after_seq = session.at_seq
@@ -345,7 +345,7 @@ def _row(session: Session, records: list[Record]) -> SessionRow:
 
 
 def _is_readable(record: StoredRecord, is_unproven: bool) -> bool:
-    """Whether a version can read it, as long as it is proven that somebody wrote it so; else whether this one can."""
+    """Return whether some version can read the record, if the chain proves it; else whether this version can."""
     try:
         decode(record)
     except UnreadableEvent as error:

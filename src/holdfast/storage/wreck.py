@@ -25,7 +25,7 @@ from holdfast.storage.pages import Pages, leaf_rows
 
 _BUSY_S = 5.0
 _LEAST_ROW_BYTES = 40
-"""Hardly a row is shorter: a bound for how many there can be in a file."""
+"""Hardly any row is shorter. This bounds the number of rows in a file."""
 _LINK_BYTES = 32
 _LARGEST = (1 << 62) - 1
 _PAGE_SIZE_AT, _SIZE_AT = 16, 28
@@ -43,8 +43,7 @@ Row = tuple[Any, ...]
 
 @contextmanager
 def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
-    """The database of a home, as it lies there; where its first page or its log is
-    damaged, a copy of it for a while in `scratch`.
+    """Yield the damaged database of a home, or a mended copy in `scratch` if its first page or its log is damaged.
 
     Raises:
         StorageCorrupt: it is the database of another program.
@@ -79,7 +78,7 @@ def wreck_of(home: Path, scratch: Path) -> Iterator[Wreck]:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether it is a database of ours of which the list of tables is there; not where nobody can tell."""
+    """Return whether it is a database of Holdfast with its list of tables; False if that is unclear."""
     try:
         _look_at(connection)
         found = version(connection)
@@ -105,7 +104,7 @@ def _look_at(connection: sqlite3.Connection) -> None:
 
 
 def _give_first_page(copy: Path) -> None:
-    """Give it the list of tables of a new database: they lie at the same pages in each."""
+    """Give the copy the list of tables of a new database. Tables begin at the same pages in every database."""
     new = copy.with_name("new.db")
     with closing(sqlite3.connect(new, isolation_level=None)) as sound:
         sound.execute("PRAGMA journal_mode = WAL")
@@ -122,16 +121,16 @@ def _decoded(raw: bytes) -> str:
 
 
 class Wreck:
-    """A damaged database, and what of it cannot be read."""
+    """A damaged database, with notes about what cannot be read."""
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, log: Log | None, notes: Sequence[str] = ()
     ) -> None:
         self.path = path
         self.is_guessed = _NEW_LIST in notes
-        """Whether it is taken for a database of ours, and nothing yet shows that it is one."""
+        """Whether it is assumed to be a database of Holdfast, and nothing shows yet that it is one."""
         self.notes = list(notes)
-        """What could not be read so far, as sentences."""
+        """Sentences about what could not be read so far."""
         self._connection = connection
         self._log = log
         self._loose: dict[int, Row] = {}
@@ -139,7 +138,7 @@ class Wreck:
         self._most_rows = path.stat().st_size // _LEAST_ROW_BYTES
 
     def rows(self, table: str, number: str, columns: str) -> list[Row]:
-        """All rows that can be read, each behind its number, in order of it."""
+        """Return all rows that can be read, each after its number, ordered by it."""
         sql = f"SELECT {number}, {columns} FROM {table} WHERE {number} BETWEEN ? AND ? ORDER BY {number}"
         found: list[Row] = []
         unread: list[tuple[int, int]] = []
@@ -166,7 +165,7 @@ class Wreck:
         return found
 
     def _count(self, table: str) -> int:
-        """How many rows it says to have; a torn page counts rows that nobody finds."""
+        """Return how many rows the table claims to have. A torn page counts rows that cannot be found."""
         counts = [0]
         for how in ("NOT INDEXED", f"INDEXED BY sqlite_autoindex_{table}_1"):
             with suppress(sqlite3.DatabaseError):
@@ -195,7 +194,7 @@ class Wreck:
         return found
 
     def _loose_records(self) -> Iterator[tuple[int, Row]]:
-        """The rows of all pages that look like records, without their place in them."""
+        """Yield the rows of all pages that look like records, without their place."""
         content = self.path.read_bytes()
         size = int.from_bytes(content[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
         newer: dict[int, bytes] = {}
@@ -211,7 +210,7 @@ class Wreck:
                 yield place, row[1:]
 
     def records(self, places: Sequence[int]) -> dict[int, tuple[int, StoredRecord]]:
-        """The records at these places that can be read, by their seq, each with its place."""
+        """Return the readable records at these places, by their seq, each with its place."""
         read: dict[int, list[tuple[int, StoredRecord]]] = defaultdict(list)
         for place in places:
             with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
