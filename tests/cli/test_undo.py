@@ -276,3 +276,19 @@ def test_what_nobody_can_undo_is_a_usage_error_or_waits(cli: Cli, work: Path) ->
     assert cli("undo", session, "0").code == 2
     assert cli("undo", session, "--json").json == {"session": session, "restored": [], "kept": []}
     assert "There is nothing to put back." in cli("undo", session).out
+
+
+@pytest.mark.requirement("H2")
+@pytest.mark.parametrize("flags", [(), ("--redo",)])
+def test_a_file_whose_permissions_were_changed_since_stays_as_it_is(
+    cli: Cli, work: Path, flags: tuple[str, ...]
+) -> None:
+    run(cli, edit("a.txt", "first", "second"), says("Done."))
+    if flags:
+        assert cli("undo", "cli:edit").code == 0
+    before = (work / "a.txt").read_bytes()
+    (work / "a.txt").chmod(0o600)
+    ended = cli("undo", "cli:edit", *flags, "--json")
+    assert (ended.code, ended.json["restored"]) == (1, [])
+    assert ended.json["kept"] == [{"path": "a.txt", "reason": "its permissions have changed since"}]
+    assert ((work / "a.txt").read_bytes(), (work / "a.txt").stat().st_mode & 0o777) == (before, 0o600)

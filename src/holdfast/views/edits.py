@@ -31,6 +31,7 @@ from holdfast.protocol.tools import FileChange, FileRestore, Files, KeptFile
 from holdfast.protocol.untrusted import decode_untrusted
 
 CHANGED = "it has changed since"
+MODE = "its permissions have changed since"
 BETWEEN = "something else changed it between two edits"
 MASKED = "an edit of it held what looks like a secret, and nothing is kept of such an edit"
 LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
@@ -288,10 +289,19 @@ def _todo(
     return Todo(messages, tuple(files), tuple(kept))
 
 
+def _other_mode(edit: Edit, found: Found) -> str:
+    """Return a problem if somebody changed the permissions of a file: an edit, its undo and its redo keep them."""
+    is_same = not edit.change.mode or edit.change.mode == found.mode
+    is_put_back = not edit.message  # it may have got other permissions then
+    return "" if is_same or is_put_back or not found.sha256 else MODE
+
+
 def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
     """Walk from the file as it is to what it was before the first edit. An edit that is not certain is skipped if the
     file shows that it did not happen."""
-    goal = _Walk(found.sha256, found.mode, 0)
+    goal = _Walk(found.sha256, found.mode, 0, _other_mode(chain[-1], found))
+    if goal.problem:
+        return goal
     if found.sha256 == chain[0].change.before != chain[-1].change.after:
         folders = sum(edit.change.new_folders for edit in chain)
         return msgspec.structs.replace(
@@ -311,7 +321,9 @@ def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
 
 def _forwards(chain: Sequence[Edit], found: Found) -> _Walk:
     """Walk from the file as it is to what it was after the last edit."""
-    goal = _Walk(found.sha256, found.mode, 0)
+    goal = _Walk(found.sha256, found.mode, 0, _other_mode(chain[0], found))
+    if goal.problem:
+        return goal
     if found.sha256 == chain[-1].change.after != chain[0].change.before:
         return goal
     for number, edit in enumerate(chain):
