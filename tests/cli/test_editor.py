@@ -106,6 +106,16 @@ def test_one_line_that_was_typed_before_the_prompt_is_sent_and_more_wait_in_it(
     assert sent(cli) == messages
 
 
+def test_a_command_that_was_typed_before_the_prompt_waits_in_it(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
+        screen.type("!touch made\n")
+        screen.until("Ctrl-D leaves.")
+        screen.until_shown("> !touch made")
+        screen.type("\x15hello\r")
+        screen.until("Understood.")
+    assert not (cli.workspace / "made").exists()
+
+
 # --- keys ---------------------------------------------------------------------------------------
 
 

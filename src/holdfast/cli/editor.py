@@ -29,6 +29,7 @@ from holdfast.cli.above import Above
 from holdfast.cli.editor_area import PROMPT, Area, area
 from holdfast.cli.editor_keys import keys_of
 from holdfast.cli.pastes import Message, Pastes
+from holdfast.cli.pastes import typed as typed_message
 from holdfast.cli.recall import Recall
 from holdfast.cli.terminal import legible, tell
 from holdfast.cli.written import History, edited_elsewhere
@@ -74,8 +75,8 @@ class Editor:
         """The turn was stopped before it began."""
         self._stop: Stop | None = None
         self._hint, self._is_leaving = "", False
-        self._question, self._answered = "", asyncio.get_running_loop().create_future()
-        self._answered.cancel()
+        self._question = ""
+        self._answered: asyncio.Future[str | None] | None = None
         self._pending: list[str] = []
         self._unfinished = ""
         """The printed text after the last line break."""
@@ -170,12 +171,13 @@ class Editor:
         self._app.layout.focus(self._answer)
         self._app.invalidate()
         try:
-            text: str | None = await self._answered
+            text = await self._answered
         finally:
-            self._question = ""
+            self._question, self._answered = "", None
             self._app.layout.focus(self._line)
             self._app.invalidate()
-        self.print_above(f"{prompt}{neutral(text or '')}\n")
+        if text is not None:
+            self.print_above(f"{prompt}{neutral(text)}\n")
         return text
 
     @property
@@ -190,14 +192,16 @@ class Editor:
         """Do nothing: an answer has a line of its own, which is gone."""
 
     def _take_typed_ahead(self) -> None:
-        """Take the lines that were typed before the prompt was there. One line is sent; more may be a paste."""
+        """Take the lines that were typed before the prompt was there. One line is sent. More lines, or a command, may
+        be a paste.
+        """
         fd, typed = sys.stdin.fileno(), b""
         with suppress(OSError):  # the terminal is gone
             while select.select([fd], [], [], 0)[0] and (line := os.read(fd, _AHEAD_BYTES)):
                 typed += line
         text = typed.decode("utf-8", "replace").rstrip("\n")
         self._line.insert_text("".join(each for each in text if each.isprintable() or each in "\t\n"))
-        if "\n" not in text:
+        if "\n" not in text and not typed_message(text).is_command:
             self.enter()
 
     def _read_typed_keys(self) -> None:
@@ -416,7 +420,7 @@ class Editor:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self.suspend)
 
     def _give(self, text: str | None) -> None:
-        if not self._answered.done():
+        if self._answered is not None and not self._answered.done():
             self._answered.set_result(text)
 
     def _take_back(self) -> None:
