@@ -142,6 +142,17 @@ def test_a_file_that_something_else_changed_stays_and_is_named(cli: Cli, work: P
 
 
 @pytest.mark.requirement("H2")
+def test_a_folder_goes_with_its_last_file_whichever_was_the_first_in_it(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    session = run(cli, write("f/i.txt", "i"), write("f/g/h.txt", "h"), says("Done."))
+    (work / "f" / "g" / "h.txt").write_text("mine")
+    assert cli("undo", session, "--json").json["restored"] == ["f/i.txt"]
+    (work / "f" / "g" / "h.txt").write_text("h")
+    assert cli("undo", session).code == 0
+    assert tree(work) == before
+
+
+@pytest.mark.requirement("H2")
 def test_the_model_is_told_of_an_undo_in_its_next_turn(cli: Cli, work: Path) -> None:
     session = run(cli, write("a.txt", "second\n"), says("Done."))
     assert cli("undo", session).code == 0

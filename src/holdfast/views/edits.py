@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -207,8 +208,9 @@ def undo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
             break
         chosen.append(message)
         before = todo
-        found = [edit for edit in edits if edit.message in chosen and not edit.is_undone]
-        todo = _todo(tuple(reversed(chosen)), found, look, _backwards)
+        theirs = [edit for edit in edits if edit.message in chosen]
+        found = [edit for edit in theirs if not edit.is_undone]
+        todo = _without_folders(_todo(tuple(reversed(chosen)), found, look, _backwards), theirs)
         count -= (_changed(todo), todo.kept) != (_changed(before), before.kept)
     return todo
 
@@ -227,7 +229,29 @@ def rewind_of(records: Sequence[Record], seq: int, look: Look) -> Todo:
     """Return what takes back everything that was done to files after a record: edits, and what was put back."""
     steps = [*edits_of(records), *_put_back(records)]
     chosen = sorted((step for step in steps if step.seq > seq), key=lambda step: step.seq)
-    return _todo((), chosen, look, _backwards)
+    return _without_folders(_todo((), chosen, look, _backwards), chosen)
+
+
+def _without_folders(todo: Todo, edits: Sequence[Edit]) -> Todo:
+    """Return what to do, with all folders that these edits made and that are above a removed file. Another file may
+    have been the first in a folder, and may be gone already."""
+    made = {
+        Place(edit.workspace, folder)
+        for edit in edits
+        for folder in _above(edit.change.path)[: edit.change.new_folders]
+    }
+    files: list[FileRestore] = []
+    for each in todo.files:
+        above = [Place(each.workspace, folder) for folder in _above(each.path)]
+        count = max(each.new_folders, len(list(takewhile(made.__contains__, above))))
+        files.append(msgspec.structs.replace(each, new_folders=0 if each.after else count))
+    return msgspec.structs.replace(todo, files=tuple(files))
+
+
+def _above(path: str) -> list[str]:
+    """Return the folders above a file, the nearest first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
 
 
 def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
