@@ -46,7 +46,8 @@ _RUN = ["run", "The tests fail. Find out why, and fix it.", "-w", "ferry", "--au
 
 def picture() -> str:
     """Return the picture as SVG."""
-    with tempfile.TemporaryDirectory() as folder:
+    # Lines break at the width of the real path, so its length must not depend on TMPDIR.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         shown = _transcript(Path(folder))
     console = Console(
         record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
