@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -79,7 +81,11 @@ def test_sessions_are_listed_in_pages(cli: Cli) -> None:
     assert listed("--workspace", "../elsewhere", "--before", made[3]) == [made[1]]
     assert listed("--since", "12h", "--grep", "task 2") == [made[2]]
     assert listed("--status", "done", "--before", made[1]) == [made[0]]
-    assert f"holdfast sessions --before {made[3]}" in cli("sessions", "--limit", "2").out
+    page = cli(
+        "sessions", "--limit", "1", "--status", "done", "--grep", "task", "--workspace", "../elsewhere"
+    ).out
+    (more,) = re.findall(r"more:  .*holdfast (sessions .*)", page)
+    assert made[1] in cli(*shlex.split(more), "--json").out
     assert "--before" not in cli("sessions").out
 
 

@@ -231,7 +231,9 @@ async def at_work(
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
         if warnings and flags.detail != "quiet":
-            more = f" `holdfast doctor` shows {len(warnings) - 1} more." if len(warnings) > 1 else ""
+            is_usual = settings.model.facts.name == app.config.model  # the model that doctor looks at
+            count = len([each for each in warnings[1:] if is_usual or each in app.config.warnings])
+            more = f" `holdfast doctor` shows {count} more." if count else ""
             tell([Span("! ", "yellow"), *with_commands(warnings[0] + more)])
         yield app, settings
 

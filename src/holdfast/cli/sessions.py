@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +71,10 @@ def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
     elif rows:
         say(session_lines(rows, columns(sys.stdout)))
         if len(rows) == limit:
-            say([["more:  ", Span(f"holdfast sessions --before {rows[-1].session}", COMMAND)]])
+            given = {"--status": status, "--grep": grep, "--since": since, "--workspace": folder}
+            flags = [word for flag, value in given.items() if value for word in (flag, value)]
+            page = ["--limit", str(limit), "--before", rows[-1].session]
+            say([["more:  ", Span(shlex.join(["holdfast", "sessions", *flags, *page]), COMMAND)]])
     else:
         say(
             [
