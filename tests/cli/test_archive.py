@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import secrets
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,25 @@ def test_a_session_is_exported_to_stdout_or_whole_to_a_file(
     assert run(holdfast, home.folder, "export", "cli:demo", str(tmp_path / "no" / "file")).code == 2
     assert run(holdfast, home.folder, "export", "nothing", str(tmp_path / "x")).code == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_an_export_follows_no_link_that_somebody_put_in_its_way(
+    holdfast: Holdfast, home: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "guessed")
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    for name in (".holdfast.guessed", ".x.jsonl.7"):
+        (shared / name).symlink_to(precious)
+
+    answer = run(holdfast, home.folder, "export", home.finished, str(shared / "x.jsonl"))
+    assert answer.code == 2
+    assert "File exists" in answer.err
+    assert precious.read_text() == "precious"
+    assert sorted(path.name for path in shared.iterdir()) == [".holdfast.guessed", ".x.jsonl.7"]
 
 
 @pytest.mark.requirement("H2", "H5")

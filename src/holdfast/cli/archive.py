@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from holdfast.views.lines import COMMAND, Span, counted, neutral, one_line
 
 FILE_BYTES = 4 << 30
 """The largest file that is imported."""
+_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TITLE_CELLS = 60
 _NOT_DELETED = 1
 
@@ -65,19 +67,21 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         UsageError: it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".holdfast.{secrets.token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is not a regular file.", hint="Name another one, or - for stdout.")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:  # noqa: PTH123
-            yield out
-            os.fsync(out.fileno())
-        draft.rename(path)
+        with open(os.open(draft, _DRAFT, 0o600), "wb") as out:  # noqa: PTH123
+            try:
+                yield out
+                os.fsync(out.fileno())
+                draft.rename(path)
+            except BaseException:
+                with suppress(OSError):
+                    draft.unlink()
+                raise
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def import_(
