@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.views.lines import COMMAND, EXACT, Line, Span, cells, table, wrapped
+from holdfast.views.lines import COMMAND, EXACT, Line, Span, cells, iso, local, moment, table, wrapped
 
 RESUME = "holdfast resume 01M80H5ZWKGTTC1B9KXKKZAPN7"
 
@@ -72,3 +74,17 @@ def test_a_narrow_table_drops_columns_and_clips_the_last_one(width: int, heads: 
     assert lines[0].split() == heads.split()
     assert all(cells(line) <= width for line in lines) or not width
     assert lines[1].endswith("long" if not width else "…")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
+@pytest.mark.parametrize("at_ms", [1 << 200, 1 << 62, 253_402_300_799_999, -1, -(1 << 62)])
+def test_every_integer_is_shown_as_a_time(monkeypatch: pytest.MonkeyPatch, zone: str, at_ms: int) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert iso(at_ms).endswith("Z")
+        assert local(at_ms)
+        assert moment(at_ms, -at_ms)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

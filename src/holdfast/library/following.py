@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.protocol.rows import Sought
 from holdfast.runtime.bus import Item
 from holdfast.runtime.driven import listed
 from holdfast.runtime.journal import readable
+from holdfast.views.lines import utc
 
 _PAGE = 500
 """How many records are read at once."""
@@ -107,8 +108,8 @@ async def listed_sessions(app: App, sought: Sought, limit: int) -> list[SessionI
             workspace=row.workspace,
             turns=row.turns,
             cost_usd=None if row.cost_microusd is None else usd(row.cost_microusd),
-            created_at=_at(row.created_ms),
-            updated_at=_at(row.updated_ms),
+            created_at=utc(row.created_ms),
+            updated_at=utc(row.updated_ms),
         )
         for row in await listed(app.store, sought, limit)
     ]
@@ -151,8 +152,4 @@ async def watch(
 
 def event_of(record: Record) -> Event:
     """Return a record as the library shows it."""
-    return Event(record.session, record.seq, _at(record.at_ms), type(record.event).__name__, record.event)
-
-
-def _at(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return Event(record.session, record.seq, utc(record.at_ms), type(record.event).__name__, record.event)

@@ -16,6 +16,8 @@ LINE_BYTES = 64 << 20
 """No line is longer."""
 PART_BYTES = 1 << 20
 """How much of a blob is in one line."""
+BLOB_BYTES = 64 << 20
+"""No blob is larger."""
 
 
 class Head(msgspec.Struct, frozen=True, tag_field="kind", tag="holdfast-session"):
@@ -77,7 +79,10 @@ def decode_line(line: bytes) -> ArchiveLine:
     Raises:
         ValueError: the line does not have this format.
     """
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def line_of(stored: StoredRecord) -> RecordLine:

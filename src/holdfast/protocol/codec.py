@@ -172,7 +172,7 @@ def decode_event(type_: str, v: int, body: bytes) -> Event:
         if cls is not None and v == VERSIONS[cls] and body:
             return _decoders[type_].decode(body)
         return _upcast(type_, v, body)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableEvent(f"a {type_} record is damaged: {error}", "damaged") from None
 
 

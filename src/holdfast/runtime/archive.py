@@ -7,9 +7,10 @@ with its parent's records, so it needs no parent in the other home.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, Sto
 from holdfast.protocol import archive as a
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode
 from holdfast.protocol.events import Record, blobs_of
+from holdfast.protocol.ids import approval_id, is_command_id
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS, is_free, this_process
@@ -29,6 +31,14 @@ from holdfast.storage.derived import own_records
 from holdfast.storage.names import check_session
 
 _LISTED = 8
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999. No time is later, and no length of time is longer."""
+_LAST_EPOCH = 1 << 32
+"""No session is taken so often. From here, every later driver still has an epoch of its own."""
+_SHOWN = 60
+_NUMBER = re.compile("[1-9][0-9]{0,15}")
+_LARGEST = 1 << 53
+"""The integers up to here are exact in every JSON reader."""
 
 
 async def export(store: Store, session: str) -> AsyncGenerator[bytes, None]:
@@ -91,7 +101,7 @@ async def adopt(store: Store, clock: Clock, path: Path) -> str:
         )
     commit = _commit(found, path, clock.now_ms())
     for line in _lines(path):
-        if isinstance(line, tuple):
+        if isinstance(line, tuple) and line[0] in commit.blobs:
             await store.blobs.put(line[1])
     try:
         await store.begin(commit, this_process(), LEASE_MS)
@@ -192,6 +202,8 @@ def _lines(path: Path) -> Iterator[a.Head | StoredRecord | tuple[str, bytes]]:
                 case a.BlobLine():
                     blob = line.sha256
                     parts += line.part
+                    if len(parts) > a.BLOB_BYTES:
+                        raise _changed(path, f"the blob {blob} is larger than {a.BLOB_BYTES >> 20} MiB")
                 case a.End(sha256=sha256):
                     if sha256 != digest.hexdigest() or file.read(1):
                         raise _changed(path, "its last line does not prove the lines before it")
@@ -242,6 +254,7 @@ def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
     if not stored:
         raise _changed(path, "it holds no record")
     records = _readable(stored)
+    _check_values(path, stored, records)
     state = fold(records, State(session=head.session, key=head.key))
     is_whole = len(records) == len(stored)
     if is_whole and (state.session, state.key) != (head.session, head.key):
@@ -249,6 +262,9 @@ def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
     needed = _blobs(records)
     if missing := [blob for blob in needed if blob not in found.blobs]:
         raise _changed(path, f"the blob {missing[0]} is missing")
+    marks = tuple(approval_marks(own_records(records)))
+    if foreign := [mark.id for mark in marks if not _is_own(mark.id, head.session)]:
+        raise _changed(path, f"it names {foreign[0][:_SHOWN]!r}, which is no approval of this session")
     asked = {each.cause.removeprefix("command ") for each in stored if each.cause.startswith("command ")}
     return Commit(
         session=head.session,
@@ -258,10 +274,53 @@ def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
         row=replace(summary(state), session=head.session, key=head.key, seq=stored[-1].seq),
         now_ms=now_ms,
         acknowledged=tuple(sorted(asked)),
-        approvals=tuple(approval_marks(own_records(records))),
+        approvals=marks,
         blobs=tuple(needed),
         releases_lease=True,
     )
+
+
+def _is_own(approval: str, session: str) -> bool:
+    """Return whether an approval is one that the session asks for. In a home, nobody else may have its id."""
+    number = approval.removeprefix(f"{session}-")
+    return _NUMBER.fullmatch(number) is not None and approval == approval_id(session, int(number))
+
+
+def _check_values(path: Path, stored: Sequence[StoredRecord], records: Sequence[Record]) -> None:
+    """Refuse values that no driver writes, and that lists, databases and clocks cannot hold.
+
+    Raises:
+        StorageCorrupt: says in which record.
+    """
+    for each in stored:
+        if not (0 <= each.at_ms <= _LAST_MS and 0 <= each.awake_ms <= _LAST_MS):
+            raise _changed(path, f"the time of record {each.seq} cannot be")
+        if not 0 <= each.epoch <= _LAST_EPOCH:
+            raise _changed(path, f"the epoch of record {each.seq} cannot be")
+        kind, _, name = each.cause.partition(" ")
+        if kind == "command" and not is_command_id(name):
+            raise _changed(path, f"the cause of record {each.seq} cannot be")
+    for record in records:
+        if not _is_possible("", msgspec.to_builtins(record.event)):
+            raise _changed(path, f"record {record.seq} holds a number that cannot be")
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    """Return whether a field and all in it have numbers that the runtime might have written."""
+    match value:
+        case bool() | None:
+            return True
+        case int() | float() if name.endswith("_ms"):
+            return 0 <= value <= _LAST_MS
+        case int() | float() if name.endswith("_s"):
+            return 0 <= value <= _LAST_MS / 1000
+        case int() | float():
+            return abs(value) <= _LARGEST
+        case dict():
+            return all(_is_possible(key, each) for key, each in value.items())
+        case list() | tuple():
+            return all(_is_possible(name, each) for each in value)
+    return True
 
 
 def _readable(stored: Sequence[StoredRecord]) -> list[Record]:

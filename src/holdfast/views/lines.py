@@ -29,6 +29,10 @@ EXACT = "exact"
 its further lines has a frame, so that it cannot pass for another line."""
 FRAME = "│ "
 """Precedes text that must be shown exactly."""
+_FIRST_MS = -62_135_510_400_000
+"""The first full day of the calendar is over."""
+_LAST_MS = 253_402_128_000_000
+"""The last day but one of the year 9999 begins."""
 _LAST_CELLS = 16
 """A table drops a column before it clips its last column below this width."""
 
@@ -185,15 +189,20 @@ def _least(widths: dict[int, int]) -> int:
     return sum(others) + 2 * len(others) + min(last, _LAST_CELLS)
 
 
+def utc(at_ms: int) -> datetime:
+    """Return a time. One that no calendar has becomes the nearest that every time zone can show."""
+    within = min(max(at_ms, _FIRST_MS), _LAST_MS)
+    return datetime.fromtimestamp(within // 1000, UTC).replace(microsecond=within % 1000 * 1000)
+
+
 def iso(at_ms: int) -> str:
     """Return a time for scripts: ISO 8601 in UTC with milliseconds."""
-    moment = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time for people, in the time zone of this machine."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime(form)
+    return utc(at_ms).astimezone().strftime(form)
 
 
 def moment(at_ms: int, now_ms: int) -> str:
