@@ -355,6 +355,27 @@ _DISK = (
         "tests/cli/test_archive.py",
     ),
     Mutation(
+        "a deletion ends while others read what was deleted",
+        "storage/deletion.py",
+        "    if is_busy:",
+        "    if is_busy and 0:",
+        "tests/storage/test_deletion.py",
+    ),
+    Mutation(
+        "a session that is being deleted accepts a command",
+        "storage/writes.py",
+        "    number = _living(connection, entry.session)",
+        "    number = _number(connection, entry.session)",
+        "tests/storage/test_deletion.py",
+    ),
+    Mutation(
+        "the number of a deleted session is given again",
+        "storage/writes.py",
+        "VALUES ({LAST_NUMBER} + 1,",
+        "VALUES (NULL,",
+        "tests/storage/test_deletion.py",
+    ),
+    Mutation(
         "a deletion takes the blobs of other sessions with it",
         "storage/deletion.py",
         "WHERE blob = ? AND session <> ?",
@@ -364,8 +385,8 @@ _DISK = (
     Mutation(
         "a position of a deleted record is taken again",
         "storage/deletion.py",
-        '    connection.execute("INSERT INTO deleted VALUES (?, ?)", last)\n',
-        "",
+        "(number, *last))",
+        "(number, 0, 0))",
         "tests/storage/test_conformance.py",
     ),
     Mutation(

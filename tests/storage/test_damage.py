@@ -99,7 +99,7 @@ async def test_any_flipped_byte_ends_in_a_storage_error_or_whole_records(home: P
     whole = {number: await readable(home, number) for number in (1, 2)}
     draw = random.Random(7)
     told = 0
-    for _ in range(100):
+    for _ in range(200):
         content = bytearray(sound)
         content[draw.randrange(100, len(content))] ^= 1 << draw.randrange(8)
         file.write_bytes(content)

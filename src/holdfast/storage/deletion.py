@@ -2,7 +2,8 @@
 
 SQLite overwrites what is deleted with zeros (`PRAGMA secure_delete`, set by `home`), but its log still holds older
 pages. So a deletion has three steps: empty the session, empty the log, remove the row. A deletion that is killed
-between them leaves an empty session, and the same command completes it.
+between them leaves an empty session, and the same command completes it. From the first step on, the session's number
+is in `deleted`: nobody can add anything to the session, and no other session ever gets the number.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
     """
     number, updated_ms = _held(connection, lease)
     last = connection.execute(f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}").fetchone()
-    connection.execute("DELETE FROM deleted")
-    connection.execute("INSERT INTO deleted VALUES (?, ?)", last)
+    connection.execute("INSERT OR REPLACE INTO deleted VALUES (?, ?, ?)", (number, *last))
     remove_blobs(home / BLOBS, _unshared(connection, number))
     drop_images(home, lease.session)
     for table in _OWN:
@@ -64,11 +64,12 @@ def forget_log(path: Path, busy_s: float) -> None:
         )
 
 
-def remove(connection: sqlite3.Connection, lease: Lease) -> None:
-    """Remove what is left of an emptied session."""
-    number, _ = _held(connection, lease)
-    connection.execute("DELETE FROM leases WHERE session = ?", (number,))
-    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+def remove(connection: sqlite3.Connection, session: str) -> None:
+    """Remove what is left of an emptied session. That needs no lease: whoever took it meanwhile could add nothing."""
+    emptied = "SELECT number FROM sessions JOIN deleted ON session = number WHERE id = ?"
+    for row in connection.execute(emptied, (session,)).fetchall():
+        connection.execute("DELETE FROM leases WHERE session = ?", row)
+        connection.execute("DELETE FROM sessions WHERE number = ?", row)
 
 
 def _held(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:

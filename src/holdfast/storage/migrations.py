@@ -105,12 +105,15 @@ the rest: making it again costs only time."""
 
 _DELETED = """
 CREATE TABLE deleted (
+    session INTEGER PRIMARY KEY,
     position INTEGER NOT NULL,
     arrival INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX deleted_position ON deleted (position);
+CREATE INDEX deleted_arrival ON deleted (arrival);
 """
-"""The last position and the last arrival of each deleted session. They are never used again: readers that follow a
-home rely on that."""
+"""The number of each session that was deleted or is being deleted, with the last position and the last arrival that
+were taken then. None of them is ever taken again: readers that follow a home rely on that."""
 
 MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""

@@ -51,6 +51,10 @@ LAST_ARRIVAL = (
     "max((SELECT ifnull(max(arrival), 0) FROM inbox), (SELECT ifnull(max(arrival), 0) FROM deleted))"
 )
 """The last arrival that a command ever had."""
+LAST_NUMBER = (
+    "max((SELECT ifnull(max(number), 0) FROM sessions), (SELECT ifnull(max(session), 0) FROM deleted))"
+)
+"""The last number that a session ever had."""
 _MARKED = (
     "SELECT a.id, s.id, asked_seq, decided_seq FROM approvals AS a JOIN sessions AS s ON s.number = a.session"
 )

@@ -122,8 +122,11 @@ class _Salvage:
             last = self._save(session, places.get(number, ()), last)
         if not self._sessions and self._wreck.is_guessed:
             raise StorageCorrupt(f"nothing in {self._wreck.path} can be read; it was left as it is")
-        self._tell_lost_sessions({row[1] for row in commands} | {number for number, _ in names.values()})
+        deleted = [row for row in self._wreck.deleted() if row[0] not in self._sessions]
+        named = {row[1] for row in commands} | {number for number, _ in names.values()}
+        self._tell_lost_sessions(named, {row[0] for row in deleted})
         self._save_inbox(commands, names)
+        self._new.executemany("INSERT INTO deleted VALUES (?, ?, ?)", deleted)
         notes = (*self._wreck.notes, *self._notes, *self._lost_blobs())
         return Salvaged(len(self._sessions), self._records, tuple(self._lost), notes)
 
@@ -143,12 +146,15 @@ class _Salvage:
                 session.parent, session.at_seq = parent, at_seq
             yield session
 
-    def _tell_lost_sessions(self, named: set[object]) -> None:
-        """Note the sessions of which only a number is left: something names it, or it is missing in the count."""
-        known = sorted({number for number in named if isinstance(number, int)} | self._sessions.keys())
+    def _tell_lost_sessions(self, named: set[object], deleted: set[int]) -> None:
+        """Note the sessions of which only a number is left: something names it, or it is missing in the count. One
+        that was deleted is not lost.
+        """
+        gone = self._sessions.keys() | deleted
+        known = sorted({number for number in named if isinstance(number, int)} | gone)
         for before, number in pairwise([0, *known]):
             first = before + 1 if number - before < _MOST_LOST else number
-            last = number - 1 if number in self._sessions else number
+            last = number - 1 if number in gone else number
             if first <= last:
                 self._notes.append(
                     f"the sessions with the numbers {first} to {last}, with all that was in them"

@@ -188,7 +188,7 @@ class SqliteStore:
         await self._writer.do(lambda connection: deletion.empty(connection, lease, self.path.parent))
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
-        await self._writer.do(lambda connection: deletion.remove(connection, lease))
+        await self._writer.do(lambda connection: deletion.remove(connection, lease.session))
         with suppress(
             StorageLocked
         ):  # the log is empty but for this: what it still hides is the session's id

@@ -225,6 +225,15 @@ class Wreck:
         links = {record.link for found in read.values() for _, record in found} | {FIRST_LINK}
         return {seq: _true_one(read[seq], links) for seq in sorted(read)}
 
+    def deleted(self) -> list[Row]:
+        """The number of each deleted session, with the last position and arrival then, as far as they can be read."""
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
+            rows = self._connection.execute("SELECT session, position, arrival FROM deleted").fetchall()
+            return [
+                row for row in rows if all(isinstance(each, int) and 0 <= each < _LARGEST for each in row)
+            ]
+        return []
+
     def inbox_names(self) -> dict[int, tuple[int, str]]:
         """The session and name of each command, by arrival, as the index of the inbox says."""
         with suppress(sqlite3.DatabaseError, UnicodeDecodeError):

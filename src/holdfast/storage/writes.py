@@ -14,7 +14,7 @@ from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.storage.derived import is_epoch, new_row
-from holdfast.storage.reads import LAST_ARRIVAL, LAST_POSITION, Term, lease_of, no_lease
+from holdfast.storage.reads import LAST_ARRIVAL, LAST_NUMBER, LAST_POSITION, Term, lease_of, no_lease
 from holdfast.storage.seals import seal_of_term, sealed
 
 _ASKED = (
@@ -40,7 +40,9 @@ def claim(
         if found is not None:
             return str(found[0])
     number = _make(connection, new_row(session, key, now_ms))
-    if number and first is not None:
+    if not number:
+        _living(connection, session)
+    elif first is not None:
         _put(connection, number, first)
     return session
 
@@ -48,8 +50,8 @@ def claim(
 def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
     """Make a session without records and return its number; 0 if its id or its key is taken."""
     made = connection.execute(
-        "INSERT INTO sessions (id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
-        f" VALUES (?, ?, ?, '', ?, 0, 0, {LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO sessions (number, id, key, status, title, updated_ms, due_ms, seq, position, at_seq, row)"
+        f" VALUES ({LAST_NUMBER} + 1, ?, ?, ?, '', ?, 0, 0, {LAST_POSITION}, 0, ?) ON CONFLICT DO NOTHING",
         (row.session, row.key, row.status, row.updated_ms, encode_json(row)),
     )
     return made.lastrowid or 0 if made.rowcount else 0
@@ -57,7 +59,7 @@ def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
 
 def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
     """Do what `Store.post` says."""
-    number = _number(connection, entry.session)
+    number = _living(connection, entry.session)
     _, lease = _held(connection, entry.session, number, uptime_ms)
     return Posted(_posted(connection, number, entry, capacity), lease)
 
@@ -157,6 +159,8 @@ def _commit(connection: sqlite3.Connection, commit: Commit) -> bool:
             f"session {commit.session} is no longer at record {commit.expected_seq} in epoch {commit.epoch}"
         )
     number, position, last_position = found
+    if not commit.expected_seq and _is_deleted(connection, number):  # it has no records any more
+        raise Fenced(f"session {commit.session} is being deleted")
     row, count = commit.row, len(commit.records)
     connection.execute(
         "UPDATE sessions SET seq = ?, status = ?, title = ?, updated_ms = ?, due_ms = ?, position = ?, row = ?"
@@ -206,7 +210,7 @@ def put_records(
 
 
 def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
-    parent, at_seq = _number(connection, commit.forked_from), commit.expected_seq
+    parent, at_seq = _living(connection, commit.forked_from), commit.expected_seq
     linked = connection.execute(
         "UPDATE sessions SET parent = ?, at_seq = ?, seq = ? WHERE id = ? AND seq = 0"
         " AND number > ? AND ? <= (SELECT seq FROM sessions WHERE number = ?)",
@@ -268,3 +272,15 @@ def _number(connection: sqlite3.Connection, session: str) -> int:
     if found is None:
         raise NoSuchSession(f"no session {session} in this home")
     return int(found[0])
+
+
+def _living(connection: sqlite3.Connection, session: str) -> int:
+    """Return the number of a session that nobody deletes."""
+    number = _number(connection, session)
+    if _is_deleted(connection, number):
+        raise NoSuchSession(f"session {session} is being deleted")
+    return number
+
+
+def _is_deleted(connection: sqlite3.Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM deleted WHERE session = ?", (number,)).fetchone() is not None

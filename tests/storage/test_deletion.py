@@ -1,0 +1,118 @@
+"""What others do while a session is deleted, and what a deletion leaves behind."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Fenced, NoSuchSession, StorageLocked
+from holdfast.protocol.events import MessageReceived
+from holdfast.protocol.rows import Lease, Verified
+from holdfast.storage import deletion
+from holdfast.storage.home import DATABASE
+from holdfast.storage.salvage import salvage
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.driving import (
+    NOW_MS,
+    TERM_MS,
+    Driving,
+    a_holder,
+    an_entry,
+    an_id,
+    drive,
+    refused,
+    texts,
+)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore.open(tmp_path / "home", clock=JumpingClock(), busy_s=0.05)
+    yield store
+    await store.aclose()
+
+
+@contextmanager
+def a_reader(store: SqliteStore) -> Iterator[None]:
+    """Somebody who reads the home at one moment, for as long as the block lasts."""
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM records").fetchone()
+        yield
+
+
+async def half_deleted(store: SqliteStore) -> Driving:
+    """Begin to delete a session and stop in the middle, because somebody reads the log."""
+    one = await drive(store, 1)
+    await one.commit(MessageReceived("one"))
+    with a_reader(store):
+        await refused(StorageLocked, store.delete(one.lease))
+    return one
+
+
+async def delete(store: SqliteStore, lease: Lease) -> None:
+    """Delete as the command does: with a lease of its own."""
+    await store.delete(await store.lease(lease.session, a_holder("b"), TERM_MS, lease))
+
+
+async def test_a_deletion_ends_only_when_nobody_reads_what_was_deleted(store: SqliteStore) -> None:
+    one = await half_deleted(store)
+    assert await store.session(one.session) is not None
+    await delete(store, one.lease)
+    assert await store.session(one.session) is None
+    assert await store.verify() == Verified()
+
+
+async def test_a_session_that_is_being_deleted_takes_nothing_new(store: SqliteStore) -> None:
+    one = await half_deleted(store)
+    await refused(NoSuchSession, store.post(an_entry(one.session, "c1"), 10))
+    await refused(NoSuchSession, store.claim(one.session, "", NOW_MS, an_entry(one.session, "c2")))
+    taken = await store.lease(one.session, a_holder("b"), TERM_MS, one.lease)
+    again = Driving(store, taken, 0, bytes(32))
+    await refused(Fenced, store.commit(again.make(MessageReceived("two"))))
+    assert list(await store.inbox(one.session)) == []
+    assert await store.verify() == Verified()
+
+
+async def test_a_deletion_ends_also_if_somebody_took_the_empty_session(store: SqliteStore) -> None:
+    one = await half_deleted(store)
+    taken = await store.lease(one.session, a_holder("b"), TERM_MS, one.lease)
+    assert taken.holder == a_holder("b")
+    await store._writer.do(lambda connection: deletion.remove(connection, one.session))
+    assert await store.session(one.session) is None
+
+
+async def test_the_number_of_a_deleted_session_is_never_given_again(store: SqliteStore) -> None:
+    numbers = []
+    for number in range(1, 4):
+        driving = await drive(store, number)
+        await driving.commit(MessageReceived("one"))
+        with closing(sqlite3.connect(store.path)) as reader:
+            numbers += reader.execute("SELECT number FROM sessions").fetchone()
+        await store.delete(driving.lease)
+    assert numbers == [1, 2, 3]
+
+
+async def test_a_repair_tells_no_loss_where_sessions_were_deleted(store: SqliteStore, tmp_path: Path) -> None:
+    one, two, three = [await drive(store, number) for number in (1, 2, 3)]
+    for each in (one, two, three):
+        await each.commit(MessageReceived("one"))
+    await store.delete(two.lease)
+    await store.delete(three.lease)
+    four = await drive(store, 4)
+    await four.commit(MessageReceived("four"))
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    assert salvage(store.path.parent, saved / DATABASE).notes == ()
+    repaired = SqliteStore.open(saved)
+    five = await drive(repaired, 5)
+    with closing(sqlite3.connect(repaired.path)) as reader:
+        assert reader.execute("SELECT max(number), count(*) FROM sessions").fetchone() == (5, 3)
+    assert texts(await repaired.read(one.session)) == ["one"]
+    assert five.session == an_id(5)
+    await repaired.aclose()
