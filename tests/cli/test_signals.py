@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli.keyboard import Keyboard
 from tests.cli.processes import SLOW, TIMEOUT_S, Cli, calls, is_running, says
 from tests.edge.machine import CUSTOMIZED
 
@@ -171,6 +174,15 @@ def test_a_vanished_terminal_ends_the_tool_too(cli: Cli) -> None:
     assert not is_running("sleep 66.5")
     assert "ToolCallFinished" in types(cli, "a:b")
     assert cli("resume", "a:b").out == "Went on.\n"
+
+
+async def test_a_question_at_a_terminal_that_is_gone_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = pty.openpty()
+    with open(follower) as stdin:  # noqa: PTH123 - a descriptor
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keyboard = Keyboard()
+        os.close(leader)
+        assert await keyboard.answer("Approve it? ") is None
 
 
 @pytest.mark.requirement("H5")

@@ -81,7 +81,12 @@ class Shown:
     def follow(self, shown: str) -> Answer:
         """Run one command."""
         words = shlex.split(shown)[1:]
-        named = {"SESSION": "cli:seen", "SEQ": "2", "~/project": str(self.machine.folder / "project")}
+        named = {
+            "SESSION": "cli:seen",
+            "SEQ": "6",
+            "~/project": str(self.machine.folder / "project"),
+            "DIR": str(self.machine.folder / "copied"),
+        }
         if "ID" in words:
             is_approval = words[0] in ("approve", "deny")
             named["ID"] = self.rows("approvals")[0]["id"] if is_approval else self.newest

@@ -14,7 +14,7 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from holdfast.cli.terminal import write
 from holdfast.config.files import TEXT_MAX_BYTES
@@ -88,7 +88,7 @@ class Keyboard:
     async def _line_or_escape(self) -> str | None:
         """Return the next line; None at the end or after Esc. Keys come one by one, so they are shown here."""
         self._unwatch()
-        tty.setcbreak(self._fd, termios.TCSANOW)
+        _key_by_key(self._fd)
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
         try:
             while True:
@@ -119,7 +119,8 @@ class Keyboard:
         """Drop everything that was typed but not read, so that it does not answer the next question."""
         if self.is_terminal:
             self._buffer = b""
-            termios.tcflush(self._fd, termios.TCIFLUSH)
+            with suppress(termios.error):  # the terminal may be gone
+                termios.tcflush(self._fd, termios.TCIFLUSH)
 
     @contextmanager
     def escaping(self, on_escape: Callable[[], None]) -> Iterator[None]:
@@ -138,7 +139,7 @@ class Keyboard:
     def _watch(self) -> None:
         """Watch for Esc while no line is read."""
         if self._on_escape is not None and os.isatty(self._fd):
-            tty.setcbreak(self._fd, termios.TCSANOW)
+            _key_by_key(self._fd)
             asyncio.get_running_loop().add_reader(self._fd, self._on_key)
 
     def _unwatch(self) -> None:
@@ -198,9 +199,16 @@ def _edited(text: str, keys: str) -> str:
     return text
 
 
+def _key_by_key(fd: int) -> None:
+    """Let each key arrive by itself, and unseen. Nothing happens if the terminal is gone: a read says so."""
+    with suppress(termios.error):
+        tty.setcbreak(fd, termios.TCSANOW)
+
+
 def restore_terminal() -> None:
     """Turn line editing and echo of the terminal on again."""
     if sys.stdin.isatty():
-        modes = termios.tcgetattr(sys.stdin.fileno())
-        modes[_LOCAL_MODES] |= termios.ICANON | termios.ECHO
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
+        with suppress(termios.error):  # it may be gone by now
+            modes = termios.tcgetattr(sys.stdin.fileno())
+            modes[_LOCAL_MODES] |= termios.ICANON | termios.ECHO
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
