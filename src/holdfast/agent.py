@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
@@ -61,6 +62,8 @@ U = TypeVar("U")
 _NAMES = 'Use CHANNEL:CHAT, like "cli:docs": each with 1 to 64 letters, digits, dots, dashes, underscores.'
 _UNUSED = object()
 """No function will run, so no deps are needed."""
+_END_S = 5.0
+"""How long a running loop waits for the end of a stream that is collected in it."""
 _log = logging.getLogger("holdfast")
 
 
@@ -514,13 +517,30 @@ def _iterated(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
     async def following() -> T:
         return await anext(items)
 
-    with asyncio.Runner() as runner:
-        try:
-            while True:
-                try:
-                    item = runner.run(following())
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
+    runner = asyncio.Runner()
+    try:
+        while True:
+            try:
+                item = runner.run(following())
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        _end(runner, items)
+
+
+def _end(runner: asyncio.Runner, items: AsyncGenerator[Any, None]) -> None:
+    """Close the items, then their loop. A generator that was dropped may be collected inside a running loop: a thread
+    does it then.
+    """
+
+    def work() -> None:
+        with runner:
             runner.run(items.aclose())
+
+    if asyncio._get_running_loop() is None:
+        work()
+    else:
+        ending = threading.Thread(target=work, name="holdfast-stream", daemon=True)
+        ending.start()
+        ending.join(_END_S)  # not for ever: who is interrupted here may hold a lock that the thread needs

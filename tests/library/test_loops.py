@@ -52,6 +52,52 @@ def test_a_stream_that_is_left_early_stops_its_work_and_can_be_resumed(tmp_path:
     assert asyncio.run(agent.resume("cli:it")).text == "It is 42."
 
 
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        (
+            "stream = agent.stream_sync('Go on.', 'cli:it')\n"
+            "while getattr(next(stream), 'type', '') != 'ToolCallStarted': pass\n"
+            "async def drop():\n"
+            "    global stream\n"
+            "    del stream\n"
+            "    gc.collect()\n"
+            "asyncio.run(drop())\n"
+            "print(asyncio.run(agent.resume('cli:it')).text)\n"
+        ),
+        (
+            "loop = asyncio.new_event_loop()\n"
+            "left = loop.create_task(agent.run('Go on.', 'cli:it'))\n"
+            "loop.run_until_complete(started.wait())\n"
+            "left.cancel()\n"
+            "loop.run_until_complete(asyncio.sleep(0))\n"
+            "loop.close()\n"
+            "print('Done.')\n"
+        ),
+    ],
+    ids=["a stream dropped in a running loop", "a loop closed in the middle"],
+)
+def test_work_that_is_left_behind_stops_no_later_run(tmp_path: Path, leaving: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, gc, sys\n"
+        "from holdfast import Agent, tool\n"
+        "started = asyncio.Event()\n"
+        "@tool(effect='read')\n"
+        "async def hang():\n"
+        "    'Come back only the second time.'\n"
+        "    if not started.is_set():\n"
+        "        started.set()\n"
+        "        await asyncio.Event().wait()\n"
+        f"agent = Agent(model=sys.argv[1], tools=[hang])\n{leaving}"
+        "print(agent.run_sync('Go on.', 'cli:other').text)\n"
+    )
+    lines = [{"tool_calls": [{"name": "hang"}]}, {"text": "Done."}]
+    command = [sys.executable, program, script(tmp_path, lines)]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert out == "Done.\nDone.\n"
+
+
 async def test_the_sync_forms_say_what_to_write_in_a_running_loop(tmp_path: Path) -> None:
     agent = Agent(model=script(tmp_path, TALK))
     with pytest.raises(UsageError, match=r"Write there: await agent\.run"):

@@ -83,8 +83,10 @@ class SessionController:
         for driver in self._drivers.values():
             driver.fail(_closed())
         self._bus.wake_all()
-        if self._held:
-            await asyncio.wait(self._held.values())
+        loop = asyncio.get_running_loop()
+        # The loop of an abandoned controller may be closed. What belongs to it never ends.
+        if held := [each for each in self._held.values() if each.get_loop() is loop]:
+            await asyncio.wait(held)
         await self._lookout.aclose()
         await self._heartbeat.aclose()
 
