@@ -68,6 +68,9 @@ VALUES = [
     (Order, '{"count": 2}', Order(count=2)),
     (list[Line], '[{"item": "tea", "price": 1}]', [Line("tea", 1.0)]),
     (list[Point], '[{"x": 1, "y": 2}]', [Point(1, 2)]),
+    (Point, '{"x": 1.0}', Point(1)),
+    (list[Point], '[{"x": 1}, {"x": 2e2}]', [Point(1), Point(200)]),
+    (dict[int, float], '{"1": 1.0}', {1: 1.0}),
     (list[Named], '[{"name": "a"}]', [{"name": "a"}]),
     (list[Order], '```json\n[{"count": 1}]\n```', [Order(count=1)]),
     ({"type": "object", "required": ["a"]}, '{"a": 1}', {"a": 1}),
@@ -164,6 +167,17 @@ async def test_what_a_type_refuses_beyond_its_schema_is_no_output() -> None:
     assert result.status == "done"
     with pytest.raises(NoOutput, match="there is no such kind"):
         _ = result.output
+
+
+@pytest.mark.requirement("S1")
+async def test_a_run_that_is_done_in_words_is_not_said_to_match_a_schema() -> None:
+    async with ModelServer([Reply(text="In words.")]) as server:
+        config = {"providers": {"openai": {"base_url": server.openai_url}}}
+        async with Agent(model="openai:m", config=config) as agent:
+            done = await agent.run("task")
+            again = await agent.resume(done.session_id, output=Point)
+    with pytest.raises(NoOutput, match="The answer cannot be read as Point: Expected `object`, got `str`"):
+        _ = again.output
 
 
 @pytest.mark.requirement("S1")

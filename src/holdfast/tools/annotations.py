@@ -11,6 +11,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
 from enum import Enum
@@ -134,6 +135,31 @@ def value_of(type_: type, value: Any) -> Any:
     except ValueError as error:  # pydantic's own shows what was given, and an address of its documentation
         raise ValueError(_problems(error)) from None
     return type_(made) if issubclass(type_, _Adapted) else made
+
+
+def typed(value: Any, type_: Any) -> Any:
+    """Return a value that matches the schema of a type as that type.
+
+    Raises:
+        msgspec.ValidationError: it is not what the type takes: no date, refused by a validator.
+    """
+    try:
+        return msgspec.convert(value, type_, dec_hook=value_of, str_keys=True)
+    except msgspec.ValidationError:
+        with suppress(msgspec.ValidationError):  # to the schema, 1.0 is an integer
+            return msgspec.convert(_with_integers(value), type_, dec_hook=value_of, str_keys=True)
+        raise
+
+
+def _with_integers(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_with_integers(each) for each in value]
+        case dict():
+            return {name: _with_integers(each) for name, each in value.items()}
+    return value
 
 
 def unwrapped(value: object) -> Any:

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -24,7 +23,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.sandbox.unnamed import unnamed_file
-from holdfast.tools.annotations import unwrapped, value_of
+from holdfast.tools.annotations import typed, unwrapped
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.context import Context, fits
 from holdfast.tools.limits import limited, over
@@ -278,22 +277,9 @@ def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:
         ToolError: one passed the schema, but is not what its type takes: no date, refused by a validator.
     """
     try:
-        return msgspec.convert(values, type_, dec_hook=value_of)
+        return typed(values, type_)
     except msgspec.ValidationError as error:
-        with suppress(msgspec.ValidationError):  # to the schema, 1.0 is an integer
-            return msgspec.convert(_with_integers(values), type_, dec_hook=value_of)
         raise ToolError(f"{name}: {error}. Nothing was run. Fix the call and try again.") from error
-
-
-def _with_integers(value: Any) -> Any:
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case list():
-            return [_with_integers(each) for each in value]
-        case dict():
-            return {name: _with_integers(each) for name, each in value.items()}
-    return value
 
 
 def _is_cancelled(task: asyncio.Task[Any] | None) -> Callable[[], bool]:

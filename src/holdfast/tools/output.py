@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.tools.annotations import described, hoisted, schema_of, unwrapped, value_of
+from holdfast.tools.annotations import described, hoisted, schema_of, typed, unwrapped
 from holdfast.tools.answers import schema_text
 from holdfast.views.report import Result
 
@@ -35,10 +35,10 @@ class OutputType(msgspec.Struct, frozen=True):
         if isinstance(result.answer, msgspec.UnsetType) or not self.schema:
             return result
         try:
-            text = msgspec.json.encode(result.answer)
-            answer = unwrapped(msgspec.json.decode(text, type=self.shape, dec_hook=value_of))
+            answer = unwrapped(typed(result.answer, self.shape))
         except (ValueError, msgspec.MsgspecError) as error:
-            why = f"The answer matches the schema, but {self.name} refuses it: {error}"
+            # A run that is done keeps its answer, whatever type is asked for later.
+            why = f"The answer cannot be read as {self.name}: {error}"
             return msgspec.structs.replace(result, answer=msgspec.UNSET, message=why)
         return msgspec.structs.replace(result, answer=answer)
 
