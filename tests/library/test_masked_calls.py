@@ -25,6 +25,8 @@ from tests.library.test_secrets import stored
 KNOWN = "hush" + "-this-is-7f3a9c1e"
 LOOKS = "Tr0ub4dor" + "-and-3"
 """The value behind `password = `, which only looks like a secret."""
+LONG = "".join(f"Zk{number}q" for number in range(40))
+"""Longer than what a refusal quotes."""
 CODE = f'user = "me"\npassword = "{LOOKS}"\nurl = "https://me:{LOOKS}@host/"\nrest = "\\x7f\\t"\n'
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "write_file": ("write_file", {"path": "conf.py", "content": CODE}),
@@ -233,3 +235,19 @@ async def test_what_a_function_in_a_process_of_its_own_is_given_never_gets_onto_
         records = await recorded(agent)
     assert the(ToolCallFinished, records).result.text == f"/memfd:holdfast (deleted) {len(LOOKS)}"
     assert asked(records).is_masked
+
+
+@pytest.mark.requirement("A4", "H5")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("write_file", {"path": "a.txt", "content": {"password": LONG}}),
+        ("read_file", {"path": "a.txt", "limit": f"password={LONG}"}),
+        ("shell", {"command": {"run": f"x; password={LONG}"}}),
+    ],
+)
+async def test_a_refusal_quotes_no_part_of_a_masked_value(
+    desk: Desk, name: str, arguments: dict[str, Any]
+) -> None:
+    the(ToolCallRefused, await desk.run(name, arguments))
+    assert LONG[:8] not in stored(desk.home)

@@ -163,3 +163,12 @@ async def test_an_admitted_command_names_its_folder_program_and_timeout(bench: B
     assert (await bench.admit("shell", command="X=1 'oops")).binary == (
         await bench.admit("shell", command=":")
     ).binary
+
+
+@pytest.mark.requirement("A7")
+async def test_a_long_line_is_not_cut_inside_a_word(bench: Bench) -> None:
+    key = "sk-ant-" + "api03-" + "Zk3mQ8" * 14
+    (bench.workspace / "a.json").write_text("word " * 78 + key + " hello\n")
+    (bench.workspace / "b.json").write_text("word " * 80 + "hello\n")
+    found = await bench.call("grep", pattern="hello")
+    assert found.text == f"a.json:1: {'word ' * 78} ...\nb.json:1: {'word ' * 80} ...\n"

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 MAX_FILE_BYTES = 32 << 20
 MAX_LINE_BYTES = 10_000
 MAX_SHOWN_CHARS = 400
+_CUT_WORD = re.compile(r"[\w+/=.~%-]+\Z")
 
 
 def main() -> None:
@@ -64,7 +65,12 @@ def _matches(fd: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
             is_new = piece.endswith(b"\n")
             line = piece.decode(errors="replace").rstrip("\r\n")
             if pattern.search(line):
-                yield number, line if len(line) <= MAX_SHOWN_CHARS else line[:MAX_SHOWN_CHARS] + " ..."
+                yield number, line if len(line) <= MAX_SHOWN_CHARS else _begin(line) + " ..."
+
+
+def _begin(line: str) -> str:
+    """Return the begin of a long line, without the word that is cut: nobody would mask a part of a secret."""
+    return _CUT_WORD.sub("", line[: MAX_SHOWN_CHARS + 1])[:MAX_SHOWN_CHARS]
 
 
 @contextmanager

@@ -27,6 +27,8 @@ MAX_ERRORS = 5_000
 _PATTERN_BYTES = 1 << 20
 """The memory limit of a compiled pattern."""
 _SHOWN_CHARS = 80
+"""A longer value is not quoted, not even in part: nobody would mask a part of a secret."""
+_SHOWN_OPTIONS_CHARS = 400
 _MAX_PROBLEMS = 5
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
@@ -187,8 +189,7 @@ def _problem(error: jsonschema_rs.ValidationError, known: list[str], subject: st
         case "type":
             return f"{where} must be {' or '.join(facts['types'])}, not {_named(error.instance)}"
         case "enum":
-            options = ", ".join(map(_json, facts["options"]))
-            return f"{where} must be one of {_clipped(options, 400)}, not {_named(error.instance)}"
+            return f"{where} must be one of {_listed(facts['options'])}, not {_named(error.instance)}"
         case keyword:
             rule = _json(facts.get("limit", facts.get("pattern", facts.get("expected_value", ""))))
             told = f" {rule}" if rule != '""' else ""
@@ -209,15 +210,24 @@ def _nearest(name: str, known: list[str]) -> str:
 
 def _named(value: object) -> str:
     kind = next((name for type_, name in _JSON_TYPES if isinstance(value, type_)), "null")
-    return kind if value is None else f"the {kind} {_clipped(_json(value), _SHOWN_CHARS)}"
+    if value is None:
+        return kind
+    text = _json(value)
+    return f"the {kind} {text}" if len(text) <= _SHOWN_CHARS else f"the {kind} of {len(text)} characters"
 
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def _clipped(text: str, chars: int) -> str:
-    return text if len(text) <= chars else f"{text[:chars]}... ({len(text)} characters)"
+def _listed(options: list[object]) -> str:
+    """Return the first options, each of them whole."""
+    shown: list[str] = []
+    for text in map(_json, options):
+        if sum(map(len, shown)) + len(text) > _SHOWN_OPTIONS_CHARS:
+            return ", ".join([*shown, f"... ({len(options)} options)"])
+        shown.append(text)
+    return ", ".join(shown)
 
 
 def _invalid(spec: ToolSpec, problem: str) -> Failure:
