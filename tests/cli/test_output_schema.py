@@ -54,6 +54,15 @@ def test_stdout_is_the_value_alone(cli: Cli, schema: str) -> None:
 
 
 @pytest.mark.requirement("S1")
+def test_a_number_that_ends_at_the_output_limit_is_no_answer(cli: Cli) -> None:
+    schema = written(cli, {"type": ["integer", "array"]})
+    model = cli.model(says("12", finish="length"), says("1234"), says("[1]", finish="length"))
+    for answer in ("1234\n", "[1]\n"):
+        ended = cli("run", "count", "-m", model, "-s", "cli:a", "--output-schema", schema)
+        assert (ended.code, ended.out) == (0, answer), ended.err
+
+
+@pytest.mark.requirement("S1")
 def test_json_has_the_value_beside_the_text(cli: Cli, schema: str) -> None:
     answer = cli("run", "go", "-m", cli.model(says(GOOD)), "--output-schema", schema, "--json").json
     assert (list(answer)[-1], answer["output"], answer["text"]) == ("output", VALUE, GOOD)

@@ -23,6 +23,7 @@ from holdfast.protocol.ids import call_id
 from holdfast.protocol.media import weight_of
 from holdfast.protocol.messages import (
     Attachment,
+    Finish,
     Media,
     ModelReply,
     Part,
@@ -36,7 +37,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
-from holdfast.protocol.settings import Output, Settings
+from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import CallResult
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
@@ -50,6 +51,7 @@ from holdfast.runtime.parts import Parts
 T = TypeVar("T")
 MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
+CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
     "This call did not run: its arguments held what looks like a secret, and there was no room to hold them in "
     "memory. Make it again, with smaller arguments or without the secret."
@@ -153,17 +155,21 @@ class Runner:
             parts=tuple(parts),
             model=redact(reply.model),
             request_ref=redact(reply.request_ref),
-            verdict=await self._verdict(tuple(parts), settings.output) if settings.output.schema else None,
+            verdict=await self._verdict(reply.finish, tuple(parts), settings.output),
         )
 
-    async def _verdict(self, parts: tuple[Part, ...], output: Output) -> Verdict | None:
+    async def _verdict(self, finish: Finish, parts: tuple[Part, ...], output: Output) -> Verdict | None:
         """Return whether an answer matches the run's schema; None if the response is not an answer. The words are
         judged as they are stored: redacted.
         """
         text = text_of(parts)
         judge = self._parts.judge
-        if judge is None or calls_of(parts) or not text.strip():
+        if judge is None or not output.schema or calls_of(parts) or not text.strip():
             return None
+        if (
+            finish == "length" and text[-1].isdigit()
+        ):  # of all JSON values, only a number may go on after its cut
+            return Verdict(name_of(output), CUT_NUMBER)
         if len(text) > IN_THREAD_FROM_CHARS:
             return await _to_its_end(asyncio.to_thread(judge, output, text))
         return judge(output, text)
