@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 
 from holdfast.protocol.messages import MediaType
 
@@ -14,7 +15,12 @@ IMAGE_WEIGHT = 16_000
 PAGE_WEIGHT = 8_000
 """As how many bytes of text a page of a PDF counts."""
 _BYTES_PER_PAGE = 100_000
-"""The assumed size of a page, in a PDF that does not plainly list its pages."""
+"""The assumed size of a page, in a PDF that does not list its pages."""
+_MAX_PAGES = 600
+"""The most pages that a provider takes. A PDF whose list of pages cannot be read counts as that."""
+_INFLATED_BYTES = 16_000_000
+"""How much of the compressed lists of a PDF is read."""
+_PACKED = re.compile(rb"/ObjStm(?![a-zA-Z])(.{0,4000}?)stream\r?\n", re.DOTALL)
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
     (b"%PDF-", "application/pdf"),
@@ -43,5 +49,20 @@ def weight_of(kind: MediaType, content: bytes) -> int:
     """Return as how many bytes of text an image or a PDF counts; 0 for a text, which counts in full."""
     if kind == "text/plain":
         return 0
-    pages = len(_PAGE.findall(content)) or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)
-    return PAGE_WEIGHT * pages if kind == "application/pdf" else IMAGE_WEIGHT
+    return PAGE_WEIGHT * _pages(content) if kind == "application/pdf" else IMAGE_WEIGHT
+
+
+def _pages(content: bytes) -> int:
+    """Return how many pages a PDF has, at most. Since PDF 1.5 a page may be listed inside a compressed stream."""
+    found, left = len(_PAGE.findall(content)), _INFLATED_BYTES
+    for packed in _PACKED.finditer(content):
+        stream = content[packed.end() : content.find(b"endstream", packed.end())]
+        try:
+            plain = zlib.decompressobj().decompress(stream, left)
+        except zlib.error:
+            return max(found, _MAX_PAGES)
+        left -= len(plain)
+        if left <= 0 or b"/Predictor" in packed[1]:
+            return max(found, _MAX_PAGES)
+        found += len(_PAGE.findall(plain))
+    return found or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)
