@@ -201,10 +201,12 @@ class Agent(Generic[T]):
             output: The type of this answer, as in `Agent`; `str` for words. None means the agent's type.
             deps: What the functions among the tools get as `Context.deps`: connections, clients, whose request it is.
                 It stays in the memory of this process: the model does not see it, and nothing of it is recorded.
+                A message that joins an open run needs the same object, because the calls of the run share it.
 
         Raises:
-            UsageError: there is no model, no key, or no such provider; the session's name is not valid; `deps` is not
-                what a tool needs; or the agent is closed.
+            UsageError: there is no model, no key, or no such provider; the text is empty; the session's name is not
+                valid; `deps` is not what a tool needs, or a run of this runtime works in the session with another
+                object; or the agent is closed.
             NoSuchSession: there is no session with that id.
             Overloaded: too many commands wait for the session. Nothing was accepted.
             StorageError: the home cannot be used.
@@ -213,11 +215,12 @@ class Agent(Generic[T]):
         known = await self._known(app, session)
         wanted = self._output if output is None else output_type(output)
         words = await self._words(app, known, text, wanted, deps)
-        with ExitStack() as working:
+        with lent(app, (session, known), deps), ExitStack() as working:
 
             def on_begun(name: str) -> None:
                 working.enter_context(self._runtime.working(name))
-                working.enter_context(lent(app, name, deps))
+                if not known:
+                    working.enter_context(lent(app, (name,), deps))
 
             if known:
                 await app.controller.give(known, SENDER, words)
@@ -240,23 +243,24 @@ class Agent(Generic[T]):
         known = await self._known(app, session)
         cursor = await app.store.last_seq(known) if known else 0
         words = await self._words(app, known, text, self._output, deps)
-        if known:
-            await app.controller.give(known, SENDER, words)
-        name = known or await app.controller.begin(session, SENDER, words)
+        with lent(app, (session, known), deps):
+            if known:
+                await app.controller.give(known, SENDER, words)
+            name = known or await app.controller.begin(session, SENDER, words)
 
-        async def work() -> State:
-            return await self._decided(app, await app.controller.drive(name))
+            async def work() -> State:
+                return await self._decided(app, await app.controller.drive(name))
 
-        with lent(app, name, deps):
-            async with aclosing(watch(app, self._runtime, name, cursor, work)) as items:
-                async for item in items:
-                    match item:
-                        case State() as state:
-                            yield self._output.typed(await report(app.store, state))
-                        case Delta():
-                            yield item
-                        case _:
-                            yield event_of(item)
+            with lent(app, (name,), deps):
+                async with aclosing(watch(app, self._runtime, name, cursor, work)) as items:
+                    async for item in items:
+                        match item:
+                            case State() as state:
+                                yield self._output.typed(await report(app.store, state))
+                            case Delta():
+                                yield item
+                            case _:
+                                yield event_of(item)
 
     @overload
     def run_sync(self, text: str, session: str = "", *, deps: object = None) -> Result[T]: ...
@@ -325,11 +329,11 @@ class Agent(Generic[T]):
         if text is None and past.ahead.run is not None and past.ahead.run.status == "done":
             return wanted.typed(await report(app.store, past.now))
         settings = await self._settings(app, name, wanted, deps)
-        if text is None:
-            await app.controller.submit(name, SENDER, Continue(settings))
-        else:
-            await app.controller.give(name, SENDER, Send(text, settings))
-        with self._runtime.working(name), lent(app, name, deps):
+        with lent(app, (name,), deps), self._runtime.working(name):
+            if text is None:
+                await app.controller.submit(name, SENDER, Continue(settings))
+            else:
+                await app.controller.give(name, SENDER, Send(text, settings))
             state = await self._decided(app, await app.controller.drive(name))
             return wanted.typed(await report(app.store, state))
 

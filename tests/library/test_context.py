@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Agent, Context, Delta, tool
 from holdfast.errors import UsageError
-from holdfast.protocol.events import ToolCallFinished
+from holdfast.protocol.events import MessageReceived, ToolCallFinished
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.rows import EVERY
 from tests.library.test_masked_calls import recorded, the
@@ -126,18 +126,47 @@ async def test_deps_are_compared_with_what_the_annotation_names(
                 await agent.run("Go on.", deps=deps)
 
 
-async def test_two_runs_in_one_session_use_the_newest_deps_that_are_stilllent(tmp_path: Path) -> None:
-    async with agent_of(tmp_path, "price", [price], {"item": "tea"}) as agent:
-        app = await agent._open()
-        from holdfast.library.tools import lent
+@pytest.mark.requirement("S14")
+async def test_a_message_joins_a_run_only_with_the_same_deps(tmp_path: Path) -> None:
+    seen: list[object] = []
+    entered, go_on = asyncio.Event(), asyncio.Event()
 
-        one, other = Db(tea=1.0), Db(tea=1.0)
-        with lent(app, "s", one):
-            with lent(app, "s", other):
-                assert app.deps["s"][-1] is other
-            assert app.deps["s"] == [one]
-            assert app.deps["s"][-1] is one
-        assert app.deps == {}
+    @tool(effect="read")
+    async def look(ctx: Context[Db]) -> None:
+        """Look."""
+        seen.append(ctx.deps)
+        entered.set()
+        await go_on.wait()
+
+    async with agent_of(tmp_path, "look", [look]) as agent:
+        one, equal = Db(tea=1.0), Db(tea=1.0)
+        running = asyncio.create_task(agent.run("One.", "cli:it", deps=one))
+        await entered.wait()
+        (known,) = await agent.sessions()
+        for session in ("cli:it", known.id):
+            for joining in (
+                agent.run("Two.", session, deps=equal),
+                agent.resume(session, "Two.", deps=equal),
+                anext(agent.stream("Two.", session, deps=equal)),
+            ):
+                with pytest.raises(UsageError, match="A run with other deps works in session"):
+                    await asyncio.wait_for(joining, 10)
+        joined = asyncio.create_task(agent.run("Three.", "cli:it", deps=one))
+        go_on.set()
+        await asyncio.gather(running, joined)
+        sent = [each.event for each in await recorded(agent) if isinstance(each.event, MessageReceived)]
+        assert len(sent) == 2
+        assert all(each is one for each in seen)
+        assert (await agent._open()).deps == {}
+        assert (await agent.run("Four.", "cli:it", deps=equal)).status == "done"
+        assert seen[-1] is equal
+
+
+async def test_two_runs_that_begin_one_session_at_once_do_not_share_deps(tmp_path: Path) -> None:
+    async with agent_of(tmp_path, "price", [price], {"item": "tea"}) as agent:
+        runs = [agent.run("Go on.", "cli:it", deps=Db(tea=each)) for each in (1.0, 2.0)]
+        results = await asyncio.gather(*runs, return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["Result", "UsageError"]
 
 
 @pytest.mark.requirement("S14")

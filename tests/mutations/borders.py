@@ -6,6 +6,13 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "a traceback is cut before it is redacted",
+        "tools/results.py",
+        "_DETAIL_CHARS = 16_384",
+        "_DETAIL_CHARS = 2_000",
+        "tests/library/test_tools.py::test_no_part_of_a_secret_is_left_where_a_traceback_was_cut",
+    ),
+    Mutation(
         "a conversion that shows a hidden secret runs",
         "runtime/originals.py",
         "return self._unhidden(admission) if _is_converted(admission) else admission",
@@ -106,6 +113,13 @@ SECRETS = (
 )
 
 PERMISSION = (
+    Mutation(
+        "a run is joined with deps that only look the same",
+        "library/tools.py",
+        "if any(each is not deps for each",
+        "if any(each != deps for each",
+        "tests/library/test_context.py",
+    ),
     Mutation(
         "a yes that comes at the deadline counts",
         "core/approvals.py",

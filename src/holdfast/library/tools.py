@@ -76,16 +76,28 @@ def _first_annotation(function: Callable[..., object]) -> Any:
 
 
 @contextmanager
-def lent(app: App, session: str, deps: object) -> Iterator[None]:
-    """Give the deps to the functions that run in the session, inside the block. Those of the newest block count."""
-    if deps is None:
-        yield
-        return
-    lent = app.deps.setdefault(session, [])
-    lent.append(deps)
+def lent(app: App, names: Iterable[str], deps: object) -> Iterator[None]:
+    """Give the deps to the functions that run in the session, inside the block.
+
+    Args:
+        names: The id of the session, CHANNEL:CHAT, or both: a new one has no id yet.
+
+    Raises:
+        UsageError: another run of this program works there with other deps. A call has no way to tell whose it is.
+    """
+    lending = [] if deps is None else [name for name in names if name]
+    for name in lending:
+        if any(each is not deps for each in app.deps.get(name, ())):  # equal ones may be different
+            raise UsageError(
+                f"A run with other deps works in session {name}, so nothing was sent.",
+                hint="Wait until it ends, or pass the same object as deps.",
+            )
+    for name in lending:
+        app.deps.setdefault(name, []).append(deps)
     try:
         yield
     finally:
-        del lent[max(at for at, each in enumerate(lent) if each is deps)]  # equal ones may be different
-        if not lent:
-            del app.deps[session]
+        for name in lending:
+            app.deps[name].pop()
+            if not app.deps[name]:
+                del app.deps[name]
