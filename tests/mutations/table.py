@@ -369,6 +369,20 @@ _DISK = (
         "tests/storage/test_deletion.py",
     ),
     Mutation(
+        "a command is accepted without its attachment",
+        "storage/writes.py",
+        "    check_blobs(blobs, attached_in(entry.body))\n",
+        "",
+        "tests/storage/test_conformance.py",
+    ),
+    Mutation(
+        "a record is written without its blob",
+        "storage/writes.py",
+        "    check_blobs(blobs, commit.blobs)\n",
+        "",
+        "tests/storage/test_conformance.py",
+    ),
+    Mutation(
         "the number of a deleted session is given again",
         "storage/writes.py",
         "VALUES ({LAST_NUMBER} + 1,",
@@ -413,7 +427,7 @@ _DISK = (
     Mutation(
         "a branch has its name before its parent gave it up",
         "storage/writes.py",
-        "    for other in commit.others:\n        _commit(connection, other)\n",
+        "    for other in commit.others:\n        _commit(connection, other, blobs)\n",
         "",
         "tests/storage/test_conformance.py",
     ),

@@ -84,10 +84,15 @@ def check_blobs(root: Path, hashes: Iterable[str]) -> None:
     """
     for sha256 in hashes:
         if not blob_path(root, sha256).exists():
-            raise StorageError(
-                f"the blob {sha256} was deleted with another session meanwhile; nothing was written",
-                hint="Try again.",
-            )
+            raise gone(sha256)
+
+
+def gone(sha256: str) -> StorageError:
+    """Return the refusal to refer to bytes that are not there."""
+    return StorageError(
+        f"the blob {sha256} was deleted with another session meanwhile; nothing was written",
+        hint="Try again.",
+    )
 
 
 def remove_blobs(root: Path, hashes: Iterable[str]) -> None:

@@ -36,7 +36,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.storage import deletion, fsck, reads, writes
-from holdfast.storage.blobs import FileBlobs, check_blobs
+from holdfast.storage.blobs import FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, connect_reader, open_database, open_to_read, place_of
@@ -98,12 +98,14 @@ class SqliteStore:
         check_session(session, key)
         if first is not None:
             check_command_id(first.command_id)
-        return await self._writer.do(lambda connection: writes.claim(connection, session, key, now_ms, first))
+        return await self._writer.do(
+            lambda connection: writes.claim(connection, session, key, now_ms, first, self._blobs)
+        )
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         check_command_id(entry.command_id)
         return await self._writer.do(
-            lambda connection: writes.post(connection, entry, capacity, self._clock.uptime_ms())
+            lambda connection: writes.post(connection, entry, capacity, self._clock.uptime_ms(), self._blobs)
         )
 
     async def news(self, since: Mark | None = None) -> News:
@@ -135,18 +137,13 @@ class SqliteStore:
 
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
-        return await self._writer.do(lambda connection: self._committed(connection, commit))
-
-    def _committed(self, connection: sqlite3.Connection, commit: Commit) -> bool:
-        is_released = writes.commit(connection, commit)
-        check_blobs(self._blobs, commit.blobs)
-        return is_released
+        return await self._writer.do(lambda connection: writes.commit(connection, commit, self._blobs))
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         check_session(commit.session, commit.row.key)
         check_contiguous(commit)
         return await self._writer.do(
-            lambda connection: writes.begin(connection, commit, holder, self._term(duration_ms))
+            lambda connection: writes.begin(connection, commit, holder, self._term(duration_ms), self._blobs)
         )
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:

@@ -44,7 +44,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.storage.approvals import approval_row
-from holdfast.storage.blobs import attached_in
+from holdfast.storage.blobs import attached_in, gone
 from holdfast.storage.chain import Examined, check_contiguous, checked, examine
 from holdfast.storage.derived import Derived, compare, new_row
 from holdfast.storage.names import check_command_id, check_session
@@ -68,6 +68,12 @@ class VolatileBlobs:
         """Forget the bytes."""
         for sha256 in hashes:
             self.contents.pop(sha256, None)
+
+    def check(self, hashes: Collection[str]) -> None:
+        """Refuse to refer to bytes that are not there."""
+        for sha256 in hashes:
+            if sha256 not in self.contents:
+                raise gone(sha256)
 
     async def get(self, sha256: str) -> bytes:
         content = self.contents.get(sha256)
@@ -131,9 +137,13 @@ class VolatileStore:
         check_session(session, key)
         if first is not None:
             check_command_id(first.command_id)
-        if key and self._keys.setdefault(key, session) != session:
+        if key and self._keys.get(key, session) != session:
             return self._keys[key]
         if session not in self._journals:
+            if first is not None:
+                self.blobs.check(attached_in(first.body))
+            if key:
+                self._keys[key] = session
             journal = self._journals[session] = _Journal(
                 new_row(session, key, now_ms), position=self._position
             )
@@ -148,6 +158,7 @@ class VolatileStore:
             return Posted("duplicate", self._lease(journal))
         if len(journal.inbox) >= capacity:
             return Posted("full", self._lease(journal))
+        self.blobs.check(attached_in(entry.body))
         self._put(journal, entry)
         return Posted("accepted", self._lease(journal))
 
@@ -223,8 +234,7 @@ class VolatileStore:
         head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
         if head_seq != commit.expected_seq:
             raise Fenced(f"session {commit.session} is at record {head_seq}, not {commit.expected_seq}")
-        for blob in commit.blobs:
-            await self.blobs.get(blob)
+        self.blobs.check(commit.blobs)
         for other in commit.others:
             await self.commit(other)
         if commit.key is not None:
@@ -264,6 +274,7 @@ class VolatileStore:
         check_session(session, key)
         if session in self._journals or key in self._keys or commit.expected_seq:
             raise Fenced(f"session {session} or its name {key!r} is taken")
+        self.blobs.check(commit.blobs)
         await self.claim(session, key, commit.row.created_ms)
         self._journals[session].epoch = commit.epoch - 1
         await self.lease(session, holder, duration_ms)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
+from holdfast.storage.blobs import attached_in, check_blobs
 from holdfast.storage.derived import is_epoch, new_row
 from holdfast.storage.reads import LAST_ARRIVAL, LAST_NUMBER, LAST_POSITION, Term, lease_of, no_lease
 from holdfast.storage.seals import seal_of_term, sealed
@@ -32,7 +34,7 @@ _OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND 
 
 
 def claim(
-    connection: sqlite3.Connection, session: str, key: str, now_ms: int, first: InboxEntry | None
+    connection: sqlite3.Connection, session: str, key: str, now_ms: int, first: InboxEntry | None, blobs: Path
 ) -> str:
     """Do what `Store.claim` says."""
     if key:
@@ -43,7 +45,7 @@ def claim(
     if not number:
         _living(connection, session)
     elif first is not None:
-        _put(connection, number, first)
+        _put(connection, number, first, blobs)
     return session
 
 
@@ -57,15 +59,17 @@ def _make(connection: sqlite3.Connection, row: SessionRow) -> int:
     return made.lastrowid or 0 if made.rowcount else 0
 
 
-def post(connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int) -> Posted:
+def post(
+    connection: sqlite3.Connection, entry: InboxEntry, capacity: int, uptime_ms: int, blobs: Path
+) -> Posted:
     """Do what `Store.post` says."""
     number = _living(connection, entry.session)
     _, lease = _held(connection, entry.session, number, uptime_ms)
-    return Posted(_posted(connection, number, entry, capacity), lease)
+    return Posted(_posted(connection, number, entry, capacity, blobs), lease)
 
 
 def _posted(
-    connection: sqlite3.Connection, number: int, entry: InboxEntry, capacity: int
+    connection: sqlite3.Connection, number: int, entry: InboxEntry, capacity: int, blobs: Path
 ) -> Literal["accepted", "duplicate", "full"]:
     seen = connection.execute(
         "SELECT 1 FROM inbox WHERE session = ? AND command_id = ?", (number, entry.command_id)
@@ -77,11 +81,12 @@ def _posted(
     ).fetchone()[0]
     if waiting >= capacity:
         return "full"
-    _put(connection, number, entry)
+    _put(connection, number, entry, blobs)
     return "accepted"
 
 
-def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry) -> None:
+def _put(connection: sqlite3.Connection, number: int, entry: InboxEntry, blobs: Path) -> None:
+    check_blobs(blobs, attached_in(entry.body))
     arrival = connection.execute(f"SELECT {LAST_ARRIVAL} + 1").fetchone()[0]
     body = sealed(entry.body, "command", entry.session, arrival, entry.command_id, entry.posted_ms)
     connection.execute(
@@ -141,14 +146,14 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
     )
 
 
-def commit(connection: sqlite3.Connection, commit: Commit) -> bool:
+def commit(connection: sqlite3.Connection, commit: Commit, blobs: Path) -> bool:
     """Do what `Store.commit` says."""
     for other in commit.others:
-        _commit(connection, other)
-    return _commit(connection, commit)
+        _commit(connection, other, blobs)
+    return _commit(connection, commit, blobs)
 
 
-def _commit(connection: sqlite3.Connection, commit: Commit) -> bool:
+def _commit(connection: sqlite3.Connection, commit: Commit, blobs: Path) -> bool:
     """Commit to one session: the fence, its row, its records. One statement for fence and row (`RETURNING`)
     would take twice as long as both."""
     if commit.forked_from:
@@ -180,16 +185,17 @@ def _commit(connection: sqlite3.Connection, commit: Commit) -> bool:
         connection.execute("UPDATE sessions SET key = ? WHERE number = ?", (commit.key, number))
     put_records(connection, number, enumerate(commit.records, last_position + 1))
     _settle(connection, number, commit)
+    check_blobs(blobs, commit.blobs)
     return commit.releases_lease and _released(connection, number)
 
 
-def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: Term) -> bool:
+def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: Term, blobs: Path) -> bool:
     """Do what `Store.begin` says."""
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
     _hold(connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term)
-    return commit(connection, first)
+    return commit(connection, first, blobs)
 
 
 def put_records(

@@ -58,6 +58,7 @@ from holdfast.testing.driving import (
     branch,
     drive,
     names,
+    new,
     refused,
     said,
     texts,
@@ -472,6 +473,28 @@ class StoreConformance(LeaseConformance):
         assert await store.read(two.session) == []
 
     # --- deleting
+
+    async def test_a_session_does_not_begin_with_a_blob_that_is_gone(self, store: Store) -> None:
+        first = new(store, 1, "cli:demo").make(
+            ToolCallFinished("t1.c1", CallResult("ok", "head", blob="f" * 64))
+        )
+        await refused(StorageError, store.begin(first, a_holder("a"), TERM_MS))
+        assert await store.sessions() == []
+        assert await store.find("cli:demo") == []
+
+    async def test_a_command_whose_attachment_is_gone_is_not_accepted(self, store: Store) -> None:
+        driving = await drive(store, 1)
+        mark = (await store.news()).mark
+        lost = an_entry(driving.session, "c1", attaching("f" * 64))
+        await refused(StorageError, store.post(lost, 10))
+        await refused(
+            StorageError, store.claim(an_id(2), "cli:demo", NOW_MS, an_entry(an_id(2), "c1", lost.body))
+        )
+        assert list(await store.inbox(driving.session)) == []
+        assert await store.find("cli:demo") == []
+        assert await store.session(an_id(2)) is None
+        assert (await store.news()).mark == mark
+        assert (await store.post(an_entry(driving.session, "c1"), 10)).outcome == "accepted"
 
     async def test_a_deleted_session_is_gone_with_all_that_only_it_had(self, store: Store) -> None:
         driving, other = await drive(store, 1, "cli:demo"), await drive(store, 2)
