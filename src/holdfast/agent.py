@@ -323,6 +323,8 @@ class Agent(Generic[T]):
             UsageError: as `run`; or the session has no run.
         """
         app = await self._open(deps)
+        if text is not None:
+            _check_text(text)
         wanted = self._output if output is None else output_type(output)
         name = await found(app, session)
         past = await app.controller.prospect(name)
@@ -453,8 +455,7 @@ class Agent(Generic[T]):
 
     async def _words(self, app: App, known: str, text: str, output: OutputType, deps: object = None) -> Send:
         """Return the words for the known session, or for a new one (empty), with the settings of this agent."""
-        if not isinstance(text, str):
-            raise UsageError(f"text = {text!r:.80}: must be text: the task of the agent.")
+        _check_text(text)
         return Send(text, await self._settings(app, known, output, deps))
 
     async def _settings(self, app: App, session: str, output: OutputType, deps: object) -> Settings:
@@ -473,6 +474,7 @@ class Agent(Generic[T]):
             if warning not in self._told:
                 self._told.add(warning)
                 _log.warning(warning)
+        await app.resolve(chosen.settings.model.facts.name)  # a model that cannot be called gets no task
         return chosen.settings
 
     async def _instructed(self, app: App, session: str, deps: object) -> str:
@@ -505,6 +507,13 @@ def _resolution(row: Approval, decided: bool | str) -> Resolve:
 
 async def _awaited(value: T | Awaitable[T]) -> T:
     return await value if inspect.isawaitable(value) else value
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise UsageError(f"text = {text!r:.80}: must be text: the task of the agent.")
+    if not text.strip():
+        raise UsageError("The task is empty.", hint="Say what the agent is to do.")
 
 
 def _check_no_loop(name: str, instead: str) -> None:

@@ -336,6 +336,39 @@ async def test_a_task_that_cannot_begin_leaves_no_session_behind(tmp_path: Path)
 
 
 @pytest.mark.requirement("L9")
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("openai:gpt-5.5", "There is no API key for openai"),
+        ("nobody:m", "There is no provider 'nobody'"),
+        ("script:none.jsonl", r"The script .*none\.jsonl"),
+        ("script:{folder}/wrong.jsonl", "line 1 is not JSON"),
+    ],
+)
+async def test_a_model_that_cannot_be_called_is_refused_before_anything_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, words: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "wrong.jsonl").write_text("{")
+    runtime = Runtime(home=tmp_path / "home")
+    able = Agent(model=script(tmp_path, [{"text": "x"}]), runtime=runtime)
+    unable = Agent(model=model.format(folder=tmp_path), runtime=runtime)
+    done = await able.run("hi", "cli:it")
+    before = [each async for each in able.session("cli:it").events()]
+    for call in (
+        unable.run("hi"),
+        unable.run("hi", "cli:it"),
+        anext(unable.stream("hi")),
+        unable.resume("cli:it", "more"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            await call
+    assert [each.id for each in await able.sessions()] == [done.session_id]
+    assert [each async for each in able.session("cli:it").events()] == before
+    await runtime.aclose()
+
+
+@pytest.mark.requirement("L9")
 async def test_what_is_no_text_is_no_task_and_no_name(tmp_path: Path) -> None:
     async with Agent(model=script(tmp_path, [{"text": "x"}])) as agent:
         for wrong in (None, 5, b"x"):
@@ -343,6 +376,12 @@ async def test_what_is_no_text_is_no_task_and_no_name(tmp_path: Path) -> None:
                 await agent.run(wrong)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="must be text"):
             await agent.run("hi", session=5)  # type: ignore[arg-type]
+        await agent.run("hi", "cli:it")
+        for nothing in ("", " \n"):
+            for call in (agent.run(nothing), anext(agent.stream(nothing)), agent.resume("cli:it", nothing)):
+                with pytest.raises(UsageError, match="The task is empty"):
+                    await call
+        assert len(await agent.sessions()) == 1
 
 
 @pytest.mark.requirement("C2", "C8")
