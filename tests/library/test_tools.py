@@ -266,10 +266,28 @@ class Opaque:
     pass
 
 
+@dataclasses.dataclass
+class Spot:
+    x: float
+
+
+PNG_AND_NAN = [b"words", float("nan")]
+
+
 @pytest.mark.parametrize(
     "value",
-    [Opaque(), {"deep": [Opaque()]}, {Opaque(): 1}, b"\x00\xff", float],
-    ids=["object", "inside", "key", "bytes", "type"],
+    [
+        Opaque(),
+        {"deep": [Opaque()]},
+        {Opaque(): 1},
+        b"\x00\xff",
+        float,
+        float("nan"),
+        {"deep": (None, [-float("inf")])},
+        Spot(float("inf")),
+        PNG_AND_NAN,
+    ],
+    ids=["object", "inside", "key", "bytes", "type", "nan", "inf", "struct", "part"],
 )
 async def test_a_result_that_is_no_json_is_an_error(tmp_path: Path, value: object) -> None:
     @tool(effect="read")

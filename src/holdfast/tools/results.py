@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from pathlib import PurePath
 from typing import Any
@@ -75,10 +76,23 @@ def text_of(value: object) -> str:
     if value is None:
         return ""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain).decode()
+        text = msgspec.json.encode(value, enc_hook=_plain).decode()
+        if "null" in text:  # what it writes for a number that JSON lacks
+            _check_finite(value)
+        return text
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         why = f"It ran, but its result ({type(value).__name__}) cannot be written as JSON: {error}"
         raise Unwritable(why) from error
+
+
+def _check_finite(value: object) -> None:
+    """Raise `ValueError` if a number in the value is not finite."""
+    rest = [msgspec.to_builtins(value, enc_hook=_plain)]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ValueError(f"JSON has no number {each}")
+        rest += each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ()
 
 
 def failed(name: str, error: Exception) -> RawResult:
