@@ -187,6 +187,35 @@ def test_a_file_on_stdin_counts_and_an_empty_one_is_nothing(cli: Cli) -> None:
         assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
+@pytest.mark.requirement("A7", "C5")
+@pytest.mark.parametrize("name", [".env", "link.txt", "home/config.toml", "/proc/self/environ"])
+def test_what_may_not_be_attached_may_not_be_redirected_either(cli: Cli, name: str) -> None:
+    model = cli.model(says("Fine.", repeat=True))
+    cli.configure("# mine\n")
+    (cli.folder / ".env").write_text("A=1")
+    (cli.folder / "link.txt").symlink_to(".env")
+    for command in (("run", "go"), ("run", "-"), ("run", "go", "--attach", "-"), ("chat",)):
+        with (cli.folder / name).open("rb") as file:
+            done = nursery.run(
+                [*command, "-m", model],
+                stdin=file,
+                text=True,
+                timeout=120,
+                cwd=cli.workspace,
+                env=cli._environ(),
+            )
+        assert (done.returncode, done.stdout, "not attached" in done.stderr) == (2, "", True), done.stderr
+    assert cli("sessions", "--json").out == ""
+
+
+@pytest.mark.requirement("B1")
+def test_what_is_piped_into_resume_goes_with_its_message(cli: Cli) -> None:
+    model = cli.model(says("One."), says("Two.", when="stdin: 5 bytes"), says("Three.", when="^more$"))
+    assert cli("run", "go", "-m", model, "-s", "cli:a").code == 0
+    assert cli("resume", "cli:a", "look", stdin="12345").out == "Two.\n"
+    assert cli("resume", "cli:a", "more", stdin="").out == "Three.\n"
+
+
 @pytest.mark.requirement("B1")
 def test_a_pipe_that_delivers_nothing_is_left_out_with_one_line(cli: Cli) -> None:
     model = cli.model(says("Fine.", when="^go$"))
@@ -256,6 +285,17 @@ def test_a_task_that_cannot_fit_the_window_is_refused_before_a_session_exists(cl
     assert cli("sessions", "--json").out == ""
     assert not blobs(cli, ("word " * 190_000).encode())
     assert cli("run", "word " * 5_000, "-m", model).code == 0
+
+
+@pytest.mark.requirement("B2", "C6")
+def test_what_a_file_weighs_decides_whether_it_fits_and_not_its_size(cli: Cli) -> None:
+    (cli.workspace / "large.png").write_bytes(PNG + bytes(3_000_000))
+    (cli.workspace / "long.pdf").write_bytes(PDF + b"/Type /Page\n" * 100)
+    cli.configure('[catalog."script:*"]\ncontext_tokens = 60000\n')
+    model = cli.model(says("Fine."))
+    ended = cli("run", "go", "-m", model, "--attach", "long.pdf")
+    assert (ended.code, "too long" in ended.err) == (2, True), ended.err
+    assert cli("run", "go", "-m", model, "--attach", "large.png").code == 0
 
 
 # --- chats ----------------------------------------------------------------------------------------

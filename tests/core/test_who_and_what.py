@@ -8,7 +8,7 @@ from holdfast.context.transcript import Transcript
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import NOBODY, Continue, Principal, Send
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Message
+from holdfast.protocol.messages import Attachment, Message
 from holdfast.protocol.tools import CallResult, Refused
 from holdfast.protocol.trust import Label, Trust
 from tests.core.stories import ANN, Story, acting, call, calling, opened, proposing
@@ -73,6 +73,14 @@ def test_a_session_knows_where_all_comes_from_that_it_ever_held_each_once() -> N
     }  # fmt: skip
     assert set(story.state.labels) == expected
     assert len(story.state.labels) == len(expected)
+
+
+@pytest.mark.requirement("C14")
+def test_what_comes_with_a_message_is_labelled_with_its_own_trust() -> None:
+    story = opened()
+    files = [Attachment(origin, "a", "text/plain", 1, origin) for origin in ("file", "stdin")]
+    story.command(Send("Look.", story.settings, tuple(files)))
+    assert set(story.state.labels) == {Label("user", "user"), Label("file", "data"), Label("stdin", "data")}
 
 
 def said(story: Story) -> list[Message]:

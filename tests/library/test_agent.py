@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
 from holdfast.library import runtime as library_runtime
 from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived, Record, ToolCallStarted
+from holdfast.protocol.messages import Attachment
 from holdfast.protocol.ports import Tool
 from holdfast.runtime import runner
 from holdfast.storage.seals import sealed
@@ -170,6 +172,24 @@ async def test_a_task_that_an_earlier_process_left_unread_is_given_once(
         records = await records_of(app.store, row.session)
     said = [record.event.text for record in records if isinstance(record.event, MessageReceived)]
     assert said == ["go", "again", "again"]
+
+
+@pytest.mark.requirement("S1", "H1")
+async def test_the_same_words_with_another_file_are_another_task(tmp_path: Path) -> None:
+    model = script(tmp_path, [{"text": "Done.", "repeat": True}])
+    async with Agent(model=model, home=tmp_path / "home") as agent:
+        app = await agent._open()
+        words, me = await agent._words(app, "", "go", agent._output), owner("agent", "library")
+        files = [await app.store.blobs.put(text) for text in (b"one", b"two")]
+        first, other = (
+            replace(words, attachments=(Attachment("file", "a", "text/plain", 3, file),)) for file in files
+        )
+        session = await app.controller.begin("cli:demo", me, first)
+        (left,) = await app.store.inbox(session)
+    async with Agent(model=model, home=tmp_path / "home") as agent:
+        app = await agent._open()
+        assert await app.controller.give(session, me, other) != left.command_id
+        assert await app.controller.give(session, me, first) == left.command_id
 
 
 @pytest.mark.requirement("S1", "L9")

@@ -53,8 +53,11 @@ def given(app: App, names: Sequence[str], stdin: bytes) -> list[Given]:
     """Return what came on stdin, and read the files that `--attach` names.
 
     Raises:
-        UsageError: there are too many, or one cannot be attached. Says which and why.
+        UsageError: there are too many, or one cannot be attached. Says which and why. The file behind stdin is one of
+            them, even if it is the task.
     """
+    if path := _redirected():
+        _check_place(app, f"stdin ({path})", os.path.realpath(Path.cwd()), [path])
     files = [name for name in names if name != "-"]
     if len(files) > MAX_FILES:
         raise UsageError(f"--attach: {len(files)} files are too many.", hint=f"Attach at most {MAX_FILES}.")
@@ -110,6 +113,15 @@ def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
         content = clean(app.redact(content.decode())).encode()
     sha256, weight = hashlib.sha256(content).hexdigest(), weight_of(kind, content)
     return Given(Attachment(origin, app.redact(name), kind, size, sha256, weight), content)
+
+
+def _redirected() -> str:
+    """Return the file that stdin is redirected from; empty if there is none."""
+    try:
+        number = sys.stdin.fileno()
+        return os.path.realpath(f"/proc/self/fd/{number}") if stat.S_ISREG(os.fstat(number).st_mode) else ""
+    except (OSError, ValueError, AttributeError):  # it is closed
+        return ""
 
 
 # --- stdin ----------------------------------------------------------------------------------------

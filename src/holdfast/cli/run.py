@@ -106,7 +106,7 @@ def resume(
         raise UsageError(
             "--attach needs a message.", hint='Say what to do with it: `holdfast resume SESSION "TEXT"`.'
         )
-    stdin = from_stdin(names, is_taken=False) if "-" in names else b""
+    stdin = from_stdin(names, is_taken=not text)
     return asyncio.run(_resume(home_of(home), session, text, flags, output, stdin))
 
 
