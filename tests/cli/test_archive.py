@@ -16,6 +16,7 @@ from holdfast.storage import deletion
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import a_holder, an_id, drive
 from tests.cli.conftest import WHOLE_OUTPUT, Answer, Filled, Holdfast
+from tests.cli.forging import parts_of
 from tests.cli.processes import SLOW, Cli, calls, says
 
 
@@ -41,14 +42,25 @@ def test_an_imported_session_is_the_exported_one_record_by_record(
     other = tmp_path / "other"
     answer = run(holdfast, other, "import", str(exported), "--json")
     assert (answer.code, answer.rows) == (0, [{"session": home.finished}])
-    for view in (["--events", "--json"], ["--json"], ["--request", "2"], ["--tools"], ["--cost"]):
+    for view in (["--request", "2"], ["--tools"], ["--cost"]):
         assert run(holdfast, other, "show", "cli:demo", *view) == run(
             holdfast, home.folder, "show", "cli:demo", *view
         )
+    (there,), (here,) = (
+        run(holdfast, folder, "show", "cli:demo", "--json").rows for folder in (other, home.folder)
+    )
+    assert {name for name, value in there.items() if here[name] != value} == {"updated_at", "records"}
+    events, theirs = (
+        run(holdfast, folder, "show", "cli:demo", "--events", "--json").rows
+        for folder in (other, home.folder)
+    )
+    assert events[: len(theirs)] == theirs
+    assert "SessionImported" in [each["type"] for each in events[len(theirs) :]]
     assert run(holdfast, other, "fsck").code == 0
     copy = tmp_path / "copy.jsonl"
     assert run(holdfast, other, "export", home.finished, str(copy)).code == 0
-    assert copy.read_bytes() == exported.read_bytes()
+    assert parts_of(copy).stored[: len(theirs)] == parts_of(exported).stored
+    assert parts_of(copy).blobs == parts_of(exported).blobs
     assert exported.stat().st_mode & 0o777 == 0o600
 
 
@@ -61,6 +73,17 @@ def test_a_session_that_is_here_already_is_not_imported_twice(
         answer = run(holdfast, home.folder, "import", str(exported), "--json")
         assert (answer.code, answer.rows) == (0, [{"session": home.finished}])
     assert run(holdfast, home.folder, "sessions", "--json").out == before
+
+
+@pytest.mark.requirement("H2")
+def test_a_file_is_imported_again_without_a_change_after_its_session_went_on(
+    holdfast: Holdfast, exported: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    for _ in range(2):
+        assert run(holdfast, other, "import", str(exported)).code == 0
+        events = run(holdfast, other, "show", "cli:demo", "--events", "--json").rows
+        assert [each["type"] for each in events].count("SessionImported") == 1
 
 
 @pytest.mark.requirement("H2")

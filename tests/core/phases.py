@@ -86,6 +86,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.SessionOpened("other", "cli:demo", "cli:ann"),
         e.SessionForked("branch", SESSION, 1),
         e.SessionRenamed("cli:other", "branch"),
+        e.SessionImported(),
         e.Attached(9, "host:1"),
         e.MessageReceived(
             "words",

@@ -78,6 +78,7 @@ def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:
     assert {name for _, name in met} >= {kind.__name__ for kind in e.EVENT_TYPES} - {
         "SessionForked",
         "SessionRenamed",
+        "SessionImported",
     }
     assert {name for name, _ in met} == set(IN_PHASE)
 

@@ -17,19 +17,24 @@ import typer
 from holdfast.app import open_store
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
-from holdfast.cli.terminal import has_person, is_terminal, say, say_json, tell, write
+from holdfast.cli.terminal import has_person, say, say_json, tell, write
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.config.load import load
 from holdfast.config.paths import Home
+from holdfast.core.state import Done, open_run
 from holdfast.errors import UsageError
+from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import SessionRow
+from holdfast.protocol.settings import Posture
 from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
-from holdfast.views.lines import COMMAND, Span, counted, neutral, one_line
+from holdfast.views.lines import COMMAND, Line, Span, counted, neutral, one_line
 
 FILE_BYTES = 4 << 30
 """The largest file that is imported."""
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TITLE_CELLS = 60
+_CALL_CELLS = 200
 _NOT_DELETED = 1
 
 
@@ -95,25 +100,46 @@ def import_(
     holdfast import session.jsonl
     holdfast show last
 
-    The session keeps its id and name. Importing it again changes nothing. When it is resumed, it continues with the
-    folder, the model and the rights that its records name: import only what you trust.
+    The session keeps its id and name. Importing it again changes nothing. An open run is paused, approvals in the
+    file do not count, and autonomy is at most what this home gives. When it is resumed, it continues with the folder,
+    the model and the limits that its records name: look at them first.
     """
-    row = asyncio.run(_import(home_of(home), file))
+    adopted = asyncio.run(_import(home_of(home), file))
     if is_json:
-        say_json({"session": row.session})
-        return
-    say([row.session])
-    if is_terminal():
-        say([["  look at it:  ", Span(f"holdfast show {row.session}", COMMAND)]])
-        say([f"  resumed, it works in {neutral(row.workspace)}"] if row.workspace else [])
+        say_json({"session": adopted.session})
+    else:
+        say([adopted.session])
+    for line in _resumed(adopted):
+        tell(line)
 
 
-async def _import(home: Home, path: Path) -> SessionRow:
+async def _import(home: Home, path: Path) -> archive.Adopted:
     _check_file(path)
+    config = load(home, None, {}, os.environ)
+    approve_by = config.approve_by or ("prompt" if has_person() else "wait")
     with before_sending():
         async with aclosing(open_store(home)) as store:
-            session = await archive.adopt(store, SYSTEM_CLOCK, path)
-            return await store.session(session) or SessionRow(session)
+            posture = Posture(config.autonomy, approve_by)
+            return await archive.adopt(store, SYSTEM_CLOCK, path, posture)
+
+
+def _resumed(adopted: archive.Adopted) -> Iterator[Line]:
+    """Return what the session does when it is resumed, for the person to judge."""
+    yield ["  look at it:  ", Span(f"holdfast show {adopted.session}", COMMAND)]
+    state = adopted.state
+    settings = state.settings if state is not None else None
+    if state is None or settings is None:
+        return
+    facts, autonomy = settings.model.facts, settings.posture.autonomy
+    said = f" (the file said {adopted.autonomy})" if adopted.autonomy != autonomy else ""
+    yield [f"  resumed, it works in {neutral(settings.tools.workspace)} with {neutral(facts.name)}"]
+    yield [f"  autonomy {autonomy}{said}, at most ${usd(settings.limits.cost_microusd)} a run"]
+    if open_run(state) is None:
+        return
+    yield ["  its run is open, and paused until you resume it"]
+    for call in state.turn.calls:
+        if not isinstance(call.stage, Done):
+            yield [f"  open call: {neutral(call.name)} {one_line(call.arguments, _CALL_CELLS)}"]
 
 
 def _check_file(path: Path) -> None:

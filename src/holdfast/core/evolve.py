@@ -31,7 +31,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 
 NO_EPOCH = -1
-"""The epoch of the attempts that a branch inherits: no driver of the branch has it."""
+"""The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
 
 
 def evolve(state: State, record: e.Record) -> State:
@@ -65,6 +65,8 @@ def _of_session(state: State, event: e.SessionEvent) -> State:
             return _forked(state, event)
         case e.SessionRenamed(key=key):
             return replace(state, key=key)
+        case e.SessionImported():
+            return _imported(state)
         case e.Attached():
             return _attached(state, event)
 
@@ -94,6 +96,21 @@ def _of_a_branch(call: Call) -> Call:
             return call
         case Proposed() | Waiting() | Answered() | Denied() | Expired():
             return replace(call, stage=Proposed(), permission=None)
+
+
+def _imported(state: State) -> State:
+    """What a file says that people allowed, nobody allowed here. A call that waits for a person still does."""
+    calls = tuple(
+        _of_a_branch(call) if isinstance(call.stage, Started) else replace(call, permission=None)
+        for call in state.turn.calls
+    )
+    open_ = replace(state.models.open, epoch=NO_EPOCH) if state.models.open is not None else None
+    return replace(
+        state,
+        turn=replace(state.turn, calls=calls),
+        models=replace(state.models, open=open_),
+        restoring_seq=0,
+    )
 
 
 def _attached(state: State, event: e.Attached) -> State:

@@ -79,6 +79,11 @@ class SessionRenamed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The session that has the name now, or that had it before."""
 
 
+class SessionImported(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The records before this one came in a file. Its permissions hold no longer, its files are not this home's to
+    put back, and what it had in flight no driver here started."""
+
+
 class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A driver took the session; only what is started in this epoch may run.
 
@@ -458,7 +463,7 @@ class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The files that stayed as they were, with the reason."""
 
 
-SessionEvent = SessionOpened | SessionForked | SessionRenamed | Attached
+SessionEvent = SessionOpened | SessionForked | SessionRenamed | SessionImported | Attached
 RunEvent = (
     MessageReceived
     | SettingsStored
@@ -499,9 +504,9 @@ VERSIONS: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 1)
 """The current version of each event."""
 
 
-TriggerKind = Literal["attach", "command", "outcome", "finding", "timer", "fork"]
+TriggerKind = Literal["attach", "command", "outcome", "finding", "timer", "fork", "import"]
 """A driver took the session, somebody asked, an attempt ended, a prepare step found something, a timer came due,
-the session was branched off."""
+the session was branched off or imported."""
 
 
 class Trigger(msgspec.Struct, frozen=True, gc=False):

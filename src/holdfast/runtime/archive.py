@@ -10,26 +10,30 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.draft import Draft
 from holdfast.core.evolve import fold
-from holdfast.core.state import State
+from holdfast.core.opening import change_settings
+from holdfast.core.state import State, open_run
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, StorageNewer, UsageError
 from holdfast.protocol import archive as a
-from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode
-from holdfast.protocol.events import Record, blobs_of
+from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
+from holdfast.protocol.events import Record, RunPaused, SessionImported, Trigger, blobs_of
 from holdfast.protocol.ids import approval_id, is_command_id
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.rows import Commit
+from holdfast.protocol.settings import Autonomy, Posture, changed
 from holdfast.runtime.holder import LEASE_MS, is_free, this_process
 from holdfast.storage.chain import checked
 from holdfast.storage.derived import own_records
 from holdfast.storage.names import check_session
 
+CAUSE = Trigger("import")
 _LISTED = 8
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999. No time is later, and no length of time is longer."""
@@ -80,8 +84,24 @@ class _Contents(msgspec.Struct, frozen=True):
     blobs: frozenset[str]
 
 
-async def adopt(store: Store, clock: Clock, path: Path) -> str:
-    """Import the file and return the id of its session. If the session is here already, do nothing.
+class Adopted(msgspec.Struct, frozen=True):
+    """A session that is in this home."""
+
+    session: str
+    state: State | None = None
+    """What it will go on with; None if it was here already."""
+    autonomy: Autonomy | None = None
+    """What the file said."""
+
+
+async def adopt(store: Store, clock: Clock, path: Path, posture: Posture) -> Adopted:
+    """Import the file. If the session is here already, do nothing.
+
+    The imported session has no more rights than this home gives: its autonomy is the lesser of the two, its
+    permissions are void, and its open run is paused.
+
+    Args:
+        posture: What a new run would have in this home.
 
     Raises:
         StorageCorrupt: the file is not what was exported.
@@ -93,13 +113,13 @@ async def adopt(store: Store, clock: Clock, path: Path) -> str:
     row = await store.session(head.session)
     if row is not None:
         await _check_same(store, found)
-        return head.session
+        return Adopted(head.session)
     if head.key and (namesakes := await store.find(head.key)):
         raise Conflict(
             f"Session {namesakes[0]} in this home has the name {head.key}. Nothing was imported.",
             hint="Import it into another home with --home DIR.",
         )
-    commit = _commit(found, path, clock.now_ms())
+    commit, adopted = _commit(found, path, clock.now_ms(), posture)
     for line in _lines(path):
         if isinstance(line, tuple) and line[0] in commit.blobs:
             await store.blobs.put(line[1])
@@ -107,14 +127,14 @@ async def adopt(store: Store, clock: Clock, path: Path) -> str:
         await store.begin(commit, this_process(), LEASE_MS)
     except Fenced:  # another process was faster
         await _check_same(store, found)
-    return head.session
+    return adopted
 
 
 async def _check_same(store: Store, found: _Contents) -> None:
-    """Check that the session is here, record by record. The link of the last record proves all of them."""
-    session = found.head.session
-    here = await store.read(session)
-    if [each.link for each in here[-1:]] != [each.link for each in found.stored[-1:]]:
+    """Check that the session is here, maybe with later records. The link of a record proves all before it."""
+    session, last = found.head.session, len(found.stored)
+    here = await store.read(session, last - 1, last) if last else []
+    if [each.link for each in here] != [each.link for each in found.stored[-1:]]:
         raise Conflict(
             f"Session {session} is in this home with other records. Nothing was imported.",
             hint=f"`holdfast show {session}` shows it.",
@@ -248,7 +268,7 @@ def _changed(path: Path, why: str) -> StorageCorrupt:
 # --- what is stored -----------------------------------------------------------------------------
 
 
-def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
+def _commit(found: _Contents, path: Path, now_ms: int, posture: Posture) -> tuple[Commit, Adopted]:
     """Return the commit that makes the session, with the rows that derive from its records."""
     head, stored = found.head, found.stored
     if not stored:
@@ -266,18 +286,38 @@ def _commit(found: _Contents, path: Path, now_ms: int) -> Commit:
     if foreign := [mark.id for mark in marks if not _is_own(mark.id, head.session)]:
         raise _changed(path, f"it names {foreign[0][:_SHOWN]!r}, which is no approval of this session")
     asked = {each.cause.removeprefix("command ") for each in stored if each.cause.startswith("command ")}
-    return Commit(
+    epoch = max(max(each.epoch for each in stored), 1)
+    state = replace(state, session=head.session, key=head.key, seq=stored[-1].seq)
+    draft = _taken_over(Draft(state, now_ms, 0, epoch, CAUSE), posture)
+    stored = [*stored]
+    for record in draft.records:
+        stored.append(encode(record, stored[-1].link))
+    commit = Commit(
         session=head.session,
-        epoch=max(max(each.epoch for each in stored), 1),
+        epoch=epoch,
         expected_seq=0,
         records=tuple(stored),
-        row=replace(summary(state), session=head.session, key=head.key, seq=stored[-1].seq),
+        row=summary(draft.state),
         now_ms=now_ms,
         acknowledged=tuple(sorted(asked)),
         approvals=marks,
         blobs=tuple(needed),
         releases_lease=True,
     )
+    said = state.settings.posture.autonomy if state.settings is not None else None
+    return commit, Adopted(head.session, draft.state, said)
+
+
+def _taken_over(draft: Draft, posture: Posture) -> Draft:
+    """Record that the session is this home's from here on, with no more rights than it gives."""
+    draft.add(SessionImported())
+    run, settings = open_run(draft.state), draft.state.settings
+    if run is not None and not run.is_paused and run.stopping is None:
+        draft.add(RunPaused("import"))
+    if settings is not None:
+        least = min(settings.posture.autonomy, posture.autonomy, key=get_args(Autonomy).index)
+        change_settings(draft, changed(settings, autonomy=least, approve_by=posture.approve_by))
+    return draft
 
 
 def _is_own(approval: str, session: str) -> bool:

@@ -20,6 +20,7 @@ from holdfast.protocol.events import (
     Record,
     Responded,
     RunStarted,
+    SessionImported,
     SettingsChanged,
     SettingsStored,
     ToolCallAbandoned,
@@ -36,6 +37,7 @@ MODE = "its permissions have changed since"
 BETWEEN = "something else changed it between two edits"
 MASKED = "an edit of it held what looks like a secret, and nothing is kept of such an edit"
 LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
+FOREIGN = "it was edited before the session was imported, so maybe not here"
 OPEN = "a call that edits it has not ended; resume or stop the session first"
 
 
@@ -51,6 +53,8 @@ class Edit(msgspec.Struct, frozen=True):
     is_certain: bool = False
     """The call said that it succeeded. Otherwise the file shows whether it happened."""
     is_open: bool = False
+    is_foreign: bool = False
+    """It was recorded before the session was imported."""
     is_masked: bool = False
     """Its arguments held what looks like a secret. So its intent has no hashes, and it cannot be undone."""
     undone_seq: int = 0
@@ -134,6 +138,9 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
                 _close(edits, calls.pop(call_id, range(0)), is_certain=result.status == "ok")
             case ToolCallAbandoned(call_id=call_id):
                 _close(edits, calls.pop(call_id, range(0)), is_certain=False)
+            case SessionImported():
+                edits = [msgspec.structs.replace(edit, is_foreign=True) for edit in edits]
+                restoring = None
             case FilesRestoring() as restoring:
                 pass
             case FilesRestored(kept=kept) if restoring is not None:
@@ -160,7 +167,7 @@ def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
     """Return the intent to put files back that has no outcome yet."""
     for record in reversed(records):
         match record.event:
-            case FilesRestored():
+            case FilesRestored() | SessionImported():
                 return None
             case FilesRestoring() as restoring:
                 return restoring
@@ -303,6 +310,8 @@ def _todo(
             problem = MASKED
         if any(edit.is_open for edit in chain):
             problem = OPEN
+        if any(edit.is_foreign for edit in chain):
+            problem = FOREIGN
         if problem:
             kept.append(KeptFile(place.path, problem))
         elif goal.sha256 != found.sha256 or not all(edit.is_certain for edit in chain):

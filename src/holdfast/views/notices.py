@@ -21,6 +21,7 @@ from holdfast.protocol.events import (
     RunPaused,
     RunResumed,
     SessionForked,
+    SessionImported,
     SessionRenamed,
     SettingsChanged,
 )
@@ -82,6 +83,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _about_files(told)
         case SessionForked() | SessionRenamed() as told:
             return _about_branches(told)
+        case SessionImported():
+            return "imported from a file"
     return ""
 
 

@@ -85,7 +85,7 @@ def replay(
     differences: list[Difference] = []
     decisions = 0
     for batch in _batches(records):
-        if batch.records[0].cause.kind != "fork":
+        if batch.records[0].cause.kind not in ("fork", "import"):
             decisions += 1
             found = _compare(state, batch, is_changed=change is not None)
             differences += [found] if found is not None else []

@@ -17,6 +17,7 @@ from holdfast.protocol.events import (
     Responded,
     RunStopped,
     SessionForked,
+    SessionImported,
     ToolCallStarted,
 )
 from holdfast.protocol.ids import trace_id
@@ -255,7 +256,7 @@ def _notice(record: Record, groups: Mapping[str, Group]) -> tuple[str, str]:
             return f"{status}: {message or reason}", style
         case ModelCallFailed() | ModelCallUnready():
             return notice(record, groups), "red"
-        case SessionForked():
+        case SessionForked() | SessionImported():
             return notice(record, groups), "dim"
     return notice(record, groups), "yellow"
 
