@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.ports import Proposal
+from holdfast.protocol.settings import Output, settings_with
+from holdfast.protocol.tools import Refused, ToolSpec
+from holdfast.tools.answers import schema_text, verdict
+from holdfast.tools.gates import Case, _schema
 from holdfast.tools.schema import Arguments, SchemaGate
 from holdfast.tools.schema_cost import SchemaCost, TooCostly
 from tests.tools.schema_bombs import bombs
@@ -29,6 +37,48 @@ def test_no_bomb_among_schemas_and_arguments_passes_or_keeps_the_gate_busy(repos
     assert list(outcomes) == [name for name, _, _ in bombs()], done.stderr
     assert [name for name, outcome in outcomes.items() if outcome == "passed"] == []
     assert all(len(outcome) < 300 for outcome in outcomes.values())
+
+
+MANY = {"anyOf": [{"properties": {f"p{at}": True}} for at in range(300)], "unevaluatedProperties": False}
+BRANCHES = {"a": {"anyOf": [{"type": "object", "required": [f"k{at}"]} for at in range(31)]}}
+
+
+async def turns_of_others(work: Coroutine[Any, Any, object]) -> int:
+    """How often another task gets its turn while the work is done."""
+    task, turns = asyncio.create_task(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def _judged(schema: dict[str, Any], text: str) -> None:
+    assert (await verdict(Output(schema_text(schema)), text)).problem
+
+
+async def _admitted(properties: dict[str, Any], text: str) -> None:
+    spec = ToolSpec("take", "", {"type": "object", "properties": properties})
+    call = ToolCall(ref="r", name="take", arguments=text, call_id="t1.c1")
+    proposal = Proposal(call, "s", settings_with(ModelFacts("script", "x"), "/"))
+    found = await _schema(SchemaGate(), Case(proposal, spec))
+    assert isinstance(found, Refused)
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize(
+    ("work", "schema", "small", "large"),
+    [
+        (_judged, MANY, None, json.dumps({f"p{at}": 1 for at in range(2_000)})),
+        (_judged, {"type": "array"}, "{}", json.dumps({"a": "b" * 200_000})),
+        (_admitted, BRANCHES, '{"a": "1"}', json.dumps({"a": json.dumps({"x": ["y"] * 9_000})})),
+    ],
+)
+async def test_a_check_that_takes_long_does_not_block_other_sessions(
+    work: Any, schema: dict[str, Any], small: str | None, large: str
+) -> None:
+    if small is not None:
+        assert await turns_of_others(work(schema, small)) == 1
+    assert await turns_of_others(work(schema, large)) > 3
 
 
 JSON_VALUE = {

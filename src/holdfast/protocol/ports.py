@@ -5,7 +5,7 @@ A Protocol is here only if a second implementation exists. It has no behaviour a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -467,5 +467,5 @@ class Tools(Protocol):
 Resolver = Callable[[str], Awaitable[Provider]]
 """Return the provider for a PROVIDER:MODEL, made once. Raises `UsageError` or `ProviderUnavailable`."""
 
-Judge = Callable[[Output, str], Verdict]
-"""Returns whether an answer matches the schema of its run."""
+Judge = Callable[[Output, str], Coroutine[Any, Any, Verdict]]
+"""Returns whether an answer matches the schema of its run. It does not block other sessions."""

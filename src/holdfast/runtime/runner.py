@@ -170,9 +170,7 @@ class Runner:
             finish == "length" and text[-1].isdigit()
         ):  # of all JSON values, only a number may go on after its cut
             return Verdict(name_of(output), CUT_NUMBER)
-        if len(text) > IN_THREAD_FROM_CHARS:
-            return await _to_its_end(asyncio.to_thread(judge, output, text))
-        return judge(output, text)
+        return await _to_its_end(judge(output, text))
 
     def _redactor_for(self, reply: ModelReply) -> Redactor:
         """Return the redactor for the texts of a response, most of which have only a few characters."""

@@ -11,6 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.answers import value_in
 from holdfast.protocol.messages import Verdict
 from holdfast.protocol.settings import Output, name_of
+from holdfast.tools.blocking import in_thread
 from holdfast.tools.schema import BadSchema, CheckedSchema
 
 MAX_PROBLEM_CHARS = 1_000
@@ -33,9 +34,13 @@ def schema_text(schema: object) -> str:
         raise UsageError(f"It is not a JSON Schema that can be checked: {error}.") from None
 
 
-def verdict(output: Output, text: str) -> Verdict:
+async def verdict(output: Output, text: str) -> Verdict:
     """Return whether an answer matches the schema, and if not, where and why. This is a `ports.Judge`."""
-    return Verdict(name_of(output), _problem(_checked(output.schema), text)[:MAX_PROBLEM_CHARS])
+    schema = _checked(output.schema)
+    problem = (
+        _problem(schema, text) if schema.is_quick(text) else await in_thread(lambda: _problem(schema, text))
+    )
+    return Verdict(name_of(output), problem[:MAX_PROBLEM_CHARS])
 
 
 @functools.lru_cache(maxsize=16)

@@ -16,6 +16,7 @@ from holdfast.policy.rules import judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
+from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
@@ -70,10 +71,14 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
 
 async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
     """Check that the arguments fit the tool. From here on, only their canonical form counts."""
+    spec, text = case.spec, case.proposal.call.arguments
     try:
-        checked = schemas.check(case.spec, case.proposal.call.arguments)
+        if schemas.is_quick(spec, text):
+            checked = schemas.check(spec, text)
+        else:
+            checked = await in_thread(lambda: schemas.check(spec, text))
     except BadSchema as error:
-        message = f"{case.spec.name} cannot be called: its schema is broken ({error})."
+        message = f"{spec.name} cannot be called: its schema is broken ({error})."
         return refused("schema", Failure("tool_validation", message))
     if isinstance(checked, Failure):
         return refused("schema", checked)

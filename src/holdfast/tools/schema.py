@@ -86,6 +86,10 @@ class CheckedSchema:
             where = f"{_path(steps, '')}: " if steps else ""
             raise BadSchema(f"{where}{str(error).partition(chr(10))[0].rstrip('.')}") from None
 
+    def is_quick(self, text: str) -> bool:
+        """Return whether checking a value with this JSON takes a few milliseconds. Otherwise check it in a thread."""
+        return self._cost.is_quick(text)
+
     def problem(self, value: Any, text: str, known: list[str], subject: str = "the call") -> str:
         """Return what is wrong with a value; empty if it is valid.
 
@@ -110,6 +114,14 @@ class SchemaGate:
     def __init__(self) -> None:
         self._schemas: dict[str, CheckedSchema] = {}
 
+    def is_quick(self, spec: ToolSpec, text: str) -> bool:
+        """Return whether `check` takes a few milliseconds. Otherwise call it in a thread.
+
+        Raises:
+            BadSchema: the tool's schema cannot be used.
+        """
+        return self._of(spec).is_quick(text)
+
     def check(self, spec: ToolSpec, text: str) -> Arguments | Failure:
         """Return the arguments in a text that a model wrote. An empty text is an empty object.
 
@@ -122,9 +134,7 @@ class SchemaGate:
         except (msgspec.MsgspecError, UnicodeError) as error:
             return _invalid(spec, f"the arguments are not valid JSON ({error}). Send one JSON object.")
         known = list(spec.parameters.get("properties", {}))
-        schema = self._schemas.get(spec.name)
-        if schema is None:
-            schema = self._schemas[spec.name] = CheckedSchema(closed(spec.parameters))
+        schema = self._of(spec)
         if not isinstance(values, dict):
             problem = f"the arguments must be a JSON object, not {_named(values)}"
         else:
@@ -137,6 +147,12 @@ class SchemaGate:
             if not schema.problem(meant.value, canonical, known):
                 return Arguments(meant.value, canonical, meant.notes)
         return _invalid(spec, f"{problem}.")
+
+    def _of(self, spec: ToolSpec) -> CheckedSchema:
+        schema = self._schemas.get(spec.name)
+        if schema is None:
+            schema = self._schemas[spec.name] = CheckedSchema(closed(spec.parameters))
+        return schema
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from urllib.parse import unquote
 
 MAX_STEPS = 5_000_000
 """About half a second of a validator's time."""
+QUICK_STEPS = 200_000
+"""Up to this rough bound, checking does not block other sessions for long."""
 BACKTRACKS = 10_000
 """How often a pattern may backtrack. Then it does not match."""
 
@@ -65,6 +67,10 @@ class SchemaCost:
             if self._in_place(node, in_place, 0) > _MAX_IN_PLACE:
                 raise TooCostly("it checks one place of a value against too many subschemas")
         self._paths = self._ways(schema, {}, 0)
+
+    def is_quick(self, text: str) -> bool:
+        """Return whether counting, checking, converting and describing a value with this JSON take milliseconds."""
+        return self._paths * (len(text) + 1) <= QUICK_STEPS
 
     def steps(self, value: Any, text: str) -> int:
         """Return the most steps that a validator takes with the value, whose JSON is `text`. This is a rough bound if
