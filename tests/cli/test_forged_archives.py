@@ -12,9 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol import archive as a
-from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Attached, Event, RunStarted
+from holdfast.protocol.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Attached,
+    Event,
+    RunStarted,
+    SettingsStored,
+)
 from holdfast.protocol.ids import approval_id
 from holdfast.protocol.rows import InboxEntry
+from holdfast.protocol.settings import Posture, name_of
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import an_id
 from tests.cli.conftest import Answer, Filled, Holdfast
@@ -191,3 +199,19 @@ def test_an_imported_session_is_free_and_knows_the_commands_that_it_took(
         await store.aclose()
 
     asyncio.run(look())
+
+
+@pytest.mark.requirement("H2")
+def test_settings_under_the_name_of_other_settings_are_not_imported(
+    home: Filled, exported: Exported, imported: Imported
+) -> None:
+    supervised = name_of(Posture(approve_by="wait"))
+
+    def change(event: Event) -> Event:
+        if isinstance(event, SettingsStored):
+            return SettingsStored({**event.groups, supervised: Posture(autonomy="full")})
+        return event
+
+    answer = imported(with_events(exported(home.finished), change))
+    assert answer.code == 9
+    assert "under a name" in answer.err

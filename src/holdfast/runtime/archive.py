@@ -23,11 +23,11 @@ from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, StorageNewer, UsageError
 from holdfast.protocol import archive as a
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
-from holdfast.protocol.events import Record, RunPaused, SessionImported, Trigger, blobs_of
+from holdfast.protocol.events import Record, RunPaused, SessionImported, SettingsStored, Trigger, blobs_of
 from holdfast.protocol.ids import approval_id, is_command_id
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.rows import Commit
-from holdfast.protocol.settings import Autonomy, Posture, changed
+from holdfast.protocol.settings import Autonomy, Posture, changed, name_of
 from holdfast.runtime.holder import LEASE_MS, is_free, this_process
 from holdfast.storage.chain import checked
 from holdfast.storage.derived import own_records
@@ -343,6 +343,9 @@ def _check_values(path: Path, stored: Sequence[StoredRecord], records: Sequence[
     for record in records:
         if not _is_possible("", msgspec.to_builtins(record.event)):
             raise _changed(path, f"record {record.seq} holds a number that cannot be")
+        groups = record.event.groups if isinstance(record.event, SettingsStored) else {}
+        if any(name_of(group) != name for name, group in groups.items()):
+            raise _changed(path, f"record {record.seq} holds settings under a name that is not theirs")
 
 
 def _is_possible(name: str, value: Any) -> bool:
