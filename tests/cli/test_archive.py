@@ -299,7 +299,11 @@ def test_a_deletion_that_was_killed_in_the_middle_is_completed_by_the_same_comma
         await store.aclose()
 
     asyncio.run(begin())
-    assert run(holdfast, home.folder, "fsck").code == 0
+    told = run(holdfast, home.folder, "fsck", "--json")
+    assert (told.code, told.rows[0]["ok"], told.rows[0]["damage"]) == (0, True, [])
+    (notice,) = told.rows[0]["notices"]
+    assert notice.endswith(f"`holdfast delete {home.finished}` completes it.")
+    assert notice in run(holdfast, home.folder, "fsck").out
     assert run(holdfast, home.folder, "delete", home.finished, "--yes").code == 0
     assert run(holdfast, home.folder, "delete", home.finished, "--yes").code == 2
     assert found_in(home.folder, WHOLE_OUTPUT, home.finished.encode(), b"SIGN was wrong") == []

@@ -439,7 +439,7 @@ async def test_a_blob_is_written_once(tmp_path: Path) -> None:
     again = SqliteStore.open(tmp_path)
     await again.blobs.put(b"one")
     await again.aclose()
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert path.stat().st_ino == before.st_ino
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert path == tmp_path / "blobs" / path.name[:2] / path.name[2:4] / path.name
 

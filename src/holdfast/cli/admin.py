@@ -51,6 +51,7 @@ def fsck(
         said: dict[str, Any] = {"home": str(folder), "ok": not found.damages}
         said["damage"] = [damage_row(damage) for damage in found.damages]
         said |= {"erased": msgspec.to_builtins(found.erased), "lost": msgspec.to_builtins(found.lost)}
+        said["notices"] = list(found.notices)
         if saved is not None:
             said["repaired"] = {"file": str(repair), **msgspec.to_builtins(saved)}
         say_json(said)
@@ -77,6 +78,8 @@ def _fsck_lines(folder: Path, found: Verified) -> Iterator[Line | str]:
         yield [Span(f"{'erased':<11}", "dim"), f"{_which(stretch)}: erased on purpose, not damaged"]
     for stretch in found.lost:
         yield [Span(f"{'lost':<11}", "dim"), f"{_which(stretch)}: lost before a repair, no new damage"]
+    for notice in found.notices:
+        yield [Span(f"{'notice':<11}", "dim"), neutral(notice)]
     if found.damages:
         yield ""
         is_checked = not any(damage.kind == "file" for damage in found.damages)

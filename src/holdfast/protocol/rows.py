@@ -244,6 +244,8 @@ class Verified(msgspec.Struct, frozen=True):
     """Records whose body was erased. They still prove their place and are not damage."""
     lost: tuple[Stretch, ...] = ()
     """Records that were lost before a repair. The repair reported them, and they are not new damage."""
+    notices: tuple[str, ...] = ()
+    """What is no damage, and worth knowing, as sentences."""
 
 
 class Salvaged(msgspec.Struct, frozen=True):

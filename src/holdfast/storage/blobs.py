@@ -10,17 +10,24 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageCorrupt, StorageError
+from holdfast.protocol.ports import Clock
 from holdfast.storage.errors import storage_errors
 
 _REMEMBERED = 4096
 """How many hashes are remembered as written: a prompt that is stored again costs no thread and no file."""
-
+YOUNG_MS = 24 * 3600 * 1000
+"""How long a file is spared after its bytes were put last: a process may be about to refer to them."""
+_FRESH_MS = YOUNG_MS // 24
+"""How long a hash is remembered as written. After it, the file is put again and so is young again."""
+_FILE = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{64}\.\d+\.\d+")
+"""The name of a blob, or of what a killed writer left of one."""
 
 ATTACHED = b'"attachments":'
 """A stored command that names blobs has this."""
@@ -35,19 +42,23 @@ def attached_in(command: bytes) -> set[str]:
 class FileBlobs:
     """A `protocol.ports.Blobs` in one folder. The threads of `executor` write and read its files."""
 
-    def __init__(self, root: Path, executor: Executor) -> None:
+    def __init__(self, root: Path, executor: Executor, clock: Clock = SYSTEM_CLOCK) -> None:
         self._root = root
         self._executor = executor
-        self._written: set[str] = set()
+        self._clock = clock
+        self._written: dict[str, int] = {}
+        """When each hash was written, by the uptime."""
 
     async def put(self, content: bytes) -> str:
         sha256 = hashlib.sha256(content).hexdigest()
-        if sha256 not in self._written or not blob_path(self._root, sha256).exists():
+        now_ms = self._clock.uptime_ms()
+        is_fresh = now_ms - self._written.get(sha256, now_ms - _FRESH_MS) < _FRESH_MS
+        if not is_fresh or not blob_path(self._root, sha256).exists():
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._executor, write_blob, self._root, sha256, content)
             if len(self._written) >= _REMEMBERED:
                 self._written.clear()
-            self._written.add(sha256)
+            self._written[sha256] = now_ms
         return sha256
 
     async def get(self, sha256: str) -> bytes:
@@ -68,7 +79,9 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
     """
     path = blob_path(root, sha256)
     with storage_errors(path):
-        if not path.exists():
+        try:
+            os.utime(path)  # it is young again
+        except FileNotFoundError:
             for folder in (root, path.parent.parent, path.parent):
                 make_folder(folder)
             _write_file(path, content)
@@ -97,9 +110,41 @@ def gone(sha256: str) -> StorageError:
 
 def remove_blobs(root: Path, hashes: Iterable[str]) -> None:
     """Remove the bytes, durably. Those that are not there are removed already."""
+    remove_files(blob_path(root, sha256) for sha256 in hashes)
+
+
+def old_files(root: Path, before_ms: int) -> Iterator[Path]:
+    """Yield the files, with what killed writers left, whose bytes were put before that time.
+
+    Raises:
+        StorageError: they cannot be listed.
+    """
+    with storage_errors(root):
+        for folder in [inner for outer in folders_in(root) for inner in folders_in(outer)]:
+            for entry in os.scandir(folder):
+                path = Path(entry.path)
+                if _FILE.fullmatch(entry.name) and is_older(path, before_ms):
+                    yield path
+
+
+def is_older(path: Path, before_ms: int) -> bool:
+    """Whether there is such a file, written or touched before that time."""
+    with suppress(FileNotFoundError):
+        return path.lstat().st_mtime_ns // 1_000_000 < before_ms
+    return False
+
+
+def folders_in(root: Path) -> list[Path]:
+    """Return the folders in a folder; none if it is not there."""
+    with suppress(FileNotFoundError):
+        return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def remove_files(files: Iterable[Path]) -> None:
+    """Remove the files, durably. Those that are not there are removed already."""
     folders = set()
-    for sha256 in hashes:
-        path = blob_path(root, sha256)
+    for path in files:
         with storage_errors(path), suppress(FileNotFoundError):
             path.unlink()
             folders.add(path.parent)

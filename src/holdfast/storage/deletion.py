@@ -4,18 +4,23 @@ SQLite overwrites what is deleted with zeros (`PRAGMA secure_delete`, set by `ho
 pages. So a deletion has three steps: empty the session, empty the log, remove the row. A deletion that is killed
 between them leaves an empty session, and the same command completes it. From the first step on, the session's number
 is in `deleted`: nobody can add anything to the session, and no other session ever gets the number.
+
+A process that was killed between a blob and the commit that names it leaves the blob. Every deletion also sweeps
+these, once they are old enough that nobody can be about to name them.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from holdfast.errors import Fenced, StorageLocked
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Lease
-from holdfast.storage.blobs import ATTACHED, attached_in, remove_blobs
+from holdfast.storage.blobs import ATTACHED, attached_in, is_older, old_files, remove_blobs, remove_files
 from holdfast.storage.derived import new_row
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import BLOBS, connect
@@ -29,6 +34,7 @@ _HELD = (
 )
 _OWN = ("records", "snapshots", "approvals", "inbox", "blob_uses")
 """The tables with rows of one session, beside its lease."""
+_HASH = re.compile(rb"\b[0-9a-f]{64}\b")
 
 
 def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
@@ -72,6 +78,38 @@ def remove(connection: sqlite3.Connection, session: str) -> None:
         connection.execute("DELETE FROM sessions WHERE number = ?", row)
 
 
+def unneeded(connection: sqlite3.Connection, root: Path, before_ms: int) -> list[Path]:
+    """Return the files of blobs that were put before that time and that nothing names, and the drafts of killed
+    writers. The records themselves are read: a damaged list of uses takes no blob away.
+    """
+    files = list(old_files(root, before_ms))
+    if not files:
+        return []
+    names = {path.name for path in files}
+    needed = _used(connection)
+    for (body,) in connection.execute("SELECT body FROM records"):
+        needed |= names.intersection(name.decode() for name in _HASH.findall(body))
+    return [path for path in files if path.name not in needed]
+
+
+def sweep(connection: sqlite3.Connection, files: Sequence[Path], before_ms: int) -> None:
+    """Remove those of the files that still nothing names and nobody put again. No commit comes between."""
+    needed = _used(connection)
+    remove_files(path for path in files if path.name not in needed and is_older(path, before_ms))
+
+
+def _used(connection: sqlite3.Connection) -> set[str]:
+    """Return the blobs that a session is listed to use, or a command that waits names."""
+    used = {row[0] for row in connection.execute("SELECT blob FROM blob_uses")}
+    return used.union(*(attached_in(body) for _, body in _waiting(connection)))
+
+
+def _waiting(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
+    """Return the commands with attachments that wait, each behind the number of its session."""
+    sql = "SELECT session, body FROM inbox WHERE body IS NOT NULL AND instr(body, ?)"
+    return connection.execute(sql, (ATTACHED,)).fetchall()
+
+
 def _held(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
     """The session's number and its last time, while the lease is in force and no branch needs its records."""
     found = connection.execute(_HELD, (lease.session, lease.epoch)).fetchone()
@@ -85,10 +123,7 @@ def _unshared(connection: sqlite3.Connection, number: int) -> list[str]:
     """Return the blobs that no other session uses, in its records or in a command that waits."""
     own = {row[0] for row in connection.execute("SELECT blob FROM blob_uses WHERE session = ?", (number,))}
     others: set[str] = set()
-    waiting = connection.execute(
-        "SELECT session, body FROM inbox WHERE body IS NOT NULL AND instr(body, ?)", (ATTACHED,)
-    )
-    for session, body in waiting:
+    for session, body in _waiting(connection):
         (own if session == number else others).update(attached_in(body))
     used = "SELECT 1 FROM blob_uses WHERE blob = ? AND session <> ?"
     return [blob for blob in sorted(own - others) if not connection.execute(used, (blob, number)).fetchone()]

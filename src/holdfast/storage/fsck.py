@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.codec import UnreadableEvent, decode
 from holdfast.protocol.events import blobs_of
+from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import Damage, Recovered, SessionRow, Stretch, Verified
-from holdfast.storage.blobs import read_blob
+from holdfast.storage.blobs import YOUNG_MS, read_blob
 from holdfast.storage.chain import Examined, examine
+from holdfast.storage.deletion import unneeded
 from holdfast.storage.derived import Derived, compare, is_epoch
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
@@ -45,7 +48,7 @@ Holds = Callable[[Recovered, State, bytes], bool]
 Only the code that makes snapshots can read one."""
 
 
-def verify_home(home: Path, holds: Holds | None = None) -> Verified:
+def verify_home(home: Path, holds: Holds | None = None, clock: Clock = SYSTEM_CLOCK) -> Verified:
     """Return all damage of a home, and what was erased in it. The home need not be writable.
 
     Raises:
@@ -65,7 +68,8 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
             if not version:
                 raise StorageError(f"{path} holds nothing yet")
             found = _verify(connection, home, version, holds)
-            return msgspec.structs.replace(found, damages=(*lost, *found.damages))
+            notices = tuple(_notices(connection, home / BLOBS, clock.now_ms() - YOUNG_MS))
+            return msgspec.structs.replace(found, damages=(*lost, *found.damages), notices=notices)
         except StorageCorrupt:
             if not lost:
                 raise
@@ -74,6 +78,20 @@ def verify_home(home: Path, holds: Holds | None = None) -> Verified:
             if isinstance(error, sqlite3.Error) and primary_code(error) not in _UNREADABLE:
                 raise
             return Verified((*lost, Damage("file", f"the database cannot be read: {error}")))
+
+
+def _notices(connection: sqlite3.Connection, blobs: Path, before_ms: int) -> Iterator[str]:
+    """What a process that was killed left, and a deletion takes away. Where it cannot be read, nobody can tell."""
+    with suppress(sqlite3.DatabaseError, StorageError):
+        for (session,) in connection.execute(
+            "SELECT id FROM sessions JOIN deleted ON session = number ORDER BY number"
+        ):
+            yield f"The deletion of session {session} was not completed. `holdfast delete {session}` completes it."
+        files = unneeded(connection, blobs, before_ms)
+        if files:
+            size = sum(path.stat().st_size for path in files)
+            what = f"No session refers to {len(files)} of the files in {blobs} ({size} bytes)"
+            yield f"{what}: killed processes left them. The next `holdfast delete` removes them."
 
 
 def _log_damages(path: Path) -> Iterator[Damage]:

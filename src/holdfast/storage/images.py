@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Clock
-from holdfast.storage.blobs import make_folder, sync_folder
+from holdfast.storage.blobs import folders_in, make_folder, sync_folder
 from holdfast.storage.errors import storage_errors
 
 FILES = "files"
@@ -100,7 +100,7 @@ class Images:
             with suppress(FileNotFoundError):
                 if _touched_ms(path) < limit_ms:
                     path.unlink()
-        for folder in _folders(self._root):
+        for folder in folders_in(self._root):
             with suppress(OSError):
                 folder.rmdir()  # only if it is empty
 
@@ -116,7 +116,7 @@ def drop_images(home: Path, session: str) -> None:
 
 def images_in(root: Path) -> Iterator[Path]:
     """Return the files with images, and what killed writers left of one."""
-    for folder in _folders(root):
+    for folder in folders_in(root):
         with suppress(FileNotFoundError):
             yield from (Path(entry.path) for entry in os.scandir(folder) if entry.is_file())
 
@@ -126,12 +126,6 @@ def file_hash(path: Path) -> str:
     with storage_errors(path), suppress(FileNotFoundError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""
-
-
-def _folders(root: Path) -> list[Path]:
-    with suppress(FileNotFoundError):
-        return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
-    return []
 
 
 def _read_at_most(fd: int, size: int) -> bytes:

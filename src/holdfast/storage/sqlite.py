@@ -36,7 +36,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.storage import deletion, fsck, reads, writes
-from holdfast.storage.blobs import FileBlobs
+from holdfast.storage.blobs import YOUNG_MS, FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, connect_reader, open_database, open_to_read, place_of
@@ -71,7 +71,7 @@ class SqliteStore:
         """Connections of readers between two questions."""
         self._is_closed = False
         self._blobs = home / BLOBS
-        self.blobs: Blobs = FileBlobs(self._blobs, self._readers)
+        self.blobs: Blobs = FileBlobs(self._blobs, self._readers, clock)
 
     @classmethod
     def open(
@@ -190,6 +190,14 @@ class SqliteStore:
             StorageLocked
         ):  # the log is empty but for this: what it still hides is the session's id
             await loop.run_in_executor(self._readers, deletion.forget_log, self.path, self._busy_s)
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Remove the blobs that nothing refers to, and that nobody can be about to refer to."""
+        before_ms = self._clock.now_ms() - YOUNG_MS
+        files = await self._ask(lambda connection: deletion.unneeded(connection, self._blobs, before_ms))
+        if files:
+            await self._writer.do(lambda connection: deletion.sweep(connection, files, before_ms))
 
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()
