@@ -395,3 +395,22 @@ def _settings(cli: Cli, session: str) -> dict[str, Any]:
 async def _in_thread(cli: Cli, *arguments: str) -> Any:
     """The command, while this process serves the model that it asks."""
     return await asyncio.to_thread(cli, *arguments)
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize(
+    "flag",
+    ["--output-schema", "--system", "--attach", "--model", "--workspace", "--budget", "--deny-tool"],
+)
+def test_an_empty_value_is_refused_by_its_flag(cli: Cli, flag: str) -> None:
+    ended = cli("run", "go", "-m", cli.model(says("Fine.")), flag, "")
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{flag}: The value is empty." in ended.err
+
+
+@pytest.mark.requirement("C15")
+def test_json_says_why_a_run_ended(cli: Cli) -> None:
+    ended = cli("run", "go", "-m", cli.model({"error": "provider_fatal"}), "--json")
+    assert ended.json["status"] == "failed"
+    assert ended.json["message"]
+    assert ended.json["message"] in ended.err

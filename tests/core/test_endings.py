@@ -208,7 +208,7 @@ def test_the_message_at_the_end_is_for_the_user_not_for_the_model() -> None:
     landing = only(e.RunLanding, a_turn(story))
     story.prepared()
     stopped = only(e.RunStopped, story.answered(words()))
-    assert stopped.message == landing.message == "The limit of 1 turns is reached."
+    assert stopped.message == landing.message == "The limit of 1 turn is reached."
 
 
 @pytest.mark.requirement("B2", "L2-07")

@@ -27,6 +27,7 @@ LOG_FILE = "errors.jsonl"
 _JSON_FLAGS = ("--json", "--stream-json")
 _JSON_CODES = (2, 9)
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
+_NO_COMMAND = re.compile(r"There is no command|No such command")
 _DEBUG = "HOLDFAST_DEBUG"
 
 
@@ -54,7 +55,8 @@ def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
     message = message.replace("Value error, ", "")
     if match := _EXTRA.fullmatch(message):
         message = f"Unexpected argument: {match[1]}. Put a text with spaces in quotes."
-    return _end(arguments, message, f"`{command} --help` lists its options.", "usage", 2)
+    what = "the commands" if _NO_COMMAND.match(message) else "its options"
+    return _end(arguments, message, f"`{command} --help` lists {what}.", "usage", 2)
 
 
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:

@@ -41,15 +41,15 @@ def _flag(*names: str, about: str, metavar: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class RunFlags:
-    """The flags of a run. An empty flag was not given."""
+    """The flags of a run. None was not given."""
 
-    model: Annotated[str, _flag("--model", "-m", metavar="PROVIDER:MODEL", about="The model.")] = ""
+    model: Annotated[str | None, _flag("--model", "-m", metavar="PROVIDER:MODEL", about="The model.")] = None
     workspace: Annotated[
-        str,
+        str | None,
         _flag(
             "--workspace", "-w", metavar="DIR", about="The folder that tools work in. Default: this folder."
         ),
-    ] = ""
+    ] = None
     budget: Annotated[str | None, _flag("--budget", metavar="USD", about="The cost limit of the run.")] = None
     max_turns: Annotated[str | None, _flag("--max-turns", metavar="N", about="The limit of turns.")] = None
     max_tokens: Annotated[
@@ -71,22 +71,22 @@ class RunFlags:
         _flag("--posture", metavar="NAME", about="A bundle of settings: interactive, headless or overnight."),
     ] = None
     system: Annotated[
-        str, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
-    ] = ""
+        str | None, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
+    ] = None
     attach: Annotated[
         list[str] | None,
         _flag(
             "--attach",
             metavar="FILE",
-            about="Add a text, PDF or image to the message. - is stdin. Repeatable.",
+            about="Add a text, PDF or image to the message. - is stdin, but not in a chat. Repeatable.",
         ),
     ] = None
     output_schema: Annotated[
-        str,
+        str | None,
         _flag(
             "--output-schema", metavar="FILE", about="A JSON Schema. The answer is one value that matches it."
         ),
-    ] = ""
+    ] = None
     allow_tool: Annotated[
         list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Allow only these tools. Repeatable.")
     ] = None
@@ -118,7 +118,7 @@ class RunFlags:
     def values(self) -> dict[str, object]:
         """The settings that the flags give, by dotted key; None if not given."""
         return {
-            "model": self.model or None,
+            "model": self.model,
             "autonomy": self.autonomy,
             "approve_by": self.approve_by,
             "posture": self.posture,
@@ -149,12 +149,26 @@ def taking_flags(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def with_flags(**given: Any) -> int:
         flags = RunFlags(**{each.name: given.pop(each.name) for each in shared})
+        _check_filled(flags)
         return command(flags=flags, **given)
 
     everything = [*own, *shared]
     with_flags.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
     with_flags.__annotations__ = {each.name: each.annotation for each in everything}
     return with_flags
+
+
+def _check_filled(flags: RunFlags) -> None:
+    """Refuse an empty value: a variable of a script is not set, and the run would go another way than it says.
+
+    Raises:
+        UsageError: A flag has one.
+    """
+    for each in fields(flags):
+        value = getattr(flags, each.name)
+        if value == "" or (isinstance(value, list) and "" in value):
+            flag = f"--{each.name.replace('_', '-')}"
+            raise UsageError(f"{flag}: The value is empty.", hint="Give it a value, or leave it out.")
 
 
 def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
@@ -224,7 +238,7 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
     if past is not None and (not flags.model or app.facts(flags.model).name == past.model.facts.name):
         model = past.model.facts.name
     else:
-        model = flags.model
+        model = flags.model or ""
     fresh = app.settings(
         workspace_of(flags, past),
         model=model,

@@ -203,7 +203,8 @@ def _answer(draft: Draft, run: Run, settings: Settings) -> None:
 
 def _turns(draft: Draft, run: Run, settings: Settings) -> None:
     if run.totals.turns >= settings.limits.turns:
-        draft.land("turns", f"The limit of {settings.limits.turns} turns is reached.")
+        most = settings.limits.turns
+        draft.land("turns", f"The limit of {most} {'turn' if most == 1 else 'turns'} is reached.")
 
 
 def _wall(draft: Draft, run: Run, settings: Settings) -> None:

@@ -54,7 +54,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def in_full(failure: Failure) -> str:
     """Return what happened, what to do, and what the provider said."""
-    return f"{failure.message} It said: {failure.said}" if failure.said else failure.message
+    if not failure.said:
+        return failure.message
+    end = "" if failure.said.endswith((".", "!", "?", "…")) else "."
+    return f"{failure.message} It said: {failure.said}{end}"
 
 
 RETRYABLE: frozenset[str] = frozenset({"provider_transient", "rate_limited"})

@@ -63,8 +63,9 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
             | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
         ):
-            if not retry_at_ms:  # the end of the run says all of it
-                return failure.message
+            if not retry_at_ms:  # the end of the run says why, or a shorter request follows
+                is_long = failure.code == "context_overflow"
+                return "the request was too long for the model" if is_long else "the model call failed"
             wait = took(max(retry_at_ms - record.at_ms, 0))
             return f"{in_full(failure)} Next attempt in {wait}, at {moment(retry_at_ms, record.at_ms)}."
         case ModelCallAbandoned():

@@ -177,6 +177,7 @@ def result_row(report: Result[Any]) -> dict[str, Any]:
         "cost_usd": report.cost_usd,
         "trace_id": report.trace_id,
         "resume": next_command(report) if report.can_go_on else None,
+        "message": report.message,
     } | ({"output": report.answer if has_answer else None} if report.has_schema else {})
 
 
