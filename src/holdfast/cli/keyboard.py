@@ -77,18 +77,23 @@ class Keyboard:
 
     async def answer(self, prompt: str) -> str | None:
         """Return the answer to a question; None at the end or after Esc. Keys typed before do not count."""
-        self.forget()
-        write(prompt)
         is_simple = not self.is_terminal or os.environ.get("TERM") == "dumb"
-        line = await (self.line() if is_simple else self._line_or_escape())
+        if is_simple:
+            self.forget()
+            write(prompt)
+            line = await self.line()
+        else:
+            line = await self._line_or_escape(prompt)
         if line is None or not is_simple:
             write("\n")
         return line
 
-    async def _line_or_escape(self) -> str | None:
+    async def _line_or_escape(self, prompt: str) -> str | None:
         """Return the next line; None at the end or after Esc. Keys come one by one, so they are shown here."""
         self._unwatch()
-        _key_by_key(self._fd)
+        _key_by_key(self._fd)  # before the prompt: a Ctrl-D that comes while lines are read is lost by the change
+        self.forget()
+        write(prompt)
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
         try:
             while True:
