@@ -180,6 +180,13 @@ async def test_a_run_that_is_done_in_words_is_not_said_to_match_a_schema() -> No
         _ = again.output
 
 
+def test_a_type_without_a_schema_is_refused_in_words_of_python() -> None:
+    with pytest.raises(
+        UsageError, match="list\\[object\\] has no JSON Schema: JSON has nothing like the type object\nUse a"
+    ):
+        Agent(model="openai:m", output=list[object])
+
+
 @pytest.mark.requirement("S1")
 async def test_the_schema_is_recorded_in_the_order_of_the_fields() -> None:
     async with ModelServer([Reply(text='{"lines": []}')]) as server:

@@ -110,7 +110,7 @@ def test_the_schema_of_a_model_has_its_definitions_at_the_root_and_its_descripti
     ("changed", "words"),
     [
         ({"trip": {"stops": []}}, "Value error, a trip needs a stop"),
-        ({"start": "soon"}, "Invalid RFC3339"),
+        ({"start": "soon"}, "plan: `start`: Invalid RFC3339 encoded datetime. Nothing"),
     ],
 )
 async def test_what_passes_the_schema_and_not_its_type_is_told_and_not_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, get_type_hints
 
@@ -26,7 +27,7 @@ def distinct(tools: Iterable[Tool]) -> list[Tool]:
     for each in tools:
         if not hasattr(each, "spec"):
             hint = "Put @tool above its def. Name built-in tools as text."
-            raise UsageError(f"{each!r} is not a tool.", hint=hint)
+            raise UsageError(f"{getattr(each, '__qualname__', repr(each))} is not a tool.", hint=hint)
         name = each.spec.name
         if known.setdefault(name, each) is not each:
             raise UsageError(f"there are two tools with the name {name!r}", hint="Rename one of them.")
@@ -43,8 +44,11 @@ def built_in_names(globs: Iterable[str]) -> tuple[str, ...]:
     known = [spec.name for spec in built_in_specs()]
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
+            near = get_close_matches(glob, known, n=1)
+            guess = f" Did you mean {near[0]}?" if near else ""
             raise UsageError(
-                f"There is no built-in tool {glob!r}.", hint=f"The built-in tools are: {', '.join(known)}."
+                f"There is no built-in tool {glob!r}.{guess}",
+                hint=f"The built-in tools are: {', '.join(known)}.",
             )
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
 

@@ -118,7 +118,7 @@ def schema_of(type_: type) -> dict[str, Any]:
         return {"type": "string"}
     adapter = _adapter_of(type_)
     if adapter is None:
-        raise NotImplementedError
+        raise TypeError(f"JSON has nothing like the type {type_.__qualname__}")
     schema: dict[str, Any] = adapter.json_schema()
     return schema
 
@@ -160,6 +160,13 @@ def _with_integers(value: Any) -> Any:
         case dict():
             return {name: _with_integers(each) for name, each in value.items()}
     return value
+
+
+def placed(error: msgspec.ValidationError) -> str:
+    """Return what is wrong and where, as the schema gate says it: without msgspec's own path."""
+    said, _, path = str(error).rpartition(" - at `")
+    path = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    return f"`{path}`: {said}" if said and path else said or str(error)
 
 
 def unwrapped(value: object) -> Any:

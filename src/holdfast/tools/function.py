@@ -23,7 +23,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.sandbox.unnamed import unnamed_file
-from holdfast.tools.annotations import typed, unwrapped
+from holdfast.tools.annotations import placed, typed, unwrapped
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.context import Context, fits
 from holdfast.tools.limits import limited, over
@@ -279,7 +279,7 @@ def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:
     try:
         return typed(values, type_)
     except msgspec.ValidationError as error:
-        raise ToolError(f"{name}: {error}. Nothing was run. Fix the call and try again.") from error
+        raise ToolError(f"{name}: {placed(error)}. Nothing was run. Fix the call and try again.") from error
 
 
 def _is_cancelled(task: asyncio.Task[Any] | None) -> Callable[[], bool]:

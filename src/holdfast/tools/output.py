@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.tools.annotations import described, hoisted, schema_of, typed, unwrapped
+from holdfast.tools.annotations import described, hoisted, placed, schema_of, typed, unwrapped
 from holdfast.tools.answers import schema_text
 from holdfast.views.report import Result
 
@@ -38,7 +38,8 @@ class OutputType(msgspec.Struct, frozen=True):
             answer = unwrapped(typed(result.answer, self.shape))
         except (ValueError, msgspec.MsgspecError) as error:
             # A run that is done keeps its answer, whatever type is asked for later.
-            why = f"The answer cannot be read as {self.name}: {error}"
+            why = placed(error) if isinstance(error, msgspec.ValidationError) else str(error)
+            why = f"The answer cannot be read as {self.name}: {why}"
             return msgspec.structs.replace(result, answer=msgspec.UNSET, message=why)
         return msgspec.structs.replace(result, answer=answer)
 
