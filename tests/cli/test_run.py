@@ -50,7 +50,7 @@ def test_json_is_one_object_as_pinned(cli: Cli) -> None:
     answer = cli("run", "look", "-m", model, "--json").json
     assert list(answer) == [
         "session", "status", "reason", "text", "turns", "model_calls", "tool_calls", "usage", "cost_usd",
-        "trace_id", "resume",
+        "trace_id", "resume", "message",
     ]  # fmt: skip
     assert list(answer["usage"]) == [
         "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens",
@@ -410,7 +410,7 @@ def test_an_empty_value_is_refused_by_its_flag(cli: Cli, flag: str) -> None:
 
 @pytest.mark.requirement("C15")
 def test_json_says_why_a_run_ended(cli: Cli) -> None:
-    ended = cli("run", "go", "-m", cli.model({"error": "provider_fatal"}), "--json")
+    ended = cli("run", "go", "-m", cli.model(says("", repeat=True)), "--json")
     assert ended.json["status"] == "failed"
     assert ended.json["message"]
     assert ended.json["message"] in ended.err
