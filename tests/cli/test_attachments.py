@@ -22,7 +22,7 @@ from holdfast.testing.model_server import ModelServer
 from tests.cli.processes import Cli, says
 from tests.edge import nursery
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 4 + b"\0\0\0\0IEND\xaeB`\x82"
 PDF = b"%PDF-1.7\n/Type /Pages /Kids [1 0 R]\n/Type /Page\n%%EOF\n"
 CONFIG = '[providers.openai]\nbase_url = "{url}/v1"\n[providers.anthropic]\nbase_url = "{url}"\n'
 MODELS = ["openai:gpt-5.5", "anthropic:claude-sonnet-5"]
@@ -371,3 +371,41 @@ async def test_a_mentioned_secret_is_refused(tmp_path: Path, workspace: Path) ->
 )  # fmt: skip
 def test_the_first_bytes_tell_the_type(content: bytes, kind: str | None) -> None:
     assert attachments.media_type(content) == kind
+
+
+@pytest.mark.requirement("B1")
+@pytest.mark.parametrize(
+    ("kind", "whole"),
+    [
+        ("image/png", PNG), ("application/pdf", PDF),
+        ("image/jpeg", b"\xff\xd8\xff\xe0\0\x10JFIF\0\xff\xc0\0\x11\x08\0\1\0\1\xff\xda\0\xff\xd9"),
+        ("image/gif", b"GIF89a\1\0\1\0\0\0\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"),
+        ("image/webp", b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0/" + bytes(13)),
+    ],
+)  # fmt: skip
+def test_a_file_without_its_header_or_its_end_is_refused(cli: Cli, kind: str, whole: bytes) -> None:
+    assert attachments.is_whole(kind, whole)  # type: ignore[arg-type]
+    for part in (whole[:10], whole[: len(whole) // 2]):
+        assert not attachments.is_whole(kind, part)  # type: ignore[arg-type]
+    (cli.workspace / "part").write_bytes(whole[:12] if kind == "image/webp" else whole[:10])
+    ended = cli("run", "go", "-m", cli.model(says("Fine.")), "--attach", "part")
+    assert (ended.code, "is not whole" in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.requirement("C15")
+async def test_a_refusal_of_a_session_with_a_file_names_the_ways_out(cli: Cli) -> None:
+    (cli.workspace / "b.png").write_bytes(PNG)
+    cli.environ["OPENAI_API_KEY"] = "nobody's key"
+    async with ModelServer(
+        [Reply(status=400, message="Bad image."), Reply(text="Fine.", repeat=True)]
+    ) as server:
+        cli.configure(CONFIG.format(url=server.url))
+        task = ("run", "Look.", "-m", MODELS[0], "-s", "cli:a")
+        refused = await asyncio.to_thread(cli, *task, "--attach", "b.png")
+        (session,) = (each["session"] for each in map(json.loads, cli("sessions", "--json").out.splitlines()))
+        assert f"holdfast rewind {session} --to SEQ" in refused.err
+        assert f"holdfast fork {session} --at SEQ" in refused.err
+        assert cli("rewind", session, "--to", "2").code == 0
+        ended = await asyncio.to_thread(cli, *task)
+        assert (ended.code, ended.out) == (0, "Fine.\n"), ended.err
+        assert b"image" not in server.requests[-1].body

@@ -34,8 +34,8 @@ FILES = {
     "other.toml": "[limits]\nturns = 7\n",
     "holdfast.toml": 'autonomy = "full"\n',
     "log.txt": "It broke.\n",
-    "report.pdf": "%PDF-1.7\n",
-    "screen.png": "\x89PNG\r\n\x1a\n",
+    "report.pdf": "%PDF-1.7\n%%EOF\n",
+    "screen.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + "\0" * 17 + "\0\0\0\0IEND",
 }
 
 

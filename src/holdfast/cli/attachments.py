@@ -24,7 +24,7 @@ from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Send
-from holdfast.protocol.media import MEDIA_BYTES, media_type, weight_of
+from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type, weight_of
 from holdfast.protocol.messages import Attachment, Origin
 from holdfast.protocol.settings import Settings
 from holdfast.tools.own import own_places as places_of
@@ -109,6 +109,9 @@ def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
         why = "is neither UTF-8 text nor a PDF, PNG, JPEG, GIF or WebP"
         told = why if kind is None else f"is larger than {TEXT_BYTES:,} bytes of text"
         raise UsageError(f"{name or origin} {told}.", hint=_HINT)
+    if not is_whole(kind, content):
+        told = f"is not whole: it begins as {kind}, and its header or its end is missing"
+        raise UsageError(f"{name or origin} {told}.", hint="Save or download it again.")
     if kind == "text/plain":
         content = clean(app.redact(content.decode())).encode()
     sha256, weight = hashlib.sha256(content).hexdigest(), weight_of(kind, content)

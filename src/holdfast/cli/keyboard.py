@@ -91,7 +91,9 @@ class Keyboard:
     async def _line_or_escape(self, prompt: str) -> str | None:
         """Return the next line; None at the end or after Esc. Keys come one by one, so they are shown here."""
         self._unwatch()
-        _key_by_key(self._fd)  # before the prompt: a Ctrl-D that comes while lines are read is lost by the change
+        _key_by_key(
+            self._fd
+        )  # before the prompt: a Ctrl-D that comes while lines are read is lost by the change
         self.forget()
         write(prompt)
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""

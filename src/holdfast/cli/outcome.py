@@ -69,8 +69,15 @@ def closing_lines(report: Result[Any], driven_ms: int) -> Iterator[Line]:
         yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
 
 
-def next_steps(report: Result[Any], approvals: Sequence[ApprovalRow]) -> Iterator[Line]:
-    """Return the commands that continue from here, with everything that each open approval is about."""
+def next_steps(
+    report: Result[Any], approvals: Sequence[ApprovalRow], *, has_attachments: bool = False
+) -> Iterator[Line]:
+    """Return the commands that continue from here, with everything that each open approval is about.
+
+    Args:
+        has_attachments: The session has files, which each request repeats. So what a provider refuses because of one,
+            it refuses again.
+    """
     if report.reason == "question":
         yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]
         return
@@ -79,5 +86,10 @@ def next_steps(report: Result[Any], approvals: Sequence[ApprovalRow]) -> Iterato
             yield from approval_call_lines(row)
             yield ["  approve:   ", Span(f"holdfast approve {row.id}", COMMAND)]
             yield ["  deny:      ", Span(f'holdfast deny {row.id} --note "why"', COMMAND)]
+    if report.reason == "provider_fatal" and has_attachments:
+        yield ["  If it refuses a file of this session, go back to before its message, or branch off there:"]
+        yield ["  go back:   ", Span(f"holdfast rewind {report.session_id} --to SEQ", COMMAND)]
+        yield ["  branch:    ", Span(f"holdfast fork {report.session_id} --at SEQ", COMMAND)]
+        yield ["  find SEQ:  ", Span(f"holdfast show {report.session_id} --events", COMMAND)]
     if report.can_go_on:
         yield ["  continue:  ", Span(next_command(report), COMMAND)]

@@ -249,7 +249,9 @@ async def work(app: App, state: State, settings: Settings, output: Output, detai
     code = show(came_to, rest.state, output, view, is_quiet=detail == "quiet")
     if detail == "quiet" and code == 0:
         return code
-    for line in next_steps(came_to, await app.store.approvals(state.session)):
+    approvals = await app.store.approvals(state.session)
+    has_attachments = any(label.origin in ("file", "stdin") for label in rest.state.labels)
+    for line in next_steps(came_to, approvals, has_attachments=has_attachments):
         tell(line)
     return code
 

@@ -22,6 +22,11 @@ _INFLATED_BYTES = 16_000_000
 """How much of the compressed lists of a PDF is read."""
 _PACKED = re.compile(rb"/ObjStm(?![a-zA-Z])(.{0,4000}?)stream\r?\n", re.DOTALL)
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_PNG_HEAD_BYTES = 33
+_GIF_HEAD_BYTES = 13
+_WEBP_HEAD_BYTES = 20
+_JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]")
+"""What begins the header of a frame, with its size."""
 _BEGINNINGS: tuple[tuple[bytes, MediaType], ...] = (
     (b"%PDF-", "application/pdf"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -43,6 +48,26 @@ def media_type(content: bytes) -> MediaType | None:
     except UnicodeDecodeError:
         return None
     return None if b"\0" in content else "text/plain"
+
+
+def is_whole(kind: MediaType, content: bytes) -> bool:
+    """Return whether a content has a whole header, and the mark of its end. A provider would refuse one without them,
+    with each request of its session.
+    """
+    match kind:
+        case "image/png":
+            return content[12:16] == b"IHDR" and len(content) >= _PNG_HEAD_BYTES and b"IEND" in content
+        case "image/jpeg":
+            return _JPEG_FRAME.search(content) is not None and b"\xff\xd9" in content
+        case "image/gif":
+            return len(content) > _GIF_HEAD_BYTES and b";" in content[_GIF_HEAD_BYTES:]
+        case "image/webp":
+            size = int.from_bytes(content[4:8], "little")
+            return content[12:15] == b"VP8" and _WEBP_HEAD_BYTES < size + 8 <= len(content)
+        case "application/pdf":
+            return b"%%EOF" in content
+        case "text/plain":
+            return True
 
 
 def weight_of(kind: MediaType, content: bytes) -> int:
