@@ -25,7 +25,7 @@ from holdfast.protocol.events import (
     SessionRenamed,
     SettingsChanged,
 )
-from holdfast.protocol.failures import in_full
+from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment, took
 
@@ -63,11 +63,7 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
             | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
         ):
-            if not retry_at_ms:  # the end of the run says why, or a shorter request follows
-                is_long = failure.code == "context_overflow"
-                return "the request was too long for the model" if is_long else "the model call failed"
-            wait = took(max(retry_at_ms - record.at_ms, 0))
-            return f"{in_full(failure)} Next attempt in {wait}, at {moment(retry_at_ms, record.at_ms)}."
+            return _failed(failure, retry_at_ms, record.at_ms)
         case ModelCallAbandoned():
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():
@@ -82,15 +78,23 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return f"resumed by {by}"
         case FilesRestoring() | FilesRestored() as told:
             return _about_files(told)
-        case SessionForked() | SessionRenamed() as told:
-            return _about_branches(told)
-        case SessionImported():
-            return "imported from a file"
+        case SessionForked() | SessionRenamed() | SessionImported() as told:
+            return _about_origin(told)
     return ""
 
 
-def _about_branches(told: SessionForked | SessionRenamed) -> str:
+def _failed(failure: Failure, retry_at_ms: int, at_ms: int) -> str:
+    if not retry_at_ms:  # the end of the run says why, or a shorter request follows
+        is_long = failure.code == "context_overflow"
+        return "the request was too long for the model" if is_long else "the model call failed"
+    wait = took(max(retry_at_ms - at_ms, 0))
+    return f"{in_full(failure)} Next attempt in {wait}, at {moment(retry_at_ms, at_ms)}."
+
+
+def _about_origin(told: SessionForked | SessionRenamed | SessionImported) -> str:
     match told:
+        case SessionImported():
+            return "imported from a file"
         case SessionForked(parent=parent, at_seq=at_seq):
             return f"branched off {parent} after record {at_seq}"
         case SessionRenamed(key="", other=other):
