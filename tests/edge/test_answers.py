@@ -233,3 +233,23 @@ async def test_a_server_that_is_not_there_is_tried_again_then_the_provider_is_un
     model = machine.script([{"text": "from elsewhere", "repeat": True}])
     again = machine.holdfast("resume", "last", "-m", model, "--json")
     assert (again.code, again.json["text"]) == (0, "from elsewhere")
+
+
+@pytest.mark.requirement("C15", "C7")
+async def test_a_window_that_only_the_server_knows_is_told_in_the_servers_words(machine: Machine) -> None:
+    said = "This model's maximum context length is 100 tokens"
+    async with ModelServer([Reply(status=400, message=said, repeat=True)]) as server:
+        answer = await run(machine, "openai", server.url)
+    assert answer.code == 1
+    assert answer.err.count(f"It said: {said}") == 1
+    assert "larger window" in answer.err
+    assert "1,024" not in answer.err
+
+
+@pytest.mark.requirement("C15")
+async def test_what_a_server_refuses_for_its_bytes_is_not_blamed_on_the_window(machine: Machine) -> None:
+    async with ModelServer([Reply(status=413, message="Entity too big", repeat=True)]) as server:
+        answer = await run(machine, "openai", server.url)
+    assert "longer than the window" not in answer.err
+    assert answer.err.count("refused the request as too large") == 1
+    assert "It said: Entity too big" in answer.err

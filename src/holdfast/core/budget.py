@@ -20,6 +20,7 @@ from holdfast.core.measure import (
     worst_tokens,
 )
 from holdfast.core.state import ModelCall, Run, State, facts
+from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
 from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsagePart
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
@@ -166,8 +167,7 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     # Three things limit the output: the window, the tokens that are left, and the money that is left. The first
     # one that does not leave the least useful answer is the reason that is reported.
     if cap < least:
-        message = f"The conversation fills the model's window of {window:,} tokens."
-        return Unaffordable("context", message, size_bytes, fresh_bytes)
+        return Unaffordable("context", _short_of_window(state, window), size_bytes, fresh_bytes)
     kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
     # An output token counts once now and up to 1.15 times as input of the last pass. So the tokens that are
     # left are divided by 2.15 for an ordinary call, but not for the last pass, which nothing follows.
@@ -240,6 +240,15 @@ def _short_of_tokens(left: int, limits: Limits, is_last_pass: bool) -> str:
 
 def _what_is_next(is_last_pass: bool) -> str:
     return "a last answer" if is_last_pass else "another call and a last answer after it"
+
+
+def _short_of_window(state: State, window: int) -> str:
+    """Return why no request fits. A learnt window is our guess, so the provider's own words stand in its place."""
+    advice = "Use a model with a larger window, or fork the session at an earlier record."
+    if not state.models.learnt_window_tokens:
+        return f"The conversation fills the model's window of {window:,} tokens. {advice}"
+    refused = f"The model's server refuses the conversation as too long, and it cannot be shortened. {advice}"
+    return in_full(Failure("context_overflow", refused, said=state.models.overflow_said))
 
 
 def _window(state: State, model: ModelFacts) -> int:

@@ -139,7 +139,7 @@ def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
 
 def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     call, run = state.models.open, state.run
-    window = state.models.learnt_window_tokens
+    window, said = state.models.learnt_window_tokens, state.models.overflow_said
     if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
         # Providers disagree about what they name: the window, the size of the request, or nothing. A number
@@ -148,7 +148,7 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
         if _is_of_next(state, call):
             assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
             smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
-            window = max(smaller, LEAST_WINDOW_TOKENS)
+            window, said = max(smaller, LEAST_WINDOW_TOKENS), event.failure.said
     state = _close_and_charge(replace(state, run=run), event)
     return with_models(
         state,
@@ -156,6 +156,7 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
         failed_attempts=call.attempt if call is not None else state.models.failed_attempts,
         retry_at_ms=event.retry_at_ms,
         learnt_window_tokens=window,
+        overflow_said=said,
     )
 
 

@@ -143,6 +143,8 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The base of the last request (`events.Request`)."""
     learnt_window_tokens: int = 0
     """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
+    overflow_said: str = ""
+    """What the provider said in that refusal."""
 
 
 class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -102,6 +102,10 @@ def _from_status(status: int, headers: Mapping[str, str], body: str, model: str)
     window = context_window(body) if status in (400, 413, 422, 500) else None
     if window is not None or status == 413:
         message = f"The conversation is longer than the window of {model}. Use a model with a larger one."
+        if window is None:  # a server in between may have a limit of bytes
+            message = (
+                f"The server of {model} refused the request as too large. Send less, or use another server."
+            )
         return Failure("context_overflow", message, detail, tokens=window or 0)
     if status in (408, 409, 425) or status >= 500 or "tool_use_failed" in body:
         wait_s = retry_after_s(headers, time.time())
