@@ -69,6 +69,27 @@ ANSWERS = (
         "tests/cli/test_attachments.py",
     ),
     Mutation(
+        "a file counts by its size where its weight decides",
+        "runtime/fitting.py",
+        "each.weight_bytes or each.size_bytes",
+        "each.size_bytes",
+        "tests/cli/test_attachments.py",
+    ),
+    Mutation(
+        "a session forgets how far its attachments may be trusted",
+        "core/evolve_run.py",
+        "spoken = labelled(spoken, Label(each.origin, each.trust))",
+        "pass",
+        "tests/core/test_who_and_what.py",
+    ),
+    Mutation(
+        "the same words with another file are taken for the same task",
+        "runtime/controller.py",
+        "(one.body.text, one.body.attachments, one.principal)",
+        "(one.body.text, other.body.attachments, one.principal)",
+        "tests/library/test_agent.py",
+    ),
+    Mutation(
         "the blob of a command that waits is deleted with another session",
         "storage/deletion.py",
         "for blob in sorted(own - others)",
