@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from holdfast.testing.model_replies import Reply
+from holdfast.testing.model_server import ModelServer
 from tests.cli.processes import Cli, calls, says
 
 SANDBOX = '[sandbox]\nmode = "unsafe"\n'
@@ -72,7 +75,8 @@ def test_a_run_tells_one_warning_and_doctor_tells_all(cli: Cli) -> None:
 
 @pytest.mark.requirement("L2-07")
 async def test_an_unknown_price_is_the_warning_that_is_told_first(cli: Cli) -> None:
-    cli.environ |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    ended = cli("run", "x", "-m", "openai:not-yet-born", "--timeout", "1s")
+    async with ModelServer([Reply(text="Here I am.")]) as server:
+        cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        ended = await asyncio.to_thread(cli, "run", "x", "-m", "openai:not-yet-born")
     (warning,) = [line for line in ended.err.splitlines() if line.startswith("! ") and "ost unknown" in line]
     assert "`holdfast doctor` shows" in warning

@@ -46,6 +46,10 @@ async def test_a_fault_is_a_passing_failure_and_the_next_attempt_is_whole(
     assert json.loads(calls_of(second.parts)[0].arguments) == CALL.tool_calls[0].arguments
 
 
+BEGUN_S = 1.0
+"""A silence before which the first part of a response has arrived, also on a busy machine."""
+
+
 @pytest.mark.requirement("H3")
 @WIRES
 @pytest.mark.parametrize("fault", ["stall", "cut", "reset"])
@@ -53,7 +57,7 @@ async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fau
     reply = Reply(text="é" * 600, reasoning="Hm.", tool_calls=(ReplyCall("read"),), pieces=20, fault=fault)
     shown: list[Delta] = []
     async with served(name, [reply]) as subject:
-        result = await attempt(subject, idle_s=0.1 if fault == "stall" else 60, on_delta=shown.append)
+        result = await attempt(subject, idle_s=BEGUN_S if fault == "stall" else 60, on_delta=shown.append)
     assert isinstance(result, ModelFailure)
     # Messages names what it read at the beginning, Chat Completions everything at the end.
     expected = {"anthropic": (Usage(10), ("output",)), "openai": (Usage(), ("input", "output"))}
@@ -72,7 +76,7 @@ async def test_an_answer_that_is_not_a_stream_and_breaks_tells_what_had_arrived(
     name: str, fault: Fault
 ) -> None:
     async with served(name, [msgspec.structs.replace(HALF, fault=fault)]) as subject:
-        result = await attempt(subject, is_streaming=False, idle_s=0.1 if fault == "stall" else 60)
+        result = await attempt(subject, is_streaming=False, idle_s=BEGUN_S if fault == "stall" else 60)
     assert isinstance(result, ModelFailure)
     assert (result.usage, result.estimated) == (Usage(), ("input", "output"))
     assert result.received_bytes >= 100
