@@ -256,8 +256,11 @@ class Emulator(Terminal):
         while (row := self._row_of(text)) is None:
             assert time.monotonic() < deadline, f"waited for {text!r}:\n{self.text}"
             assert self._read(), f"it ended without {text!r}:\n{self.text}"
-        if row < len(self._drawn.above) + self._drawn.cursor.y:  # lines below move when others are printed
-            self._seen_row = row + 1
+        is_prompt = (
+            self.lines[row].strip() == ">"
+        )  # it moves, and while it is drawn the cursor may be below it
+        if row < len(self._drawn.above) + self._drawn.cursor.y and not is_prompt:
+            self._seen_row = row + 1  # lines below the cursor move when others are printed
 
     def until_shown(self, *texts: str) -> None:
         """Wait until all texts are there at once, wherever they are."""
