@@ -131,7 +131,7 @@ def test_a_wrong_value_changes_nothing(cli: Cli, typed: str) -> None:
         screen.until("! ")
         screen.type("hi\r")
         screen.until("Understood.")
-        assert "of $2.00" in screen.text
+        screen.until_shown("of $2.00")  # the status line is drawn anew after each line above it
 
 
 def test_looking_commands_show_what_the_shell_commands_show(cli: Cli) -> None:

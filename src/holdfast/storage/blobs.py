@@ -84,7 +84,7 @@ def write_blob(root: Path, sha256: str, content: bytes) -> None:
         except FileNotFoundError:
             for folder in (root, path.parent.parent, path.parent):
                 make_folder(folder)
-            _write_file(path, content)
+            write_file(path, content)
         # Even if it was there: its writer may have died between the name and this.
         sync_folder(path.parent)
 
@@ -169,7 +169,8 @@ def read_blob(root: Path, sha256: str) -> bytes:
     return content
 
 
-def _write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file for its owner alone, durably but for its name: nobody sees a half of it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123

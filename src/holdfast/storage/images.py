@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Clock
-from holdfast.storage.blobs import folders_in, make_folder, sync_folder
+from holdfast.storage.blobs import folders_in, make_folder, sync_folder, write_file
 from holdfast.storage.errors import storage_errors
 
 FILES = "files"
@@ -62,7 +62,7 @@ class Images:
             else:
                 for folder in (self._root, path.parent):
                     make_folder(folder)
-                _write(path, content)
+                write_file(path, content)
             sync_folder(path.parent)
 
     def get(self, sessions: Sequence[str], sha256: str) -> bytes | None:
@@ -133,18 +133,6 @@ def _read_at_most(fd: int, size: int) -> bytes:
     while len(content) < size and (chunk := os.read(fd, min(_CHUNK_BYTES, size - len(content)))):
         content += chunk
     return bytes(content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _touched_ms(path: Path) -> float:
