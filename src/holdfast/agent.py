@@ -3,7 +3,7 @@
     async with Agent(model="openai:gpt-5.5", tools=[add]) as agent:
         result = await agent.run("What is 17 + 25?")
 
-This only assembles parts. `core` and `runtime` make sessions work; `config` checks limits.
+This only puts things together. `core` and `runtime` make sessions work; `config` checks limits.
 """
 
 from __future__ import annotations
@@ -429,7 +429,7 @@ class Agent(Generic[T]):
         return self._runtime.config_with(said)
 
     async def _open(self, deps: object = _UNUSED) -> App:
-        """Return the parts, opened on first use. Check that the functions can use these deps."""
+        """Return the app, opened on first use. Check that the functions can use these deps."""
         if self._is_closed:
             hint = "Create another Agent. With the same home or runtime it continues the same sessions."
             raise UsageError("This agent is closed.", hint=hint)

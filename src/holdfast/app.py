@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
-_PARTS = "holdfast.runtime.parts:Parts"
+_PORTS = "holdfast.runtime.ports:Ports"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
@@ -73,7 +73,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class App:
-    """The parts of one process, assembled by `open_app`."""
+    """What one process is made of, assembled by `open_app`."""
 
     config: Config
     home: Home | None
@@ -92,7 +92,7 @@ class App:
     @cached_property
     def controller(self) -> SessionController:
         """The controller of the runtime. `open_app` has opened it."""
-        parts = factory(_PARTS)(
+        ports = factory(_PORTS)(
             store=self.store,
             clock=self.clock,
             resolve=self.resolve,
@@ -102,7 +102,7 @@ class App:
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
             deps=self.deps,
         )
-        controller: SessionController = factory(_CONTROLLER)(parts)
+        controller: SessionController = factory(_CONTROLLER)(ports)
         return controller
 
     async def resolve(self, name: str) -> Provider:
@@ -200,7 +200,7 @@ async def open_app(
     clock: Clock = SYSTEM_CLOCK,
     memory: Store | None = None,
 ) -> AsyncIterator[App]:
-    """Open all parts, and close them in order at the end: controller, tools, connections, store.
+    """Open everything, and close them in order at the end: controller, tools, connections, store.
 
     `memory` is the store of a caller who keeps its content, instead of the home's.
 

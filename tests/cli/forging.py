@@ -26,7 +26,7 @@ def parts_of(file: Path) -> Parts:
     head, *lines = (a.decode_line(line) for line in file.read_bytes().splitlines(keepends=True))
     assert isinstance(head, a.Head)
     stored = [a.record_of(head.session, line) for line in lines if isinstance(line, a.RecordLine)]
-    return Parts(head, stored, {line.sha256: line.part for line in lines if isinstance(line, a.BlobLine)})
+    return Parts(head, stored, {line.sha256: line.chunk for line in lines if isinstance(line, a.BlobLine)})
 
 
 def forge(file: Path, parts: Parts) -> Path:

@@ -78,7 +78,7 @@ SECRETS = (
     Mutation(
         "the descriptions of tools are sent and stored in clear text",
         "runtime/prepare.py",
-        "specs = without_secrets(self._parts.redact, offered)",
+        "specs = without_secrets(self._ports.redact, offered)",
         "specs = offered",
         "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
     ),

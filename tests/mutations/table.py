@@ -207,14 +207,14 @@ _LEASES = (
     Mutation(
         "who takes over does not end what a dead driver left running",
         "runtime/driver.py",
-        "        await end_orphans(self._parts.tools, self.state, self._hold)\n",
+        "        await end_orphans(self._ports.tools, self.state, self._hold)\n",
         "",
         "tests/lease/test_sleepers.py::test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on",
     ),
     Mutation(
         "a visitor says that a run is over while its tool still runs",
         "runtime/controller.py",
-        "        await end_orphans(self._parts.tools, journal.state, hold)\n",
+        "        await end_orphans(self._ports.tools, journal.state, hold)\n",
         "",
         "tests/lease/test_sleepers.py::test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so",
     ),

@@ -175,9 +175,9 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
 
         store, begun = FaultyStore(inner), list[int]()
         clock.hold_while(lambda: store.in_flight > 0)
-        parts = controller_of(NOTED, store, clock, World(workspace))._parts
+        ports = controller_of(NOTED, store, clock, World(workspace))._ports
         began_ms = clock.now_ms()
-        async with SessionController(replace(parts, resolve=resolve)) as controller:
+        async with SessionController(replace(ports, resolve=resolve)) as controller:
             state = await controller.run(
                 KEY, ANN, Send("Go.", settings_of(NOTED, workspace)), lambda _: begun.append(clock.now_ms())
             )
@@ -194,14 +194,14 @@ def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
         clock.hold_while(lambda: store.in_flight > 0)
-        parts = controller_of(SAID, store, clock, World(workspace))._parts
+        ports = controller_of(SAID, store, clock, World(workspace))._ports
 
         async def resolve(name: str) -> Provider:
             await asyncio.sleep(5)
-            return await parts.resolve(name)
+            return await ports.resolve(name)
 
         commits = [0]
-        async with SessionController(replace(parts, resolve=resolve)) as controller:
+        async with SessionController(replace(ports, resolve=resolve)) as controller:
             for _ in range(2):
                 await controller.run("", ANN, Send("Go.", settings_of(SAID, workspace)))
                 commits.append(store.commits)

@@ -18,7 +18,7 @@ from holdfast.redact import make_redactor
 from holdfast.runtime import lookout
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.doorbell import Doorbell, ring
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
@@ -46,12 +46,12 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
     async def resolve(name: str) -> Provider:
         return script
 
-    def parts() -> Parts:
+    def ports() -> Ports:
         tools = make_tools([stay], secret_in=lambda _: "", own=Own())
         store = SqliteStore.open(tmp_path / "home")
-        return Parts(store, SystemClock(), resolve, tools, make_redactor(), tmp_path / "home" / "run")
+        return Ports(store, SystemClock(), resolve, tools, make_redactor(), tmp_path / "home" / "run")
 
-    ours, theirs = parts(), parts()
+    ours, theirs = ports(), ports()
     async with SessionController(ours) as one, SessionController(theirs) as other:
         session = await one.open("a:b")
         settings = settings_with(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")

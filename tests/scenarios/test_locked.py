@@ -17,7 +17,7 @@ from holdfast.protocol.settings import settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.invariants import check_session
 from holdfast.testing.scenarios import records_of
@@ -52,7 +52,7 @@ async def test_a_lock_of_eight_seconds_ends_no_session(tmp_path: Path) -> None:
     body = Send(
         "Go.", settings_with(ModelFacts("script", "model", price="free"), str(tmp_path), autonomy="full")
     )
-    async with SessionController(Parts(store, SYSTEM_CLOCK, resolve, tools, make_redactor())) as controller:
+    async with SessionController(Ports(store, SYSTEM_CLOCK, resolve, tools, make_redactor())) as controller:
         sessions = [await controller.begin(f"a:{name}", owner("tester"), body) for name in "xyz"]
         async with asyncio.TaskGroup() as group:
             driving = [group.create_task(controller.drive(session)) for session in sessions]

@@ -23,23 +23,23 @@ from holdfast.testing.driving import lease_of
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import records_of
 from tests.conftest import REPOSITORY
-from tests.scenarios.worker import GO_ON, drive, parts_of
+from tests.scenarios.worker import GO_ON, drive, ports_of
 
 PATIENCE_S = 120.0
 
 
 async def prepare(home: Path, log: Path, workspace: Path) -> str:
     """A session with words in its inbox that nobody has read."""
-    parts = parts_of(home, log)
+    ports = ports_of(home, log)
     try:
-        async with SessionController(parts) as controller:
+        async with SessionController(ports) as controller:
             session = await controller.open("a:b")
             facts = ModelFacts("script", "model", price="free")
             settings = settings_with(facts, str(workspace), autonomy="full")
             await controller.submit(session, owner("tester"), Send("Work.", settings))
             return session
     finally:
-        await parts.store.aclose()
+        await ports.store.aclose()
 
 
 async def start(home: Path, session: str, log: Path, **environ: str) -> asyncio.subprocess.Process:

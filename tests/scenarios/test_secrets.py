@@ -18,7 +18,7 @@ from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Store
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
 from holdfast.tools.builtin import make_tools
@@ -74,7 +74,7 @@ def knowing(store: Store, clock: JumpingClock, provider: Provider | Exception) -
         return provider
 
     return SessionController(
-        Parts(store, clock, resolve, make_tools((), secret_in=redact.known_in, own=Own()), redact)
+        Ports(store, clock, resolve, make_tools((), secret_in=redact.known_in, own=Own()), redact)
     )
 
 

@@ -17,7 +17,7 @@ from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.runtime.prepare import PREPARE_LIMIT_S
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
@@ -172,8 +172,8 @@ def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_
 
         world = World(workspace)
         async with controller_of(scenario, store, clock, world) as usual:
-            parts = Parts(store, clock, resolve, usual._parts.tools, make_redactor())
-        async with SessionController(parts) as controller:
+            ports = Ports(store, clock, resolve, usual._ports.tools, make_redactor())
+        async with SessionController(ports) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))
             await controller.drive(session)
@@ -199,7 +199,7 @@ def test_a_step_that_ignores_its_cancellation_holds_nobody_up(volatile: Stage, i
     async def wait(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
         clock.hold_while(lambda: store.in_flight > 0)
-        parts = controller_of(scenario, store, clock, world)._parts
+        ports = controller_of(scenario, store, clock, world)._ports
 
         async def resolve(name: str) -> Provider:
             for _ in range(100):
@@ -207,9 +207,9 @@ def test_a_step_that_ignores_its_cancellation_holds_nobody_up(volatile: Stage, i
                     await asyncio.sleep(60)
                 except asyncio.CancelledError:
                     world.called.append(("cancelled", name))
-            return await parts.resolve(name)
+            return await ports.resolve(name)
 
-        deaf = Parts(store, clock, resolve, parts.tools, make_redactor())
+        deaf = Ports(store, clock, resolve, ports.tools, make_redactor())
         async with SessionController(deaf) as controller:
             session = await controller.open("a:b")
             settings = changed(settings_of(scenario, workspace), model_attempts=1)

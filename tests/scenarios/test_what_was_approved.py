@@ -19,7 +19,7 @@ from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.scenarios import Scenario, World, settings_of
 from holdfast.tools.builtin import make_tools
@@ -153,7 +153,7 @@ async def runtime(scenario: Scenario, store: Store, world: World) -> AsyncIterat
 
     async with (
         aclosing(tools),
-        SessionController(Parts(store, SYSTEM_CLOCK, resolve, tools, make_redactor())) as door,
+        SessionController(Ports(store, SYSTEM_CLOCK, resolve, tools, make_redactor())) as door,
     ):
         yield door
 

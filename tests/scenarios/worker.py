@@ -13,7 +13,7 @@ from holdfast.protocol.ports import Provider
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.context import Context
@@ -28,7 +28,7 @@ GO_ON = "go-on"
 """The work goes on when a file of this name lies beside the log."""
 
 
-def parts_of(home: Path, log: Path) -> Parts:
+def ports_of(home: Path, log: Path) -> Ports:
     """A runtime over the home, whose tool tells the log what it does, and by which process."""
 
     @tool(effect="write", on_interrupt="rerun")
@@ -50,7 +50,7 @@ def parts_of(home: Path, log: Path) -> Parts:
         return script
 
     tools = make_tools([work], secret_in=lambda _: "", own=Own())
-    return Parts(SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), home / "run")
+    return Ports(SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), home / "run")
 
 
 def tell(log: Path, what: str) -> None:
@@ -61,14 +61,14 @@ def tell(log: Path, what: str) -> None:
 
 async def drive(home: Path, session: str, log: Path) -> str:
     """Drive or follow the session until it rests; returns its status."""
-    parts = parts_of(home, log)
+    ports = ports_of(home, log)
     try:
-        async with SessionController(parts) as controller:
+        async with SessionController(ports) as controller:
             state = await controller.drive(session)
             return state.run.status if state.run is not None else ""
     finally:
-        await parts.tools.aclose()
-        await parts.store.aclose()
+        await ports.tools.aclose()
+        await ports.store.aclose()
 
 
 if __name__ == "__main__":

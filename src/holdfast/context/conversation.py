@@ -77,18 +77,18 @@ class Edit(msgspec.Struct, frozen=True):
     keep: int
     rest: tuple[e.Again | e.Fresh, ...]
     left_out: tuple[e.Again, ...]
-    parts: tuple[bytes | bytearray, ...]
+    chunks: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
-    """The size of all parts together. Media count by their weight."""
+    """The size of all chunks together. Media count by their weight."""
     fresh_bytes: int
     """The number of bytes that the last request did not have, if it had the same base."""
     hasher: Any
-    """The hash of the parts. Update it with the tail."""
+    """The hash of the chunks. Update it with the tail."""
 
     def body(self, tail: bytes) -> bytes:
         """Return the whole body in one copy."""
-        return b"".join((*self.parts, tail))
+        return b"".join((*self.chunks, tail))
 
 
 class _Rendered(msgspec.Struct, frozen=True):
@@ -250,11 +250,11 @@ class Conversation:
         if not fits(len(base) + len(self._buffer) - self._light + movable_bytes + new_bytes):
             before: list[Fragment | Unsent] = [*view, *movable]
             places = set(cut(before, len(base) + new_bytes))
-            kept = [part for place, part in enumerate(before) if place in places]
-            dropped = [part.seq for place, part in enumerate(before) if place not in places]
-            left_out = _spans(left_out, dropped, [part.seq for part in kept])
-            view = [part for part in kept if isinstance(part, Fragment)]
-            movable = [part for part in kept if isinstance(part, Unsent)]
+            kept = [message for place, message in enumerate(before) if place in places]
+            dropped = [message.seq for place, message in enumerate(before) if place not in places]
+            left_out = _spans(left_out, dropped, [message.seq for message in kept])
+            view = [message for message in kept if isinstance(message, Fragment)]
+            movable = [message for message in kept if isinstance(message, Unsent)]
             movable_bytes = _size(movable)
         new = movable + new
         fresh = b",".join([each.element for each in new])
@@ -267,19 +267,19 @@ class Conversation:
             added = b"," + fresh if view and new else fresh
             hasher.update(added)
             self._rendered = _Rendered(rest, new, hasher.copy())
-            parts: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
+            chunks: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
         else:
             again = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
-            parts = (base, b",".join([*again, fresh] if new else again))
-            hasher = hashlib.sha256(b"".join(parts))
+            chunks = (base, b",".join([*again, fresh] if new else again))
+            hasher = hashlib.sha256(b"".join(chunks))
         light = self._light if view is self._fragments else sum([each.light for each in view])
         light += sum([each.light for each in new])
         return Edit(
             keep=keep,
             rest=rest,
             left_out=left_out,
-            parts=parts,
-            size_bytes=sum(map(len, parts)) - light,
+            chunks=chunks,
+            size_bytes=sum(map(len, chunks)) - light,
             fresh_bytes=movable_bytes + new_bytes,
             hasher=hasher,
         )
@@ -388,9 +388,9 @@ class Conversation:
             self._append(each.number, each.mark, each.seq, old[each.start : each.end], each.light)
 
 
-def _size(parts: Sequence[Fragment | Unsent]) -> int:
-    """Return the bytes of the parts, each with its comma."""
-    return sum([part.size for part in parts]) + len(parts)
+def _size(messages: Sequence[Fragment | Unsent]) -> int:
+    """Return the bytes of the messages, each with its comma."""
+    return sum([message.size for message in messages]) + len(messages)
 
 
 def _spans(spans: Sequence[e.Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[e.Again, ...]:

@@ -80,16 +80,16 @@ def fragment(piece: Piece, texts: Mapping[Quoted, str]) -> bytes:
     Raises:
         StorageCorrupt: a quoted record is missing, or has no text to quote.
     """
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     for part in piece:
         if isinstance(part, str):
-            parts.append(part.encode())
+            chunks.append(part.encode())
         elif part in texts:
-            parts.append(json_text(texts[part]))
+            chunks.append(json_text(texts[part]))
         else:
             what = f"record {part}" if isinstance(part, int) else f"blob {part.blob}"
             raise StorageCorrupt(f"a request quotes {what}, which has no text", hint=_HINT)
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def _kept(last: tuple[bytes, ...], started: ModelCallStarted) -> tuple[bytes, ...]:

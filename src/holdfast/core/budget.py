@@ -22,7 +22,7 @@ from holdfast.core.measure import (
 from holdfast.core.state import ModelCall, Run, State, facts
 from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
-from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsagePart
+from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsageSide
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from holdfast.protocol.settings import Settings
 
@@ -83,7 +83,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 def charge(call: ModelCall, reply: ModelReply) -> Charge:
-    """Return the charge of a response: the reported usage, and an estimate for each part that was not reported. A
+    """Return the charge of a response: the reported usage, and an estimate for each side that was not reported. A
     zero count is believed only of a free model, or for output when nothing was received."""
     usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
     # The usual case: the provider counted both sides, or the model is free.
@@ -92,15 +92,15 @@ def charge(call: ModelCall, reply: ModelReply) -> Charge:
     received = received_bytes(reply)
     is_read = "input" in missing or not (usage.input_tokens or is_free)
     is_written = "output" in missing or not (usage.output_tokens or is_free or not received)
-    parts: tuple[tuple[UsagePart, bool], ...] = (("input", is_read), ("output", is_written))
-    estimated = tuple(part for part, is_missing in parts if is_missing)
+    sides: tuple[tuple[UsageSide, bool], ...] = (("input", is_read), ("output", is_written))
+    estimated = tuple(side for side, is_missing in sides if is_missing)
     # A response that may be within its cap counts as such.
     most = max(call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
     return _charge(call, usage, estimated, min(_tokens(received), most))
 
 
 def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
-    """Return the charge of an attempt without a whole response: the reported usage, and an estimate for each part
+    """Return the charge of an attempt without a whole response: the reported usage, and an estimate for each side
     that the provider may charge without a report. The estimate stays within the reservation."""
     written = min(_tokens(broken.received_bytes), call.output_cap_tokens)
     return _charge(call, _possible(broken.usage), broken.estimated, written)

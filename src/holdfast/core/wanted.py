@@ -29,7 +29,7 @@ class PrepareRequest(msgspec.Struct, frozen=True):
     key: str
     is_last_pass: bool
     basis: tuple[object, ...] = ()
-    """The parts of the state that the request is made from. If one changes, this is another step."""
+    """What the request is made from. If one changes, this is another step."""
 
 
 class Admit(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Admit(msgspec.Struct, frozen=True):
     key: str
     call: Call
     basis: tuple[object, ...] = ()
-    """The parts of the state that the gates judge by, beside the call. If one changes, this is another step."""
+    """What the gates judge by, beside the call. If one changes, this is another step."""
 
 
 class CallModel(msgspec.Struct, frozen=True, gc=False):

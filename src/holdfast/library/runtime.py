@@ -109,7 +109,7 @@ class Runtime:
 
     @contextmanager
     def working(self, session: str = "") -> Iterator[None]:
-        """Use the parts inside the block. `aclose` waits for it, and stops a session that is driven."""
+        """Use the app inside the block. `aclose` waits for it, and stops a session that is driven."""
         ended = asyncio.get_running_loop().create_future()
         self._working[ended] = session
         try:
@@ -119,7 +119,7 @@ class Runtime:
                 ended.set_result(None)
 
     async def app(self) -> App:
-        """Return the parts, opened on first use in an event loop.
+        """Return the app, opened on first use in an event loop.
 
         Raises:
             UsageError: the runtime is closed, or works in another event loop.
@@ -131,11 +131,11 @@ class Runtime:
                 raise UsageError("This runtime is closed.", hint=hint)
             if self._app is None:
                 await self._close_left()
-                self._app = await self._rooms.enter_async_context(self._parts())
+                self._app = await self._rooms.enter_async_context(self._opened())
             return self._app
 
-    def _parts(self) -> AbstractAsyncContextManager[App]:
-        """Return the parts, to be opened. Tests open them over a store of their own."""
+    def _opened(self) -> AbstractAsyncContextManager[App]:
+        """Return the app, to be opened. Tests open them over a store of their own."""
         return open_app(
             self.config, self._home, extra_tools=self._tools, environ=os.environ, memory=self._memory
         )

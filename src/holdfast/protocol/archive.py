@@ -1,7 +1,7 @@
 """The format of an exported session: one JSON object a line, with everything that its journal holds.
 
 The first line is a `Head`. Then follow the records, each with its link of the hash chain, then the blobs that they
-refer to, each in one or more parts, and at last an `End`, which proves that the file is whole. Content of files from
+refer to, each in one or more chunks, and at last an `End`, which proves that the file is whole. Content of files from
 before an edit is never in it.
 """
 
@@ -14,7 +14,7 @@ from holdfast.protocol.codec import StoredRecord
 VERSION = 1
 LINE_BYTES = 64 << 20
 """No line is longer."""
-PART_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 """How much of a blob is in one line."""
 BLOB_BYTES = 64 << 20
 """No blob is larger."""
@@ -48,11 +48,11 @@ class RecordLine(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kin
 
 
 class BlobLine(msgspec.Struct, frozen=True, tag_field="kind", tag="blob"):
-    """A part of a blob. Parts of one blob follow each other."""
+    """A chunk of a blob. Chunks of one blob follow each other."""
 
     sha256: str
     """The hash of the whole blob, in hex."""
-    part: bytes
+    chunk: bytes
 
 
 class End(msgspec.Struct, frozen=True, tag_field="kind", tag="end"):

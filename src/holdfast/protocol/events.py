@@ -278,7 +278,7 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     duration_ms: int = 0
     first_delta_ms: int = 0
     estimated: Estimated = ()
-    """The parts of the usage that the provider did not count, or not plainly."""
+    """The sides of the usage that the provider did not count, or not plainly."""
     calls_refused: int = 0
     """Calls that were not taken: those beyond the most that one response may have, and all of a refused response.
     They are not among the parts."""

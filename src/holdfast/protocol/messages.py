@@ -126,9 +126,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.input_tokens + self.output_tokens
 
 
-UsagePart = Literal["input", "output"]
-Estimated = tuple[UsagePart, ...]
-"""The parts of a usage that no provider counted, or not plainly."""
+UsageSide = Literal["input", "output"]
+Estimated = tuple[UsageSide, ...]
+"""The sides of a usage that no provider counted, or not plainly."""
 
 Finish = Literal["stop", "tool_calls", "length", "refusal", "cancelled", "other"]
 
@@ -154,7 +154,7 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     request_ref: str = ""
     """The provider's id of the request, for its support."""
     estimated: Estimated = ()
-    """The parts of the usage that the provider did not report as plain numbers. For each, the larger of the reported
+    """The sides of the usage that the provider did not report as plain numbers. For each, the larger of the reported
     number and an estimate counts."""
     received_bytes: int = 0
     """How much came, where that is more than the parts hold: half a call, say."""

@@ -1,6 +1,6 @@
 """Reads the token counts of an untrusted server: missing, as text, as fractions, or absurd.
 
-The core fills in parts that are not plainly reported (`core.budget`).
+The core fills in sides that are not plainly reported (`core.budget`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 
 import msgspec
 
-from holdfast.protocol.messages import Estimated, Usage, UsagePart
+from holdfast.protocol.messages import Estimated, Usage, UsageSide
 
 TOKENS_MAX = 10**9
 """No call has as many tokens: such a count is wrong."""
@@ -20,7 +20,7 @@ class Reported(msgspec.Struct, frozen=True):
 
     usage: Usage = Usage()
     estimated: Estimated = ("input", "output")
-    """The parts that it did not report as a plain number."""
+    """The sides that it did not report as a plain number."""
 
 
 NOTHING_REPORTED = Reported()
@@ -65,5 +65,5 @@ def reported(usage: Usage, read: Count, written: Count) -> Reported:
     """Return the usage, marked if the counts of input and output are not plain numbers."""
     if read.is_plain and written.is_plain:
         return Reported(usage, ())
-    parts: tuple[tuple[UsagePart, Count], ...] = (("input", read), ("output", written))
-    return Reported(usage, tuple(part for part, counted in parts if not counted.is_plain))
+    sides: tuple[tuple[UsageSide, Count], ...] = (("input", read), ("output", written))
+    return Reported(usage, tuple(side for side, counted in sides if not counted.is_plain))

@@ -73,8 +73,8 @@ async def export(store: Store, session: str) -> AsyncGenerator[bytes, None]:
         yield line(a.line_of(record))
     for sha256 in _blobs(_readable(stored)):
         content = await store.blobs.get(sha256)
-        for at in range(0, max(len(content), 1), a.PART_BYTES):
-            yield line(a.BlobLine(sha256, content[at : at + a.PART_BYTES]))
+        for at in range(0, max(len(content), 1), a.CHUNK_BYTES):
+            yield line(a.BlobLine(sha256, content[at : at + a.CHUNK_BYTES]))
     yield a.encode_line(a.End(digest.hexdigest()))
 
 
@@ -202,18 +202,18 @@ def _read(path: Path) -> _Contents:
 
 
 def _lines(path: Path) -> Iterator[a.Head | StoredRecord | tuple[str, bytes]]:
-    """Yield the lines of the file between its first and its last one, with the parts of each blob put together."""
+    """Yield the lines of the file between its first and its last one, with the chunks of each blob put together."""
     with path.open("rb") as file:
         head = _head(file, path)
         yield head
         digest, number = hashlib.sha256(a.encode_line(head)), 1
-        blob, parts = "", bytearray()
+        blob, chunks = "", bytearray()
         while True:
             number += 1
             text, line = _line(file, path, number)
             if blob and not (isinstance(line, a.BlobLine) and line.sha256 == blob):
-                yield blob, bytes(parts)
-                blob, parts = "", bytearray()
+                yield blob, bytes(chunks)
+                blob, chunks = "", bytearray()
             match line:
                 case a.Head():
                     raise _changed(path, f"line {number} begins another session")
@@ -221,8 +221,8 @@ def _lines(path: Path) -> Iterator[a.Head | StoredRecord | tuple[str, bytes]]:
                     yield _record(path, head.session, line, number)
                 case a.BlobLine():
                     blob = line.sha256
-                    parts += line.part
-                    if len(parts) > a.BLOB_BYTES:
+                    chunks += line.chunk
+                    if len(chunks) > a.BLOB_BYTES:
                         raise _changed(path, f"the blob {blob} is larger than {a.BLOB_BYTES >> 20} MiB")
                 case a.End(sha256=sha256):
                     if sha256 != digest.hexdigest() or file.read(1):

@@ -42,8 +42,8 @@ from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_proce
 from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
-from holdfast.runtime.parts import Parts
 from holdfast.runtime.permission import check
+from holdfast.runtime.ports import Ports
 
 INBOX_CAPACITY = 100
 """The most commands that wait for one session. The next one is refused."""
@@ -56,23 +56,23 @@ AT_REST = frozenset({"new", "waiting", "paused", "parked", "done", "failed", "li
 class SessionController:
     """The sessions of one runtime. Open it with `async with`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
         self._bus = Bus()
-        self._originals = Originals(parts.redact)
+        self._originals = Originals(ports.redact)
         self._drivers: dict[str, Driver] = {}
         self._held: dict[str, asyncio.Future[None]] = {}
         """The sessions whose lease a task of this controller has, or is taking, until the future."""
         self._is_closed = False
-        self._heartbeat = Heartbeat(parts.store, parts.clock)
-        self._lookout = Lookout(parts.store, self._bus, self._drivers)
+        self._heartbeat = Heartbeat(ports.store, ports.clock)
+        self._lookout = Lookout(ports.store, self._bus, self._drivers)
         self._doorbell = Doorbell(self._on_ring)
-        self._begun_ms = parts.clock.now_ms()
+        self._begun_ms = ports.clock.now_ms()
         self._holder = this_process()
 
     async def __aenter__(self) -> SessionController:
-        if self._parts.run_folder is not None:
-            self._doorbell.open(self._parts.run_folder, f"{os.getpid()}-{self._holder.nonce}")
+        if self._ports.run_folder is not None:
+            self._doorbell.open(self._ports.run_folder, f"{os.getpid()}-{self._holder.nonce}")
             self._holder = replace(self._holder, doorbell=self._doorbell.path)
         return self
 
@@ -98,9 +98,9 @@ class SessionController:
         Raises:
             UsageError: the name contains a secret.
         """
-        check_name("The name of the session", key, self._parts.redact)
-        now_ms = self._parts.clock.now_ms()
-        return await self._parts.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
+        check_name("The name of the session", key, self._ports.redact)
+        now_ms = self._ports.clock.now_ms()
+        return await self._ports.store.claim(session_id(now_ms, secrets.token_bytes(10)), key, now_ms)
 
     async def begin(self, key: str, principal: Principal, body: CommandBody) -> str:
         """Do `open` and `submit` in one commit: a new session always has its first command.
@@ -110,12 +110,12 @@ class SessionController:
             Overloaded: the session exists, and its inbox is full. Nothing was accepted.
             UsageError: the key, or a name in the command, contains a secret; or the task is too long for its model.
         """
-        check_name("The name of the session", key, self._parts.redact)
-        now_ms = self._parts.clock.now_ms()
+        check_name("The name of the session", key, self._ports.redact)
+        now_ms = self._ports.clock.now_ms()
         made = session_id(now_ms, secrets.token_bytes(10))
         entry = await self._allowed(made, principal, body)
         with accepting("task", _LISTING):
-            session = await self._parts.store.claim(made, key, now_ms, entry)
+            session = await self._ports.store.claim(made, key, now_ms, entry)
         if session != made:
             await self.submit(session, principal, body, entry.command_id)
         return session
@@ -134,7 +134,7 @@ class SessionController:
         """
         entry = await self._allowed(session, principal, body, command_id)
         with accepting(name_of(body), f"holdfast show {session}"):
-            posted = await self._parts.store.post(entry, INBOX_CAPACITY)
+            posted = await self._ports.store.post(entry, INBOX_CAPACITY)
         if posted.outcome == "full":
             raise Overloaded(
                 f"Session {session} has {INBOX_CAPACITY} waiting commands. Nothing was accepted.",
@@ -149,19 +149,19 @@ class SessionController:
         """Return the command as it may be stored. Raises what `submit` raises."""
         command = Command(command_id or secrets.token_hex(16), session, principal, body)
         self.check_fits(body)
-        command = storable(command, self._parts.redact)
-        await check(self._parts.store, command)
-        return InboxEntry(command.id, session, self._parts.clock.now_ms(), encode_json(command))
+        command = storable(command, self._ports.redact)
+        await check(self._ports.store, command)
+        return InboxEntry(command.id, session, self._ports.clock.now_ms(), encode_json(command))
 
     def check_fits(self, body: CommandBody) -> None:
         """Check that a task is not too long for its model. Raises `UsageError` if it is."""
-        check_fits(self._parts.tools, body)
+        check_fits(self._ports.tools, body)
 
     async def give(self, session: str, principal: Principal, task: Send) -> str:
         """Do `submit`, but a repeat of a task that an earlier process left unread counts as the same task: it was
         killed before its first record, and its sender begins it again. The newer settings replace the task's.
         """
-        command = storable(Command(secrets.token_hex(16), session, principal, task), self._parts.redact)
+        command = storable(Command(secrets.token_hex(16), session, principal, task), self._ports.redact)
         left = await self._left_unread(session)
         twin = next((each for each in left if _is_same_task(each, command)), None)
         if twin is None:
@@ -177,8 +177,8 @@ class SessionController:
         """
         if not is_free((await self._standing(session)).lease):
             return []
-        waiting = await self._parts.store.inbox(session)
-        begun_ms, now_ms = self._begun_ms, self._parts.clock.now_ms()
+        waiting = await self._ports.store.inbox(session)
+        begun_ms, now_ms = self._begun_ms, self._ports.clock.now_ms()
         return [waiting_command(each) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
@@ -199,7 +199,7 @@ class SessionController:
             await self._lookout.ready()
             while True:
                 change.clear()
-                if all(e.command_id != command_id for e in await self._parts.store.inbox(session)):
+                if all(e.command_id != command_id for e in await self._ports.store.inbox(session)):
                     return
                 standing = await self._standing(session)
                 async with self._holding(standing) as hold:
@@ -226,8 +226,8 @@ class SessionController:
         Raises:
             What `begin` raises: nothing was accepted. What `drive` raises.
         """
-        check_name("The name of the session", key, self._parts.redact)
-        clock = self._parts.clock
+        check_name("The name of the session", key, self._ports.redact)
+        clock = self._ports.clock
         made: str = session_id(clock.now_ms(), secrets.token_bytes(10))
         first = await self._allowed(made, principal, body)
         lease, until_ms = Lease(made, 1, self._holder, LEASE_MS), clock.uptime_ms() + LEASE_MS
@@ -265,17 +265,17 @@ class SessionController:
                 change.clear()
                 standing = await self._standing(session)
                 if self._is_at_rest(standing):
-                    return await state_of(self._parts.store, session, standing.row.key)
+                    return await state_of(self._ports.store, session, standing.row.key)
                 async with self._holding(standing) as hold:
                     state = await self._drive(hold, standing.row.key) if hold is not None else None
                 if hold is None:
                     await self._changed(change, standing)
-                elif state is not None and (hold.is_over or not await self._parts.store.inbox(session)):
+                elif state is not None and (hold.is_over or not await self._ports.store.inbox(session)):
                     return state
 
     def _is_at_rest(self, standing: Standing) -> bool:
         """Return whether nobody drives the session and it has nothing to do now."""
-        row, now_ms = standing.row, self._parts.clock.now_ms()
+        row, now_ms = standing.row, self._ports.clock.now_ms()
         if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
             return False
         return not standing.waiting and is_free(standing.lease)
@@ -291,7 +291,7 @@ class SessionController:
         session = hold.lease.session
         if self._is_closed:
             raise _closed()
-        driver = Driver(self._parts, self._bus, hold, self._originals, key)
+        driver = Driver(self._ports, self._bus, hold, self._originals, key)
         self._drivers[session] = driver
         try:
             state = await driver.drive()
@@ -322,12 +322,12 @@ class SessionController:
 
     async def _visit(self, hold: Hold, key: str) -> None:
         """Settle the waiting commands under our own epoch, without attaching."""
-        store, now_ms, epoch = self._parts.store, self._parts.clock.now_ms(), hold.lease.epoch
+        store, now_ms, epoch = self._ports.store, self._ports.clock.now_ms(), hold.lease.epoch
         session = hold.lease.session
         journal = Journal(session, key)
         waiting = await journal.open(store)
         has_rival = hold.has_rival(journal.epoch)
-        await end_orphans(self._parts.tools, journal.state, hold)
+        await end_orphans(self._ports.tools, journal.state, hold)
         for entry in waiting:
             command = waiting_command(entry)
             batch = [
@@ -355,7 +355,7 @@ class SessionController:
 
     def follow(self, session: str, after_seq: int = 0) -> AsyncGenerator[Item, None]:
         """Yield every record after the cursor, in order and without a gap, and deltas as they arrive, forever."""
-        return follow(self._parts.store, self._bus, self._lookout, session, after_seq)
+        return follow(self._ports.store, self._bus, self._lookout, session, after_seq)
 
     async def state(self, session: str) -> State:
         """Return the state of the session in the store.
@@ -363,11 +363,11 @@ class SessionController:
         Raises:
             NoSuchSession: there is no such session.
         """
-        return await state_of(self._parts.store, session, (await self._standing(session)).row.key)
+        return await state_of(self._ports.store, session, (await self._standing(session)).row.key)
 
     async def prospect(self, session: str) -> Prospect:
         """Return the same, with the state after the commands that wait in its inbox. Raises what `state` raises."""
-        return await prospect_of(self._parts.store, session, (await self._standing(session)).row.key)
+        return await prospect_of(self._ports.store, session, (await self._standing(session)).row.key)
 
     # --- leases ---------------------------------------------------------------------------------
 
@@ -395,7 +395,7 @@ class SessionController:
                         clearing_up("The lease"),
                         contextlib.suppress(StorageError),
                     ):  # then it lapses by itself
-                        await self._parts.store.release(hold.lease)
+                        await self._ports.store.release(hold.lease)
             finally:
                 held.set_result(None)
             if hold is not None:
@@ -403,13 +403,13 @@ class SessionController:
 
     async def _acquire(self, standing: Standing) -> Hold | None:
         """Return a new lease if the session was free, or if an earlier task of this controller left it."""
-        held, clock = standing.lease, self._parts.clock
+        held, clock = standing.lease, self._ports.clock
         is_left = held is not None and self._is_ours(held)
         if not is_left and not is_free(held):
             return None
         until_ms = clock.uptime_ms() + LEASE_MS
         over = held if held is not None and held.left_ms else None
-        lease = await self._parts.store.lease(standing.row.session, self._holder, LEASE_MS, over)
+        lease = await self._ports.store.lease(standing.row.session, self._holder, LEASE_MS, over)
         is_contested = held is not None and not is_left and not is_dead(held.holder)
         return Hold(lease, until_ms, clock, is_contested) if self._is_ours(lease) else None
 
@@ -417,7 +417,7 @@ class SessionController:
         return lease.holder.nonce == self._holder.nonce
 
     async def _standing(self, session: str) -> Standing:
-        standing = await self._parts.store.standing(session)
+        standing = await self._ports.store.standing(session)
         if standing is None:
             raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
         return standing

@@ -15,7 +15,7 @@ from holdfast.runtime.holder import is_free
 
 
 class Listed(Index, Leases, Protocol):
-    """The parts of a store that a list needs."""
+    """What a list needs."""
 
 
 async def listed(store: Listed, sought: Sought, limit: int) -> Sequence[SessionRow]:

@@ -39,7 +39,7 @@ from holdfast.runtime.holder import Hold
 from holdfast.runtime.journal import Journal, waiting_command
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.runtime.prepare import Planner
 from holdfast.runtime.runner import Runner
 
@@ -69,18 +69,18 @@ class _Begun(NamedTuple):
 class Driver:
     """Drives one session under one lease, from attaching until there is nothing left to do now."""
 
-    def __init__(self, parts: Parts, bus: Bus, hold: Hold, originals: Originals, key: str = "") -> None:
-        self._parts = parts
+    def __init__(self, ports: Ports, bus: Bus, hold: Hold, originals: Originals, key: str = "") -> None:
+        self._ports = ports
         self._bus = bus
         self._hold = hold
         self._session = hold.lease.session
         self._epoch = hold.lease.epoch
-        self._begun_ms = parts.clock.awake_ms()
+        self._begun_ms = ports.clock.awake_ms()
         self._journal = Journal(self._session, key)
         self._originals = originals
         self._apart = Apart()
-        self._planner = Planner(parts, originals, self._apart)
-        self._runner = Runner(parts, bus, self._session, hold.check, originals, self._apart)
+        self._planner = Planner(ports, originals, self._apart)
+        self._runner = Runner(ports, bus, self._session, hold.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
         self._settling = asyncio.Lock()
@@ -124,7 +124,7 @@ class Driver:
         self._hold.on_lost = self.fail
         try:
             first = self._hold.first
-            waiting = (first,) if first else await self._journal.open(self._parts.store)
+            waiting = (first,) if first else await self._journal.open(self._ports.store)
             async with self._settling:
                 await self._attach(waiting)
             # Resting means: nothing runs, and nothing is due within a minute. Before the driver leaves, it
@@ -143,7 +143,7 @@ class Driver:
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
-        await end_orphans(self._parts.tools, self.state, self._hold)
+        await end_orphans(self._ports.tools, self.state, self._hold)
         holder = self._hold.lease.holder
         attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.has_rival(self._journal.epoch))
         await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
@@ -195,7 +195,7 @@ class Driver:
         if phase(self.state) == "stopping":
             self._has_put_off = True
             return False
-        waiting = await self._parts.store.inbox(self._session)
+        waiting = await self._ports.store.inbox(self._session)
         if waiting:
             await self._advance(*self._commanded(waiting))
         return bool(waiting)
@@ -219,7 +219,7 @@ class Driver:
         # brings ModelCallStarted. Both events are one commit. If the process dies before it, the result is lost
         # and the read runs again. If it dies after it, the next driver finds an open model call. Nothing in
         # between can be seen on disk.
-        journal, now_ms, awake_ms = self._journal, self._parts.clock.now_ms(), self._awake_ms()
+        journal, now_ms, awake_ms = self._journal, self._ports.clock.now_ms(), self._awake_ms()
         batch = [journal.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
         acknowledged: list[str] = []
         for cause in causes:
@@ -282,7 +282,7 @@ class Driver:
             return await self._planner.admission(step, self._journal.state)
         journal, wire = self._journal, self._planner.wire(self._journal.state)
         if journal.wire not in ("", wire.name):
-            await journal.rewrite(self._parts.store, batch)
+            await journal.rewrite(self._ports.store, batch)
         return await self._planner.request(step, self._journal.state, journal.conversation, wire)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
@@ -292,7 +292,7 @@ class Driver:
         )
         # The order matters. Only what is on disk may be shown to followers or cause an effect. `_hold.commit`
         # fails if another driver has taken the session, so nothing of this batch exists then.
-        await self._hold.commit(self._parts.store, commit)
+        await self._hold.commit(self._ports.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
 
@@ -314,7 +314,7 @@ class Driver:
             if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
-                if self._hold.is_lapsed and await renew(self._parts.store, self._parts.clock, [self._hold]):
+                if self._hold.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._hold]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
                 begun = _Begun(action, self._journal.state, body)
@@ -387,12 +387,12 @@ class Driver:
             )
 
     def _left_ms(self, wait: Wait) -> int:
-        now_ms = self._awake_ms() if wait.is_driven else self._parts.clock.now_ms()
+        now_ms = self._awake_ms() if wait.is_driven else self._ports.clock.now_ms()
         return max(wait.at_ms - now_ms, 0)
 
     def _awake_ms(self) -> int:
         """Return how long this driver has worked, without the sleep of the machine."""
-        return self._parts.clock.awake_ms() - self._begun_ms
+        return self._ports.clock.awake_ms() - self._begun_ms
 
     def _fire(self, wait: Wait) -> None:
         self._armed = self._timer = None

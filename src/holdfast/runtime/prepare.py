@@ -32,7 +32,7 @@ from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.originals import Originals
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
@@ -42,8 +42,8 @@ MAX_DETAIL_CHARS = 2_000
 class Planner:
     """Prepares for one session. Keeps what does not change from turn to turn."""
 
-    def __init__(self, parts: Parts, originals: Originals, apart: Apart) -> None:
-        self._parts = parts
+    def __init__(self, ports: Ports, originals: Originals, apart: Apart) -> None:
+        self._ports = ports
         self._originals = originals
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
@@ -55,8 +55,8 @@ class Planner:
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
-            return step.call.interrupted is None and self._parts.tools.is_quick(step.call.name)
-        return facts(state).name in self._parts.wires
+            return step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
+        return facts(state).name in self._ports.wires
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -82,11 +82,11 @@ class Planner:
         if isinstance(step, Admit):
             return await self.admission(step, state)
         model = facts(state).name
-        self._parts.wires[model] = (await self._parts.resolve(model)).wire
+        self._ports.wires[model] = (await self._ports.resolve(model)).wire
         return None
 
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
-        redact = self._parts.redact
+        redact = self._ports.redact
         if isinstance(error, TimeoutError):
             said = f"It took longer than {PREPARE_LIMIT_S:g} s."
         elif isinstance(error, HoldfastError):
@@ -102,7 +102,7 @@ class Planner:
 
     def wire(self, state: State) -> Wire:
         """How to write the next request, for a model that is ready."""
-        return self._parts.wires[facts(state).name]
+        return self._ports.wires[facts(state).name]
 
     def take_body(self) -> bytes:
         """Return the bytes of the last prepared request, once."""
@@ -117,7 +117,7 @@ class Planner:
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
         if missing := conversation.missing():
-            conversation.fill(await contents_of(self._parts.store.blobs, missing))
+            conversation.fill(await contents_of(self._ports.store.blobs, missing))
         measure, window = state.models.measure, budget.input_room_tokens(state, settings)
 
         def render(fits: Callable[[int], bool]) -> Edit:
@@ -172,18 +172,18 @@ class Planner:
         has_tools = wire.keeps_tools or not is_last_pass
         key = (model, settings, wire.name, has_tools)
         if self._base_key != key:
-            offered = self._parts.tools.specs(settings) if has_tools else ()
-            specs = without_secrets(self._parts.redact, offered)
+            offered = self._ports.tools.specs(settings) if has_tools else ()
+            specs = without_secrets(self._ports.redact, offered)
             self._has_specs = bool(specs)
             self._base = wire.base(model, system_prompt(settings), specs)
-            self._base_sha256 = await self._parts.store.blobs.put(self._base)
+            self._base_sha256 = await self._ports.store.blobs.put(self._base)
             self._base_key = key
         return self._has_specs
 
     async def admission(self, action: Admit, state: State) -> Admission | Probed | Lost:
         """Return what the gates say; for an interrupted call that can be probed, whether it happened."""
         assert state.settings is not None
-        tools, call, before = self._parts.tools, action.call, action.call.interrupted
+        tools, call, before = self._ports.tools, action.call, action.call.interrupted
         original = self._originals.of(state.session, call)
         if original is None:
             return Lost()

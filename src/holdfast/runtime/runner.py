@@ -46,7 +46,7 @@ from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.masking import masked_copy
 from holdfast.runtime.originals import Originals
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 
 T = TypeVar("T")
 MAX_TOOL_TEXT_CHARS = 24_000
@@ -71,9 +71,9 @@ class Runner:
     """Runs the attempts of one session."""
 
     def __init__(
-        self, parts: Parts, bus: Bus, session: str, check: Check, originals: Originals, apart: Apart
+        self, ports: Ports, bus: Bus, session: str, check: Check, originals: Originals, apart: Apart
     ) -> None:
-        self._parts = parts
+        self._ports = ports
         self._bus = bus
         self._session = session
         self._check = check
@@ -87,8 +87,8 @@ class Runner:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
             StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
         """
-        started_ms = self._parts.clock.uptime_ms()
-        first = _FirstDelta(self._parts, started_ms)
+        started_ms = self._ports.clock.uptime_ms()
+        first = _FirstDelta(self._ports, started_ms)
         result: AttemptResult
         try:
             if isinstance(action, CallModel):
@@ -99,7 +99,7 @@ class Runner:
             raise
         except Exception as error:
             result = _crashed(action, error, self._redactor(action))
-        duration_ms = self._parts.clock.uptime_ms() - started_ms
+        duration_ms = self._ports.clock.uptime_ms() - started_ms
         if isinstance(result, CallResult):
             result = replace(result, duration_ms=duration_ms)
         return Outcome(action.key, result, duration_ms, first.after_ms)
@@ -111,7 +111,7 @@ class Runner:
     ) -> AttemptResult:
         words: list[str] = []
         arrived: list[ModelCut] = []
-        teller = _Teller(self._bus, self._parts.redact, self._session, action.key)
+        teller = _Teller(self._bus, self._ports.redact, self._session, action.key)
 
         def on_delta(delta: Delta) -> None:
             first.note()
@@ -120,7 +120,7 @@ class Runner:
             teller.tell(delta.kind, delta.text)
 
         try:
-            provider = await self._parts.resolve(action.call.facts.name)
+            provider = await self._ports.resolve(action.call.facts.name)
             reply = await provider.call(
                 ModelAttempt(
                     facts=action.call.facts,
@@ -136,7 +136,7 @@ class Runner:
         except asyncio.CancelledError:
             text = "".join(words)
             cut = arrived[0] if arrived else ModelCut("", received_bytes=len(text.encode()))
-            return replace(cut, text=await _masked(text, self._parts.redact, is_cut=True))
+            return replace(cut, text=await _masked(text, self._ports.redact, is_cut=True))
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
@@ -163,7 +163,7 @@ class Runner:
         judged as they are stored: redacted.
         """
         text = text_of(parts)
-        judge = self._parts.judge
+        judge = self._ports.judge
         if judge is None or not output.schema or calls_of(parts) or not text.strip():
             return None
         if (
@@ -186,7 +186,7 @@ class Runner:
                 case ToolResult() | Media():
                     pass
         is_short = sum(map(len, texts)) <= IN_THREAD_FROM_CHARS
-        return self._parts.redact.for_all(texts) if is_short else self._parts.redact
+        return self._ports.redact.for_all(texts) if is_short else self._ports.redact
 
     async def _part(self, part: Part, next_call: str, redact: Redactor) -> Part | None:
         """Return the part as it may be stored; None if it may not be stored and cannot be changed."""
@@ -206,7 +206,7 @@ class Runner:
     async def _call(self, call: ToolCall, id_: str, redact: Redactor) -> ToolCall:
         """Return the call as it may be stored. If its arguments are masked, hold the original until the call ends."""
         arguments = encodable(call.arguments)
-        whole = self._parts.redact if "\\" in arguments else redact  # an escape would have hidden a secret
+        whole = self._ports.redact if "\\" in arguments else redact  # an escape would have hidden a secret
         if len(arguments) > IN_THREAD_FROM_CHARS:
             copy = await _to_its_end(asyncio.to_thread(masked_copy, arguments, whole))
         else:
@@ -249,11 +249,11 @@ class Runner:
             idle_s=settings.limits.idle_s,
             on_output=on_output,
             check=check,
-            deps=next(reversed(self._parts.deps.get(self._session, ())), None),
+            deps=next(reversed(self._ports.deps.get(self._session, ())), None),
             expects=action.attempt.expects,
         )
         try:
-            work = self._parts.tools.run(call.name, original.arguments, context)
+            work = self._ports.tools.run(call.name, original.arguments, context)
             raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except Left:
             return CallResult("unknown", IGNORED.format(name=call.name), trust="data")
@@ -271,7 +271,7 @@ class Runner:
         blob = ""
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
-            blob = await _to_its_end(self._parts.store.blobs.put(whole.encode("utf-8", "replace")))
+            blob = await _to_its_end(self._ports.store.blobs.put(whole.encode("utf-8", "replace")))
             text = clip(whole, MAX_TOOL_TEXT_CHARS, blob)
         failure = None
         if raw.status in _CODES:
@@ -284,7 +284,7 @@ class Runner:
         )
 
     async def _attached(self, medium: Medium, name: str, trust: Trust) -> Attachment:
-        blob = await _to_its_end(self._parts.store.blobs.put(medium.content))
+        blob = await _to_its_end(self._ports.store.blobs.put(medium.content))
         weight = weight_of(medium.media_type, medium.content)
         return Attachment("tool", name, medium.media_type, len(medium.content), blob, weight, trust)
 
@@ -293,10 +293,10 @@ class Runner:
     def _redactor(self, action: Attempt) -> Redactor:
         """Return the redactor for everything that the attempt returns."""
         original = self._originals.of(self._session, action.call) if isinstance(action, RunTool) else None
-        return original.redact if original is not None else self._parts.redact
+        return original.redact if original is not None else self._ports.redact
 
     def _safe(self, failure: Failure) -> Failure:
-        redact = self._parts.redact
+        redact = self._ports.redact
         return replace(
             failure,
             message=redact(failure.message),
@@ -358,8 +358,8 @@ class _Teller:
 class _FirstDelta:
     """When the first delta arrived."""
 
-    def __init__(self, parts: Parts, started_ms: int) -> None:
-        self._clock = parts.clock
+    def __init__(self, ports: Ports, started_ms: int) -> None:
+        self._clock = ports.clock
         self._started_ms = started_ms
         self.after_ms = 0
 

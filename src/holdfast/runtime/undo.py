@@ -34,7 +34,7 @@ Plan = Callable[[Sequence[Edit], Look], Todo]
 
 @dataclass(frozen=True)
 class Workshop:
-    """The parts of a home that putting files back needs."""
+    """What putting files back needs."""
 
     store: Store
     clock: Clock

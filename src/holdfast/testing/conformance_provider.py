@@ -128,7 +128,7 @@ async def asks_for_parallel_calls_in_order(prepare: Prepare) -> None:
 
 
 async def says_that_the_usage_is_not_reported(prepare: Prepare) -> None:
-    """Without a report, the runtime must estimate both parts of the usage."""
+    """Without a report, the runtime must estimate both numbers of the usage."""
     async with prepare([Reply(text="Paris", usage=None)]) as subject:
         reply = await attempt(subject)
     assert isinstance(reply, ModelReply), reply

@@ -4,7 +4,7 @@
         assert played.result.status == "done"
         assert len(played.deps.charges) <= 1
 
-`scenarios` plays sessions on the parts of the runtime, and with a clock that jumps. Here tools take their real time.
+`scenarios` plays sessions on the ports of the runtime, and with a clock that jumps. Here tools take their real time.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Stage(Runtime):
         super().__init__()
         self.store = store
 
-    def _parts(self) -> AbstractAsyncContextManager[App]:
+    def _opened(self) -> AbstractAsyncContextManager[App]:
         return open_app(self.config, None, environ={}, memory=self.store)
 
 

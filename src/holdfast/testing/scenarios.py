@@ -27,7 +27,7 @@ from holdfast.providers.script import script_from_lines
 from holdfast.redact import Redactor, make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.holder import LEASE_MS
-from holdfast.runtime.parts import Parts
+from holdfast.runtime.ports import Ports
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.tools.answers import verdict
@@ -120,7 +120,7 @@ def controller_of(
         return models[name]
 
     tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
-    return SessionController(Parts(store, clock, resolve, tools, redact or make_redactor(), judge=verdict))
+    return SessionController(Ports(store, clock, resolve, tools, redact or make_redactor(), judge=verdict))
 
 
 async def finish(

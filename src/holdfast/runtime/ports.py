@@ -1,4 +1,4 @@
-"""The parts of a runtime, assembled by the composition root."""
+"""The ports of a runtime, filled by the composition root."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.redact import Redactor
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The components that all sessions of a runtime share."""
+class Ports:
+    """What all sessions of a runtime share: the store, the clock, the tools and the way to the models."""
 
     store: Store
     clock: Clock
