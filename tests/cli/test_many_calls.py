@@ -18,7 +18,7 @@ def ten_thousand(name: str, **arguments: str) -> dict[str, Any]:
 
 @pytest.mark.requirement("A3")
 def test_of_ten_thousand_calls_128_run_and_the_model_is_told_about_the_rest(cli: Cli) -> None:
-    told = {**says("I see."), "when": "Your response held 10,000 calls. Only the first 128 were taken"}
+    told = {**says("I see."), "when": "Your response had 10,000 calls. Only the first 128 were taken"}
     ended = cli("run", "x", "-m", cli.model(ten_thousand("list_dir"), told), "--json")
     assert (ended.code, ended.json["text"], ended.json["tool_calls"]) == (0, "I see.", 128)
     lines = cli("show", "last", "--events", "--json").out.splitlines()

@@ -91,7 +91,7 @@ def test_a_call_that_waits_behind_one_that_is_killed_never_runs_from_its_copy(de
     assert desk("resume", "last").code == 0
     interrupted, lost = abandoned(desk)
     assert "outcome of this call is unknown" in interrupted
-    assert lost.startswith("This call did not run: its arguments held what looks like a secret")
+    assert lost.startswith("This call did not run: its arguments contained what looks like a secret")
     assert "make it again" in lost
     assert the_file(desk) == CODE, "the model made it again"
     assert not is_secret_anywhere(desk)

@@ -92,8 +92,8 @@ SECRETS = (
     Mutation(
         "a call whose original is gone runs from its masked copy",
         "runtime/originals.py",
-        "return self._held.get((session, call.call_id))",
-        "return self._held.get((session, call.call_id)) or Original(call.arguments, self._redact)",
+        "return self._kept.get((session, call.call_id))",
+        "return self._kept.get((session, call.call_id)) or Original(call.arguments, self._redact)",
         "tests/scenarios/test_masked_calls.py tests/library/test_masked_calls.py",
     ),
     Mutation(

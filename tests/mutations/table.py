@@ -137,21 +137,21 @@ _LEASES = (
     Mutation(
         "what was committed under a lapsed lease is started before the lease is renewed",
         "runtime/driver.py",
-        "if self._hold.is_lapsed and await renew(",
+        "if self._lease.is_lapsed and await renew(",
         "if False and await renew(",
         "tests/scenarios/test_fencing.py tests/lease/test_sleepers.py",
     ),
     Mutation(
         "a lease is renewed when it is over, and not before",
         "runtime/heartbeat.py",
-        "now_ms > hold.until_ms - LEASE_MS + RENEW_MS",
-        "now_ms > hold.until_ms",
+        "now_ms > lease.until_ms - LEASE_MS + RENEW_MS",
+        "now_ms > lease.until_ms",
         "tests/scenarios/test_fencing.py tests/scenarios/test_idle.py",
     ),
     Mutation(
         "the loss of a lease is not reported",
         "runtime/heartbeat.py",
-        "            hold.on_lost(Fenced())",
+        "            lease.on_lost(Fenced())",
         "            pass",
         "tests/scenarios/test_fencing.py",
     ),
@@ -186,8 +186,8 @@ _LEASES = (
     Mutation(
         "a task whose session somebody else has begun is lost",
         "runtime/controller.py",
-        "        if hold.first is not None:  # it never began: its key is taken",
-        "        if hold.is_over:",
+        "        if lease.first is not None:  # it never began: its key is taken",
+        "        if lease.is_over:",
         "tests/scenarios/test_begun.py",
     ),
     Mutation(
@@ -207,14 +207,14 @@ _LEASES = (
     Mutation(
         "who takes over does not end what a dead driver left running",
         "runtime/driver.py",
-        "        await end_orphans(self._ports.tools, self.state, self._hold)\n",
+        "        await end_orphans(self._ports.tools, self.state, self._lease)\n",
         "",
         "tests/lease/test_sleepers.py::test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on",
     ),
     Mutation(
         "a visitor says that a run is over while its tool still runs",
         "runtime/controller.py",
-        "        await end_orphans(self._ports.tools, journal.state, hold)\n",
+        "        await end_orphans(self._ports.tools, journal.state, lease)\n",
         "",
         "tests/lease/test_sleepers.py::test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so",
     ),
@@ -228,7 +228,7 @@ _LEASES = (
     Mutation(
         "no holder counts as one that may still live",
         "runtime/controller.py",
-        "is_contested = held is not None and not is_left and not is_dead(held.holder)",
+        "is_contested = last is not None and not is_left and not is_dead(last.holder)",
         "is_contested = False",
         "tests/scenarios/test_fencing.py tests/lease/test_sleepers.py",
     ),

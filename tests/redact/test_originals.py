@@ -21,7 +21,7 @@ WRITTEN = f'{{"content":"password = \\"{SECRET}\\""}}'
 def holding(*call_ids: str, written: str = WRITTEN) -> Originals:
     originals = Originals(redact)
     for call_id in call_ids:
-        originals.hold("s", call_id, written, masked_copy(written, redact))
+        originals.keep("s", call_id, written, masked_copy(written, redact))
     return originals
 
 

@@ -247,19 +247,19 @@ def test_damage_that_no_request_quotes_does_not_keep_a_session_from_going_on(lon
 def test_fsck_tells_a_snapshot_that_is_not_what_the_journal_comes_to(long: Long) -> None:
     async def look(store: SqliteStore, played: Played) -> None:
         home = store.path.parent
-        assert verify_home(home, snapshot.holds) == Verified()
+        assert verify_home(home, snapshot.is_sound) == Verified()
         found = await store.recover(played.session)
         kept = snapshot.unpacked(found, played.session)
         assert kept is not None
         richer = replace(kept, state=replace(kept.state, title="Another title"))
         for body in (richer, replace(kept, link=bytes(32))):
             put(store, snapshot.packed(body))
-            (damage,) = verify_home(home, snapshot.holds).damages
+            (damage,) = verify_home(home, snapshot.is_sound).damages
             assert (damage.kind, damage.session, damage.seq) == ("row", played.session, found.after_seq)
         put(store, b"of another version")
-        assert verify_home(home, snapshot.holds) == Verified(), "void, and no damage"
+        assert verify_home(home, snapshot.is_sound) == Verified(), "void, and no damage"
         edit(store, "UPDATE snapshots SET body = CAST(body || x'00' AS BLOB)")
-        (damage,) = verify_home(home, snapshot.holds).damages
+        (damage,) = verify_home(home, snapshot.is_sound).damages
         assert "its snapshot is not what was written" in damage.message
 
     long(look)

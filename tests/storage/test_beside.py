@@ -83,7 +83,7 @@ async def answers(home: Path) -> dict[str, object]:
 
     await ask("sessions", _by_id(store))  # a session without records may lie anywhere in the list
     await ask("due", store.due(1 << 60))
-    await ask("held", store.held())
+    await ask("leased", store.leased())
     await ask("news", store.news())
     for is_open in (True, False):
         await ask(f"approvals {is_open}", store.approvals(is_open=is_open))

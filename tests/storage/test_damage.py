@@ -305,11 +305,11 @@ async def test_a_snapshot_that_no_commit_left_is_told_and_costs_nothing_but_time
 
 
 async def test_who_makes_snapshots_judges_what_was_written(with_snapshot: Path) -> None:
-    def holds(found: Recovered, state: State, _: bytes) -> bool:
+    def is_sound(found: Recovered, state: State, _: bytes) -> bool:
         assert (found.after_seq, found.snapshot) == (state.seq, b"derived")
         return True
 
-    assert verify_home(with_snapshot, holds) == Verified()
+    assert verify_home(with_snapshot, is_sound) == Verified()
 
 
 @pytest.mark.requirement("L7")

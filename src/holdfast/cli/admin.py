@@ -16,7 +16,7 @@ from holdfast.cli.terminal import columns, say, say_json
 from holdfast.errors import StorageError
 from holdfast.protocol.rows import Damage, Salvaged, Stretch, Verified
 from holdfast.protocol.tools import ToolSpec
-from holdfast.runtime.snapshot import holds
+from holdfast.runtime.snapshot import is_sound
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.salvage import salvage
@@ -65,7 +65,7 @@ def fsck(
 def _found(folder: Path, *, is_repairing: bool) -> Verified:
     """What is wrong; a repair also begins where the check cannot."""
     try:
-        return verify_home(folder, holds)
+        return verify_home(folder, is_sound)
     except StorageError as error:
         if not is_repairing:
             raise

@@ -17,7 +17,7 @@ UNKNOWN_OUTCOME = (
 )
 
 LOST = (
-    "its arguments held what looks like a secret; only a masked copy of them was stored, and the process that had "
+    "its arguments contained what looks like a secret; only a masked copy of them was stored, and the process that had "
     "the original is gone"
 )
 MAKE_IT_AGAIN = (

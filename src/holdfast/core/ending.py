@@ -56,7 +56,7 @@ def wind_down(draft: Draft) -> None:
     run = open_run(draft.state)
     if run is None or run.stopping is None:
         return
-    if draft.is_visit:  # a visitor holds the lease, so nothing that was started can still be running
+    if draft.is_visit:  # a visitor has the lease, so nothing that was started can still be running
         give_up(draft)
     for call in draft.state.turn.calls:
         if isinstance(call.stage, Waiting):

@@ -55,7 +55,7 @@ def _message(state: State, event: e.MessageReceived) -> State:
     only the rights that all of them have remain."""
     title = state.title or " ".join(event.text.split())[:TITLE_CHARS]
     principal = Principal(event.sender, scopes=event.scopes)
-    if open_run(state) is not None or state.unsaid.last_words_seq:  # the run holds the words of others too
+    if open_run(state) is not None or state.unsaid.last_words_seq:  # others spoke in this run too
         principal = narrowed(principal, state.principal)
     unsaid = replace(state.unsaid, words_seq=state.unsaid.words_seq or state.seq, last_words_seq=state.seq)
     spoken = labelled(state, Label("user", "user"))

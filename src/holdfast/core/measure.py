@@ -83,7 +83,7 @@ def expected_tokens(measure: Measure, size_bytes: int) -> int:
 
 def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
     """Return the most input tokens of a request of this size. `fresh_bytes`: what the last one did not have."""
-    # Two upper limits hold, and the smaller one counts. Each byte is at most one token. And what was counted
+    # There are two upper limits, and the smaller one counts. Each byte is at most one token. And what was counted
     # once costs at most 15 % more the next time; only the bytes that came since are uncounted. An example: a
     # request of 14,000 bytes was 4,000 tokens, its answer of 1,000 bytes was 300. With a result of 20,000 bytes
     # the next request has 35,000 bytes. The limits are 35,000 and 1.15 * 4,300 + 20,000 = 24,945 tokens.

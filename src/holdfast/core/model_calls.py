@@ -18,7 +18,7 @@ from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaf
 MAX_CALLS = 128
 """The most tool calls that one response may make. A response with more is a model's mistake."""
 TOO_MANY_CALLS = (
-    "Your response held {count:,} calls. Only the first {taken} were taken; the others were refused and do not run. "
+    "Your response had {count:,} calls. Only the first {taken} were taken; the others were refused and do not run. "
     "Make those that you still need again, at most {taken} in one response."
 )
 

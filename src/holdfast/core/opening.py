@@ -25,7 +25,7 @@ def change_settings(draft: Draft, settings: Settings) -> None:
 
 
 def _stored(draft: Draft, settings: Settings) -> SettingsRef:
-    """The settings by name; groups that the journal does not hold yet are recorded."""
+    """The settings by name; groups that the journal does not have yet are recorded."""
     # A session of 500 runs with the same settings stores them once: each run refers to the groups by hash.
     ref = ref_of(settings)
     fresh = {

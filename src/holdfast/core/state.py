@@ -165,7 +165,7 @@ class Permission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     sha256: str
     """The hash of everything that the person was shown."""
     is_consumed: bool = False
-    """An attempt has started with it. It holds for every further attempt of the same call."""
+    """An attempt has started with it. It counts for every further attempt of the same call."""
 
 
 class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -269,7 +269,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     epoch: int = 0
     """The epoch of the last driver. What drivers of older epochs started is no longer running."""
     groups: dict[str, Group] = {}
-    """All groups of settings that the journal holds, by name: as many as were ever different."""
+    """All groups of settings that the journal has, by name: as many as were ever different."""
     settings: Settings | None = None
     """The settings in force."""
     run: Run | None = None

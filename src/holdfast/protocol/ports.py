@@ -153,7 +153,7 @@ class Leases(Protocol):
         """Return what decides whether exactly that session is to be driven; None if it does not exist."""
         ...
 
-    async def held(self) -> Collection[str]:
+    async def leased(self) -> Collection[str]:
         """Return the sessions of all leases that hold now."""
         ...
 
@@ -413,7 +413,7 @@ class Proposal(msgspec.Struct, frozen=True):
     principal: Principal = NOBODY
     """The sender for whom the call happens."""
     labels: tuple[Label, ...] = ()
-    """Everything that the session holds by now, which the model may follow."""
+    """Everything that the session contains by now, which the model may follow."""
     grants: tuple[str, ...] = ()
     """Standing permissions. Nothing grants any yet."""
     is_approved: bool = False

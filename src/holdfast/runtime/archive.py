@@ -256,7 +256,7 @@ def _record(path: Path, session: str, line: a.RecordLine, number: int) -> Stored
     try:
         return a.record_of(session, line)
     except ValueError:
-        raise _changed(path, f"line {number} holds an invalid hash") from None
+        raise _changed(path, f"line {number} contains an invalid hash") from None
 
 
 def _changed(path: Path, why: str) -> StorageCorrupt:
@@ -272,7 +272,7 @@ def _commit(found: _Contents, path: Path, now_ms: int, posture: Posture) -> tupl
     """Return the commit that makes the session, with the rows that derive from its records."""
     head, stored = found.head, found.stored
     if not stored:
-        raise _changed(path, "it holds no record")
+        raise _changed(path, "it contains no record")
     records = _readable(stored)
     _check_values(path, stored, records)
     state = fold(records, State(session=head.session, key=head.key))
@@ -327,7 +327,7 @@ def _is_own(approval: str, session: str) -> bool:
 
 
 def _check_values(path: Path, stored: Sequence[StoredRecord], records: Sequence[Record]) -> None:
-    """Refuse values that no driver writes, and that lists, databases and clocks cannot hold.
+    """Refuse values that no driver writes, and that lists, databases and clocks cannot store.
 
     Raises:
         StorageCorrupt: says in which record.
@@ -342,10 +342,10 @@ def _check_values(path: Path, stored: Sequence[StoredRecord], records: Sequence[
             raise _changed(path, f"the cause of record {each.seq} cannot be")
     for record in records:
         if not _is_possible("", msgspec.to_builtins(record.event)):
-            raise _changed(path, f"record {record.seq} holds a number that cannot be")
+            raise _changed(path, f"record {record.seq} contains a number that cannot be")
         groups = record.event.groups if isinstance(record.event, SettingsStored) else {}
         if any(name_of(group) != name for name, group in groups.items()):
-            raise _changed(path, f"record {record.seq} holds settings under a name that is not theirs")
+            raise _changed(path, f"record {record.seq} contains settings under a name that is not theirs")
 
 
 def _is_possible(name: str, value: Any) -> bool:

@@ -38,7 +38,7 @@ from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.fitting import check_fits
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
-from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
+from holdfast.runtime.holder import LEASE_MS, LiveLease, is_dead, is_free, this_process
 from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
@@ -61,7 +61,7 @@ class SessionController:
         self._bus = Bus()
         self._originals = Originals(ports.redact)
         self._drivers: dict[str, Driver] = {}
-        self._held: dict[str, asyncio.Future[None]] = {}
+        self._leased: dict[str, asyncio.Future[None]] = {}
         """The sessions whose lease a task of this controller has, or is taking, until the future."""
         self._is_closed = False
         self._heartbeat = Heartbeat(ports.store, ports.clock)
@@ -85,8 +85,8 @@ class SessionController:
         self._bus.wake_all()
         loop = asyncio.get_running_loop()
         # The loop of an abandoned controller may be closed. What belongs to it never ends.
-        if held := [each for each in self._held.values() if each.get_loop() is loop]:
-            await asyncio.wait(held)
+        if leased := [each for each in self._leased.values() if each.get_loop() is loop]:
+            await asyncio.wait(leased)
         await self._lookout.aclose()
         await self._heartbeat.aclose()
 
@@ -202,13 +202,13 @@ class SessionController:
                 if all(e.command_id != command_id for e in await self._ports.store.inbox(session)):
                     return
                 standing = await self._standing(session)
-                async with self._holding(standing) as hold:
-                    if hold is not None:
+                async with self._leasing(standing) as lease:
+                    if lease is not None:
                         try:
-                            await self._visit(hold, standing.row.key)
+                            await self._visit(lease, standing.row.key)
                         except Fenced as error:  # another driver took the session and settles it
-                            await self._check_taken(hold, error)
-                if hold is None:
+                            await self._check_taken(lease, error)
+                if lease is None:
                     await self._changed(change, standing)
 
     # --- driving --------------------------------------------------------------------------------
@@ -230,21 +230,21 @@ class SessionController:
         clock = self._ports.clock
         made: str = session_id(clock.now_ms(), secrets.token_bytes(10))
         first = await self._allowed(made, principal, body)
-        lease, until_ms = Lease(made, 1, self._holder, LEASE_MS), clock.uptime_ms() + LEASE_MS
-        hold = Hold(lease, until_ms, clock, first=first, on_begun=on_begun)
+        row, until_ms = Lease(made, 1, self._holder, LEASE_MS), clock.uptime_ms() + LEASE_MS
+        lease = LiveLease(row, until_ms, clock, first=first, on_begun=on_begun)
         try:
             with self._lookout.watching():
                 await self._lookout.ready()
-                async with self._holding(Standing(SessionRow(made, key), None, 1), hold):
-                    state = await self._drive(hold, key)
+                async with self._leasing(Standing(SessionRow(made, key), None, 1), lease):
+                    state = await self._drive(lease, key)
         except StorageError as error:
-            if hold.first is not None:
+            if lease.first is not None:
                 raise refused(error, "task", _LISTING) from None
             raise stored(error, "The task was accepted", made) from None
-        if hold.first is not None:  # somebody else has begun a session with that key
+        if lease.first is not None:  # somebody else has begun a session with that key
             made = await self.begin(key, principal, body)
             on_begun(made)
-        elif state is not None and hold.is_over:
+        elif state is not None and lease.is_over:
             return state
         return await self.drive(made)
 
@@ -266,17 +266,17 @@ class SessionController:
                 standing = await self._standing(session)
                 if self._is_at_rest(standing):
                     return await state_of(self._ports.store, session, standing.row.key)
-                async with self._holding(standing) as hold:
-                    state = await self._drive(hold, standing.row.key) if hold is not None else None
-                if hold is None:
+                async with self._leasing(standing) as lease:
+                    state = await self._drive(lease, standing.row.key) if lease is not None else None
+                if lease is None:
                     await self._changed(change, standing)
-                elif state is not None and (hold.is_over or not await self._ports.store.inbox(session)):
+                elif state is not None and (lease.is_over or not await self._ports.store.inbox(session)):
                     return state
 
     def _is_at_rest(self, standing: Standing) -> bool:
         """Return whether nobody drives the session and it has nothing to do now."""
         row, now_ms = standing.row, self._ports.clock.now_ms()
-        if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._held:
+        if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._leased:
             return False
         return not standing.waiting and is_free(standing.lease)
 
@@ -286,48 +286,48 @@ class SessionController:
         with self._lookout.minding(standing.row.session, lease.holder if lease is not None else None):
             await change.wait()
 
-    async def _drive(self, hold: Hold, key: str) -> State | None:
+    async def _drive(self, lease: LiveLease, key: str) -> State | None:
         """Drive under the lease. Return None if another driver took over, or the bell rang at the very end."""
-        session = hold.lease.session
+        session = lease.row.session
         if self._is_closed:
             raise _closed()
-        driver = Driver(self._ports, self._bus, hold, self._originals, key)
+        driver = Driver(self._ports, self._bus, lease, self._originals, key)
         self._drivers[session] = driver
         try:
             state = await driver.drive()
             return None if driver.is_rung else state
         except Fenced as error:
-            await self._check_taken(hold, error)
+            await self._check_taken(lease, error)
             return None
         finally:
             del self._drivers[session]
             # What was written meanwhile was taken for this driver's, and published by it.
-            if not hold.is_over:
+            if not lease.is_over:
                 self._bus.look(session)
 
-    async def _check_taken(self, hold: Hold, error: Fenced) -> None:
+    async def _check_taken(self, lease: LiveLease, error: Fenced) -> None:
         """Check after a refused commit that another driver has or had the session. Otherwise every commit would be
         refused.
         """
-        if hold.first is not None:  # it never began: its key is taken
+        if lease.first is not None:  # it never began: its key is taken
             return
-        if hold.is_lapsed or isinstance(error, Lapsed):  # a lapsed lease may have been renewed since
+        if lease.is_lapsed or isinstance(error, Lapsed):  # a lapsed lease may have been renewed since
             return
-        lease = (await self._standing(hold.lease.session)).lease
-        if lease is not None and lease.epoch == hold.lease.epoch:
+        row = (await self._standing(lease.row.session)).lease
+        if row is not None and row.epoch == lease.row.epoch:
             raise StorageCorrupt(
-                f"The row of session {hold.lease.session} does not match the end of its journal.",
+                f"The row of session {lease.row.session} does not match the end of its journal.",
                 hint="`holdfast fsck` lists all damage.",
             )
 
-    async def _visit(self, hold: Hold, key: str) -> None:
+    async def _visit(self, lease: LiveLease, key: str) -> None:
         """Settle the waiting commands under our own epoch, without attaching."""
-        store, now_ms, epoch = self._ports.store, self._ports.clock.now_ms(), hold.lease.epoch
-        session = hold.lease.session
+        store, now_ms, epoch = self._ports.store, self._ports.clock.now_ms(), lease.row.epoch
+        session = lease.row.session
         journal = Journal(session, key)
         waiting = await journal.open(store)
-        has_rival = hold.has_rival(journal.epoch)
-        await end_orphans(self._ports.tools, journal.state, hold)
+        has_rival = lease.has_rival(journal.epoch)
+        await end_orphans(self._ports.tools, journal.state, lease)
         for entry in waiting:
             command = waiting_command(entry)
             batch = [
@@ -338,7 +338,7 @@ class SessionController:
             batch += journal.take(decision(journal.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
             commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
-            await hold.commit(store, commit)
+            await lease.commit(store, commit)
             self._originals.note(session, batch)
             self._bus.committed(session, batch)
 
@@ -372,46 +372,46 @@ class SessionController:
     # --- leases ---------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _holding(self, standing: Standing, hold: Hold | None = None) -> AsyncIterator[Hold | None]:
-        """Yield the lease of a session, or None if it is not free. `hold`: the lease of a session that is begun."""
+    async def _leasing(self, standing: Standing, lease: LiveLease | None = None) -> AsyncIterator[LiveLease | None]:
+        """Yield the lease of a session, or None if it is not free. `lease`: the lease of a session that is begun."""
         session = standing.row.session
-        if session in self._held:
+        if session in self._leased:
             yield None
             return
         if self._is_closed:
             raise _closed()
-        held = self._held[session] = asyncio.get_running_loop().create_future()
+        ended = self._leased[session] = asyncio.get_running_loop().create_future()
         try:
-            hold = hold or await self._acquire(standing)
-            with self._heartbeat.keeping(hold) if hold is not None else contextlib.nullcontext():
-                yield hold
+            lease = lease or await self._acquire(standing)
+            with self._heartbeat.keeping(lease) if lease is not None else contextlib.nullcontext():
+                yield lease
         finally:
-            del self._held[session]
-            if hold is not None:
-                hold.until_ms = 0  # the check of the lease now stops every effect of what still runs
+            del self._leased[session]
+            if lease is not None:
+                lease.until_ms = 0  # the check of the lease now stops every effect of what still runs
             try:
-                if hold is not None and not hold.is_over:
+                if lease is not None and not lease.is_over:
                     with (
                         clearing_up("The lease"),
                         contextlib.suppress(StorageError),
                     ):  # then it lapses by itself
-                        await self._ports.store.release(hold.lease)
+                        await self._ports.store.release(lease.row)
             finally:
-                held.set_result(None)
-            if hold is not None:
+                ended.set_result(None)
+            if lease is not None:
                 self._bus.wake(session)
 
-    async def _acquire(self, standing: Standing) -> Hold | None:
+    async def _acquire(self, standing: Standing) -> LiveLease | None:
         """Return a new lease if the session was free, or if an earlier task of this controller left it."""
-        held, clock = standing.lease, self._ports.clock
-        is_left = held is not None and self._is_ours(held)
-        if not is_left and not is_free(held):
+        last, clock = standing.lease, self._ports.clock
+        is_left = last is not None and self._is_ours(last)
+        if not is_left and not is_free(last):
             return None
         until_ms = clock.uptime_ms() + LEASE_MS
-        over = held if held is not None and held.left_ms else None
-        lease = await self._ports.store.lease(standing.row.session, self._holder, LEASE_MS, over)
-        is_contested = held is not None and not is_left and not is_dead(held.holder)
-        return Hold(lease, until_ms, clock, is_contested) if self._is_ours(lease) else None
+        over = last if last is not None and last.left_ms else None
+        row = await self._ports.store.lease(standing.row.session, self._holder, LEASE_MS, over)
+        is_contested = last is not None and not is_left and not is_dead(last.holder)
+        return LiveLease(row, until_ms, clock, is_contested) if self._is_ours(row) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce

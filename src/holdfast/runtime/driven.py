@@ -33,7 +33,7 @@ async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
 
 
 def marked(row: SessionRow, standing: Standing | None) -> SessionRow:
-    """Return the row, with `running` for an open session if a driver holds its lease."""
+    """Return the row, with `running` for an open session if a driver has its lease."""
     is_driven = standing is not None and not is_free(standing.lease)
     return replace(row, status="running") if is_driven and row.status == "open" else row
 

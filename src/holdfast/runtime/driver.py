@@ -35,7 +35,7 @@ from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.heartbeat import renew
-from holdfast.runtime.holder import Hold
+from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.journal import Journal, waiting_command
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
@@ -69,18 +69,18 @@ class _Begun(NamedTuple):
 class Driver:
     """Drives one session under one lease, from attaching until there is nothing left to do now."""
 
-    def __init__(self, ports: Ports, bus: Bus, hold: Hold, originals: Originals, key: str = "") -> None:
+    def __init__(self, ports: Ports, bus: Bus, lease: LiveLease, originals: Originals, key: str = "") -> None:
         self._ports = ports
         self._bus = bus
-        self._hold = hold
-        self._session = hold.lease.session
-        self._epoch = hold.lease.epoch
+        self._lease = lease
+        self._session = lease.row.session
+        self._epoch = lease.row.epoch
         self._begun_ms = ports.clock.awake_ms()
         self._journal = Journal(self._session, key)
         self._originals = originals
         self._apart = Apart()
         self._planner = Planner(ports, originals, self._apart)
-        self._runner = Runner(ports, bus, self._session, hold.check, originals, self._apart)
+        self._runner = Runner(ports, bus, self._session, lease.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
         self._settling = asyncio.Lock()
@@ -121,16 +121,16 @@ class Driver:
             Fenced: another driver has the session. Nothing more was written or started here.
             StorageError: acknowledged records are safe, and no more can be written.
         """
-        self._hold.on_lost = self.fail
+        self._lease.on_lost = self.fail
         try:
-            first = self._hold.first
+            first = self._lease.first
             waiting = (first,) if first else await self._journal.open(self._ports.store)
             async with self._settling:
                 await self._attach(waiting)
             # Resting means: nothing runs, and nothing is due within a minute. Before the driver leaves, it
             # looks into the inbox once more. A command that arrives even later finds a free lease, and gets a
             # driver of its own.
-            while not self._hold.is_over:
+            while not self._lease.is_over:
                 if not self._is_at_rest():
                     await self._step()
                 elif not await self._look():
@@ -143,9 +143,9 @@ class Driver:
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
-        await end_orphans(self._ports.tools, self.state, self._hold)
-        holder = self._hold.lease.holder
-        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._hold.has_rival(self._journal.epoch))
+        await end_orphans(self._ports.tools, self.state, self._lease)
+        holder = self._lease.row.holder
+        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._journal.epoch))
         await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     # --- the loop -------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Driver:
         async with self._settling:
             if self.failure is not None:
                 raise self.failure
-            if self._hold.is_over or not self._causes:
+            if self._lease.is_over or not self._causes:
                 return
             cause = self._causes.take()
             if cause is None:
@@ -290,9 +290,9 @@ class Driver:
         commit = self._journal.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
-        # The order matters. Only what is on disk may be shown to followers or cause an effect. `_hold.commit`
+        # The order matters. Only what is on disk may be shown to followers or cause an effect. `_lease.commit`
         # fails if another driver has taken the session, so nothing of this batch exists then.
-        await self._hold.commit(self._ports.store, commit)
+        await self._lease.commit(self._ports.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
 
@@ -314,7 +314,7 @@ class Driver:
             if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
-                if self._hold.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._hold]):
+                if self._lease.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._lease]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
                 begun = _Begun(action, self._journal.state, body)
@@ -356,7 +356,7 @@ class Driver:
         # again.
         async with self._settling:
             del self._running[outcome.key]
-            if self._is_closing or self.failure is not None or self._hold.is_over:
+            if self._is_closing or self.failure is not None or self._lease.is_over:
                 return None
             try:
                 following = await self._advance(outcome, by=None if task.cancelling() else task)
@@ -415,7 +415,7 @@ class Driver:
         self._originals.keep_open(self._journal.state)
 
 
-async def end_orphans(tools: Tools, state: State, hold: Hold) -> None:
+async def end_orphans(tools: Tools, state: State, lease: LiveLease) -> None:
     """End what an earlier driver left running. A new driver records nothing before that.
 
     Raises:
@@ -423,7 +423,7 @@ async def end_orphans(tools: Tools, state: State, hold: Hold) -> None:
     """
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
     if keys:
-        hold.check()
+        lease.check()
         await tools.end_orphans(keys)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from holdfast.errors import Fenced, StorageError, StorageLocked
 from holdfast.protocol.ports import Clock, Leases
-from holdfast.runtime.holder import LEASE_MS, RENEW_MS, Hold
+from holdfast.runtime.holder import LEASE_MS, RENEW_MS, LiveLease
 
 BEAT_S = 1.0
 
@@ -16,23 +16,23 @@ BEAT_S = 1.0
 class Heartbeat:
     """The leases of one process while its tasks have them."""
 
-    def __init__(self, leases: Leases, clock: Clock) -> None:
-        self._leases = leases
+    def __init__(self, store: Leases, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
-        self._holds: dict[str, Hold] = {}
+        self._leases: dict[str, LiveLease] = {}
         self._beating: asyncio.Task[None] | None = None
 
     @contextmanager
-    def keeping(self, hold: Hold) -> Iterator[None]:
+    def keeping(self, lease: LiveLease) -> Iterator[None]:
         """Renew this lease too. If it is lost, tell its holder."""
-        session = hold.lease.session
-        self._holds[session] = hold
+        session = lease.row.session
+        self._leases[session] = lease
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
-            del self._holds[session]
+            del self._leases[session]
 
     async def aclose(self) -> None:
         """Stop."""
@@ -42,38 +42,38 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         try:
-            while self._holds:
+            while self._leases:
                 await asyncio.sleep(BEAT_S)
-                holds = [hold for hold in self._holds.values() if hold.first is None]
+                leases = [lease for lease in self._leases.values() if lease.first is None]
                 now_ms = self._clock.uptime_ms()
-                if any(now_ms > hold.until_ms - LEASE_MS + RENEW_MS for hold in holds):
-                    await self._renew(holds)
+                if any(now_ms > lease.until_ms - LEASE_MS + RENEW_MS for lease in leases):
+                    await self._renew(leases)
         finally:
             self._beating = None
 
-    async def _renew(self, holds: Sequence[Hold]) -> None:
+    async def _renew(self, leases: Sequence[LiveLease]) -> None:
         try:
-            lost = await renew(self._leases, self._clock, holds)
+            lost = await renew(self._store, self._clock, leases)
         except StorageLocked:
             return  # the next beat may succeed, and nothing starts without a lease
         except StorageError as error:
-            for hold in holds:
-                hold.on_lost(error)
+            for lease in leases:
+                lease.on_lost(error)
             return
-        for hold in lost:
-            hold.on_lost(Fenced())
+        for lease in lost:
+            lease.on_lost(Fenced())
 
 
-async def renew(leases: Leases, clock: Clock, holds: Sequence[Hold]) -> list[Hold]:
+async def renew(store: Leases, clock: Clock, leases: Sequence[LiveLease]) -> list[LiveLease]:
     """Renew the leases, including those that lapsed while this machine slept and that nobody took. Return those that
     another driver took.
     """
     until_ms = clock.uptime_ms() + LEASE_MS
-    taken = {(lease.session, lease.epoch) for lease in await leases.renew([h.lease for h in holds], LEASE_MS)}
-    lost: list[Hold] = []
-    for hold in holds:
-        if (hold.lease.session, hold.lease.epoch) in taken:
-            lost.append(hold)
+    taken = {(row.session, row.epoch) for row in await store.renew([lease.row for lease in leases], LEASE_MS)}
+    lost: list[LiveLease] = []
+    for lease in leases:
+        if (lease.row.session, lease.row.epoch) in taken:
+            lost.append(lease)
         else:
-            hold.until_ms = until_ms
+            lease.until_ms = until_ms
     return lost

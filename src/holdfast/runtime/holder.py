@@ -20,10 +20,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass
-class Hold:
+class LiveLease:
     """A lease while a task of this process has it. It is renewed in place, and ends when a commit gives it back."""
 
-    lease: Lease
+    row: Lease
     until_ms: int
     """The end of the lease by the clock's uptime, counted from before the request. The store's end is not earlier."""
     clock: Clock
@@ -42,9 +42,9 @@ class Hold:
         if self.first is None:
             self.is_over = await store.commit(commit)
             return
-        self.is_over = await store.begin(commit, self.lease.holder, LEASE_MS)
+        self.is_over = await store.begin(commit, self.row.holder, LEASE_MS)
         self.first = None
-        self.on_begun(self.lease.session)
+        self.on_begun(self.row.session)
 
     @property
     def is_lapsed(self) -> bool:
@@ -56,7 +56,7 @@ class Hold:
 
         The lease was taken from that driver, or from a process that took it and died before it recorded anything.
         """
-        return self.is_contested or last_epoch < self.lease.epoch - 1
+        return self.is_contested or last_epoch < self.row.epoch - 1
 
     def check(self) -> int:
         """See `ports.Check`."""

@@ -41,7 +41,7 @@ class Lookout:
         self._watchers = 0
         self._hurried = 0
         self._minded: dict[Holder | None, list[str]] = defaultdict(list)
-        """The sessions whose lease somebody here waits for, by who holds it."""
+        """The sessions whose lease somebody here waits for, by the holder of that lease."""
         self._lapses_s = 0.0
         """When to look for lapsed leases, by the loop's time."""
         self._looking: asyncio.Task[None] | None = None
@@ -121,10 +121,10 @@ class Lookout:
         self._lapses_s = now_s + LAPSE_S
         minded = [session for sessions in self._minded.values() for session in sessions]
         try:
-            held = await self._store.held()
+            leased = await self._store.leased()
         except StorageError:  # wake all of them: each reads the store itself, and gets the error
-            held = ()
-        self._wake(session for session in minded if session not in held)
+            leased = ()
+        self._wake(session for session in minded if session not in leased)
 
     def _wake(self, sessions: Iterable[str]) -> None:
         for session in list(sessions):

@@ -1,7 +1,7 @@
 """Masks the arguments of a call for storage: valid JSON, with every secret masked, and a list of what was masked.
 
 Known secrets and what only looks like one are masked alike. A gate refuses calls with known secrets; `originals`
-holds the originals.
+keeps the originals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holds the original arguments of masked calls in the memory of this process, until their call ends.
+"""Keeps the original arguments of masked calls in the memory of this process, until their call ends.
 
 They are never written down. A process without the original abandons the call. `masking` makes the copies.
 """
@@ -31,7 +31,7 @@ from holdfast.redact.deep import in_every_text
 from holdfast.runtime.masking import Masked, masked_copy
 
 HIDDEN = (
-    "This call did not run: a text in its arguments holds JSON in which something looks like a secret. Write that "
+    "This call did not run: a text in its arguments contains JSON in which something looks like a secret. Write that "
     "JSON as a part of the arguments, not as a text."
 )
 MAX_HELD_CHARS = 64 * 1024 * 1024
@@ -52,23 +52,23 @@ class Originals:
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
-        self._held: dict[tuple[str, str], Original] = {}
+        self._kept: dict[tuple[str, str], Original] = {}
         self._chars = 0
         self._key = secrets.token_bytes(32)
 
-    def hold(self, session: str, call_id: str, arguments: str, copy: Masked) -> None:
-        """Hold the original of a call that is about to be recorded with its copy."""
+    def keep(self, session: str, call_id: str, arguments: str, copy: Masked) -> None:
+        """Keep the original of a call that is about to be recorded with its copy."""
         self._put((session, call_id), Original(arguments, self._redact.also(copy.values)))
 
     def of(self, session: str, call: Call) -> Original | None:
         """Return what the call is judged and run by; None if it is gone."""
         if not call.is_masked:
             return Original(call.arguments, self._redact)
-        return self._held.get((session, call.call_id))
+        return self._kept.get((session, call.call_id))
 
     def has(self, session: str, call_id: str) -> bool:
         """Return whether the original of this masked call is here."""
-        return (session, call_id) in self._held
+        return (session, call_id) in self._kept
 
     def masked(self, session: str, call: Call, original: Original, admission: Admission) -> Admission:
         """Return the gates' decision about the original in a form that may be stored.
@@ -95,7 +95,7 @@ class Originals:
         )
         if isinstance(safe, Asked):
             return safe
-        if (session, call.call_id) in self._held:  # otherwise it ended meanwhile
+        if (session, call.call_id) in self._kept:  # otherwise it ended meanwhile
             self._put((session, call.call_id), replace(original, arguments=arguments))
         return replace(safe, expects=None, on_interrupt=_unprobed(safe))
 
@@ -109,7 +109,7 @@ class Originals:
 
     def note(self, session: str, batch: Iterable[Record]) -> None:
         """Drop the originals of calls that ended with a committed record."""
-        if self._held:
+        if self._kept:
             for record in batch:
                 match record.event:
                     case ToolCallFinished() | ToolCallRefused() | ToolCallAbandoned() as ended:
@@ -118,18 +118,18 @@ class Originals:
     def keep_open(self, state: State) -> None:
         """Drop the originals of a session beside its open calls: nobody drives it now."""
         open_calls = {call.call_id for call in state.turn.calls if not isinstance(call.stage, Done)}
-        for key in [key for key in self._held if key[0] == state.session and key[1] not in open_calls]:
+        for key in [key for key in self._kept if key[0] == state.session and key[1] not in open_calls]:
             self._drop(key)
 
     def _put(self, key: tuple[str, str], original: Original) -> None:
         self._drop(key)
-        self._held[key] = original
+        self._kept[key] = original
         self._chars += len(original.arguments)
         while self._chars > MAX_HELD_CHARS:
-            self._drop(next(iter(self._held)))
+            self._drop(next(iter(self._kept)))
 
     def _drop(self, key: tuple[str, str]) -> None:
-        original = self._held.pop(key, None)
+        original = self._kept.pop(key, None)
         if original is not None:
             self._chars -= len(original.arguments)
 

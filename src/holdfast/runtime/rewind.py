@@ -23,9 +23,9 @@ from holdfast.protocol.events import MessageReceived, Record, SessionForked, Ses
 from holdfast.protocol.rows import Commit
 from holdfast.protocol.tools import KeptFile
 from holdfast.runtime.fork import CAUSE, check_place, fork
-from holdfast.runtime.holder import Hold
+from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.journal import Journal, readable
-from holdfast.runtime.undo import Workshop, held, put_back, shelf_of
+from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of
 from holdfast.tools import restoring
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, open_restore, rewind_of
 
@@ -54,7 +54,7 @@ async def rewind(
         Conflict: somebody drives it, or an undo of it has not ended.
         StorageError: it cannot be recorded. The same call completes it.
     """
-    async with held(workshop, parent) as hold:
+    async with leased(workshop, parent) as lease:
         records, at_seq = await _place(workshop, parent, seq)
         branch = await _begun(workshop, parent, at_seq)
         if not branch:
@@ -67,7 +67,7 @@ async def rewind(
 
             done = await put_back(workshop, branch, principal, "rewind", plan)
             outcome = Rewound(branch, done.restored, done.kept)
-        await _take_over(workshop, hold, branch)
+        await _take_over(workshop, lease, branch)
         return outcome
 
 
@@ -106,22 +106,22 @@ async def _begun(workshop: Workshop, parent: str, at_seq: int) -> str:
     return ""
 
 
-async def _take_over(workshop: Workshop, parents: Hold, branch: str) -> None:
+async def _take_over(workshop: Workshop, parents_lease: LiveLease, branch: str) -> None:
     """Give the parent's name to the branch: both say so, in one transaction."""
-    store, parent = workshop.store, parents.lease.session
+    store, parent = workshop.store, parents_lease.row.session
     row = await store.session(parent)
     key = row.key if row is not None else ""
-    async with held(workshop, branch) as hold:
-        given = await _renamed(workshop, parents, key, "", branch) if key else None
-        taken = await _renamed(workshop, hold, "", key, parent)
+    async with leased(workshop, branch) as lease:
+        given = await _renamed(workshop, parents_lease, key, "", branch) if key else None
+        taken = await _renamed(workshop, lease, "", key, parent)
         others = (given,) if given is not None else ()
-        await hold.commit(store, replace(taken, others=others))
+        await lease.commit(store, replace(taken, others=others))
 
 
-async def _renamed(workshop: Workshop, hold: Hold, before: str, after: str, other: str) -> Commit:
-    journal = Journal(hold.lease.session, before)
+async def _renamed(workshop: Workshop, lease: LiveLease, before: str, after: str, other: str) -> Commit:
+    journal = Journal(lease.row.session, before)
     await journal.open(workshop.store)
-    now_ms, epoch = workshop.clock.now_ms(), hold.lease.epoch
+    now_ms, epoch = workshop.clock.now_ms(), lease.row.epoch
     record = journal.note(SessionRenamed(after, other), now_ms, epoch, CAUSE)
     return replace(journal.commit([record], epoch, now_ms, releases_lease=False), key=after)
 
@@ -136,7 +136,7 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
         NoSuchSession, UsageError: there is no such session or record, or the copy cannot be made there.
         Conflict: somebody drives the session.
     """
-    async with held(workshop, parent):
+    async with leased(workshop, parent):
         await check_place(workshop.store, parent, at_seq)
         records = [readable(each) for each in await workshop.store.read(parent)]
         settings = fold(records[:at_seq]).settings

@@ -53,7 +53,7 @@ MAX_TOOL_TEXT_CHARS = 24_000
 MAX_DETAIL_CHARS = 2_000
 CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
-    "This call did not run: its arguments held what looks like a secret, and there was no room to hold them in "
+    "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
 OVERDUE_S = 5.0
@@ -204,7 +204,7 @@ class Runner:
                 return None
 
     async def _call(self, call: ToolCall, id_: str, redact: Redactor) -> ToolCall:
-        """Return the call as it may be stored. If its arguments are masked, hold the original until the call ends."""
+        """Return the call as it may be stored. If its arguments are masked, keep the original until the call ends."""
         arguments = encodable(call.arguments)
         whole = self._ports.redact if "\\" in arguments else redact  # an escape would have hidden a secret
         if len(arguments) > IN_THREAD_FROM_CHARS:
@@ -212,7 +212,7 @@ class Runner:
         else:
             copy = masked_copy(arguments, whole)
         if copy.values:
-            self._originals.hold(self._session, id_, arguments, copy)
+            self._originals.keep(self._session, id_, arguments, copy)
         return replace(
             call,
             ref=redact(call.ref),
@@ -335,7 +335,7 @@ class _Teller:
         self._streams: dict[DeltaKind, StreamRedactor] = {}
 
     def tell(self, kind: DeltaKind, text: str) -> None:
-        """Handle a delta. Hold back what may be the beginning of a secret."""
+        """Handle a delta. Withhold what may be the beginning of a secret."""
         stream = self._streams.get(kind)
         if stream is None:
             stream = self._streams[kind] = StreamRedactor(self._redact)
@@ -345,7 +345,7 @@ class _Teller:
             stream.skip(text)
 
     def flush(self) -> None:
-        """Publish what was held back: there are no more deltas."""
+        """Publish what was withheld: there are no more deltas."""
         if self._bus.is_heard(self._session):
             for kind, stream in self._streams.items():
                 self._show(kind, stream.flush())

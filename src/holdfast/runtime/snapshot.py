@@ -57,7 +57,7 @@ def unpacked(found: Recovered, session: str) -> Snapshot | None:
     return snapshot if (state.session, state.seq) == (session, found.after_seq) else None
 
 
-def holds(found: Recovered, state: State, link: bytes) -> bool:
+def is_sound(found: Recovered, state: State, link: bytes) -> bool:
     """Return whether a snapshot is void for this code, or is exactly the fold of its records at that link."""
     snapshot = unpacked(found, state.session)
     return snapshot is None or (snapshot.state, snapshot.link) == (state, link)

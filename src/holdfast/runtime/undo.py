@@ -21,7 +21,7 @@ from holdfast.protocol.events import FilesRestoring, Record
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime.heartbeat import Heartbeat
-from holdfast.runtime.holder import LEASE_MS, Hold, is_dead, is_free, this_process
+from holdfast.runtime.holder import LEASE_MS, LiveLease, is_dead, is_free, this_process
 from holdfast.runtime.journal import Journal, readable
 from holdfast.storage.images import Images
 from holdfast.tools import restoring
@@ -76,10 +76,10 @@ async def put_back(
         Conflict: somebody drives the session.
         StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same call completes it.
     """
-    async with held(workshop, session) as hold:
+    async with leased(workshop, session) as lease:
         journal = Journal(session, await _key(workshop.store, session))
         await journal.open(workshop.store)
-        visit = _Visit(workshop, hold, journal, principal)
+        visit = _Visit(workshop, lease, journal, principal)
         records = [readable(each) for each in await workshop.store.read(session)]
         left = open_restore(records)
         if left is not None:
@@ -98,22 +98,22 @@ async def put_back(
 class _Visit:
     """Commits facts under a lease, without attaching."""
 
-    def __init__(self, workshop: Workshop, hold: Hold, journal: Journal, principal: Principal) -> None:
+    def __init__(self, workshop: Workshop, lease: LiveLease, journal: Journal, principal: Principal) -> None:
         self.workshop = workshop
-        self.hold = hold
+        self.lease = lease
         self.journal = journal
         self.principal = principal
-        self.is_contested = hold.has_rival(journal.epoch)
+        self.is_contested = lease.has_rival(journal.epoch)
         """The previous driver may still live. The first record says so: the next driver cannot find that out."""
 
     async def tell(self, body: CommandBody) -> None:
         """Record what a command means."""
         command = Command(secrets.token_hex(16), self.journal.session, self.principal, body)
-        now_ms, epoch = self.workshop.clock.now_ms(), self.hold.lease.epoch
+        now_ms, epoch = self.workshop.clock.now_ms(), self.lease.row.epoch
         cause = Commanded(command, epoch, self.is_contested)
         batch = self.journal.take(decision(self.journal.state, cause, now_ms, 0))
         commit = self.journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=False)
-        await self.hold.commit(self.workshop.store, commit)
+        await self.lease.commit(self.workshop.store, commit)
         self.is_contested = False
 
     async def finish(self, intent: FilesRestoring) -> Restored:
@@ -127,13 +127,13 @@ class _Visit:
                 kept.append(KeptFile(goal.path, reason))
             elif goal.before != goal.after:
                 done.append(goal.path)
-        await asyncio.to_thread(restoring.remove_folders, self.workshop.own, intent.files, self.hold.check)
+        await asyncio.to_thread(restoring.remove_folders, self.workshop.own, intent.files, self.lease.check)
         outcome = Restored(intent.why, tuple(done), tuple(kept))
         await self.tell(outcome)
         return outcome
 
     def _one(self, goal: FileRestore, shelf: restoring.Shelf) -> str:
-        return restoring.put_back(self.workshop.own, goal, shelf, self.hold.check)
+        return restoring.put_back(self.workshop.own, goal, shelf, self.lease.check)
 
 
 async def _todo(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:
@@ -163,8 +163,8 @@ async def _key(store: Store, session: str) -> str:
 
 
 @asynccontextmanager
-async def held(workshop: Workshop, session: str) -> AsyncIterator[Hold]:
-    """Hold the session's lease, so that nobody edits files meanwhile.
+async def leased(workshop: Workshop, session: str) -> AsyncIterator[LiveLease]:
+    """Have the session's lease, so that nobody edits files meanwhile.
 
     Raises:
         NoSuchSession: there is no such session.
@@ -175,21 +175,21 @@ async def held(workshop: Workshop, session: str) -> AsyncIterator[Hold]:
     if standing is None:
         raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
     until_ms = clock.uptime_ms() + LEASE_MS
-    lease = standing.lease
-    is_contested = lease is not None and not is_dead(lease.holder)
-    if is_free(lease):
-        lease = await store.lease(session, holder, LEASE_MS, lease)
-    if lease is None or lease.holder.nonce != holder.nonce:
+    row = standing.lease
+    is_contested = row is not None and not is_dead(row.holder)
+    if is_free(row):
+        row = await store.lease(session, holder, LEASE_MS, row)
+    if row is None or row.holder.nonce != holder.nonce:
         raise Conflict(
             f"A process drives session {session}, and may edit files. Nothing was put back.",
             hint=f"Stop it first: `holdfast stop {session}`.",
         )
-    hold = Hold(lease, until_ms, clock, is_contested)
+    lease = LiveLease(row, until_ms, clock, is_contested)
     heartbeat = Heartbeat(store, clock)
     try:
-        with heartbeat.keeping(hold):
-            yield hold
+        with heartbeat.keeping(lease):
+            yield lease
     finally:
-        hold.until_ms = 0
+        lease.until_ms = 0
         await heartbeat.aclose()
-        await store.release(lease)
+        await store.release(row)

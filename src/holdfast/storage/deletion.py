@@ -27,7 +27,7 @@ from holdfast.storage.home import BLOBS, connect
 from holdfast.storage.images import drop_images
 from holdfast.storage.reads import LAST_ARRIVAL, LAST_POSITION
 
-_HELD = (
+_IN_FORCE = (
     "SELECT number, updated_ms FROM sessions JOIN leases ON session = number"
     " WHERE id = ? AND epoch = ? AND holder IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM sessions AS branch WHERE branch.parent = sessions.number)"
@@ -41,7 +41,7 @@ def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
     """Take away everything but the id and the lease. Files go before the transaction ends: if it is killed, the
     session still refers to them, and is deleted again.
     """
-    number, updated_ms = _held(connection, lease)
+    number, updated_ms = _in_force(connection, lease)
     last = connection.execute(f"SELECT {LAST_POSITION}, {LAST_ARRIVAL}").fetchone()
     connection.execute("INSERT OR REPLACE INTO deleted VALUES (?, ?, ?)", (number, *last))
     remove_blobs(home / BLOBS, _unshared(connection, number))
@@ -110,9 +110,9 @@ def _waiting(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
     return connection.execute(sql, (ATTACHED,)).fetchall()
 
 
-def _held(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
+def _in_force(connection: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
     """The session's number and its last time, while the lease is in force and no branch needs its records."""
-    found = connection.execute(_HELD, (lease.session, lease.epoch)).fetchone()
+    found = connection.execute(_IN_FORCE, (lease.session, lease.epoch)).fetchone()
     if found is None:
         raise Fenced(f"session {lease.session} was taken or branched off meanwhile; it was not deleted")
     number, updated_ms = found

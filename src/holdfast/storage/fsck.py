@@ -43,12 +43,12 @@ _COSTS_TIME = "this costs time and nothing else"
 _READ_WHOLE = "its whole journal is read instead"
 
 
-Holds = Callable[[Recovered, State, bytes], bool]
+CheckSnapshot = Callable[[Recovered, State, bytes], bool]
 """Takes the records, the state that they fold to, and the link of the last one. Returns whether the snapshot fits.
 Only the code that makes snapshots can read one."""
 
 
-def verify_home(home: Path, holds: Holds | None = None, clock: Clock = SYSTEM_CLOCK) -> Verified:
+def verify_home(home: Path, is_sound: CheckSnapshot | None = None, clock: Clock = SYSTEM_CLOCK) -> Verified:
     """Return all damage of a home, and what was erased in it. The home need not be writable.
 
     Raises:
@@ -66,8 +66,8 @@ def verify_home(home: Path, holds: Holds | None = None, clock: Clock = SYSTEM_CL
         try:
             version = check_version(connection, path)
             if not version:
-                raise StorageError(f"{path} holds nothing yet")
-            found = _verify(connection, home, version, holds)
+                raise StorageError(f"{path} contains nothing yet")
+            found = _verify(connection, home, version, is_sound)
             notices = tuple(_notices(connection, home / BLOBS, clock.now_ms() - YOUNG_MS))
             return msgspec.structs.replace(found, damages=(*lost, *found.damages), notices=notices)
         except StorageCorrupt:
@@ -110,11 +110,11 @@ class _Look:
     """One look at a home, with everything that is read only once."""
 
     def __init__(
-        self, connection: sqlite3.Connection, blobs: Path, tables: set[str], holds: Holds | None
+        self, connection: sqlite3.Connection, blobs: Path, tables: set[str], is_sound: CheckSnapshot | None
     ) -> None:
         self.connection = connection
         self.tables = tables
-        self.holds = holds
+        self.is_sound = is_sound
         self._blobs = blobs
         self._seen: dict[str, str] = {}
 
@@ -144,7 +144,7 @@ class _Look:
         return 0, b""
 
 
-def _verify(connection: sqlite3.Connection, home: Path, version: int, holds: Holds | None) -> Verified:
+def _verify(connection: sqlite3.Connection, home: Path, version: int, is_sound: CheckSnapshot | None) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     erased: list[Stretch] = []
@@ -156,7 +156,7 @@ def _verify(connection: sqlite3.Connection, home: Path, version: int, holds: Hol
     damages += [_lost(kind, name) for kind, name, table in lost if kind == "table" or table in tables]
     if _JOURNALS - tables:
         return Verified(tuple(damages))
-    look = _Look(connection, home / BLOBS, tables, holds)
+    look = _Look(connection, home / BLOBS, tables, is_sound)
     for session in [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]:
         try:
             found = _verify_session(look, session)
@@ -272,9 +272,9 @@ def _state(
     records = [*shared, *examined.records]
     seq, body = look.snapshot(session, own[-1].number)
     state = fold(records[:seq], State(session=session, key=row.key if row is not None else ""))
-    if 0 < seq <= len(records) and look.holds is not None:
+    if 0 < seq <= len(records) and look.is_sound is not None:
         link = link_at(look.connection, own, seq) or b""
-        if not look.holds(Recovered(seq, body, (), ()), state, link):
+        if not look.is_sound(Recovered(seq, body, (), ()), state, link):
             what = f"its snapshot of record {seq} is not what the records before it come to"
             damages.append(Damage("row", what, session, seq))
     return fold(records[seq:], state)

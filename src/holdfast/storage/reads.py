@@ -269,7 +269,7 @@ def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> St
     return Standing(_session_row(*row), lease, waiting)
 
 
-def held(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
+def leased(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
     """Do what `Store.held` says."""
     rows = connection.execute(
         "SELECT id FROM leases JOIN sessions ON number = session"

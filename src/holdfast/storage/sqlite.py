@@ -124,8 +124,8 @@ class SqliteStore:
             lambda connection: reads.standing(connection, session, self._clock.uptime_ms())
         )
 
-    async def held(self) -> Collection[str]:
-        return await self._ask(lambda connection: reads.held(connection, self._clock.uptime_ms()))
+    async def leased(self) -> Collection[str]:
+        return await self._ask(lambda connection: reads.leased(connection, self._clock.uptime_ms()))
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         return await self._writer.do(

@@ -115,7 +115,7 @@ class _Journal:
         """Return the blobs that its records and its waiting commands refer to."""
         return self.blobs.union(*(attached_in(entry.body) for entry in self.inbox.values()))
 
-    def is_held_in(self, epoch: int) -> bool:
+    def is_leased_in(self, epoch: int) -> bool:
         """Return whether the lease of that epoch was neither taken nor given back, lapsed or not."""
         return self.holder is not None and self.epoch == epoch
 
@@ -201,7 +201,7 @@ class VolatileStore:
             Standing(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
         )
 
-    async def held(self) -> Collection[str]:
+    async def leased(self) -> Collection[str]:
         leases = map(self._lease, self._journals.values())
         return {lease.session for lease in leases if lease is not None and lease.left_ms}
 
@@ -209,7 +209,7 @@ class VolatileStore:
         lost: list[Lease] = []
         for lease in leases:
             journal = self._journals.get(lease.session)
-            if journal is None or not journal.is_held_in(lease.epoch):
+            if journal is None or not journal.is_leased_in(lease.epoch):
                 lost.append(lease)
             else:
                 journal.until_ms = self._clock.uptime_ms() + duration_ms
@@ -217,7 +217,7 @@ class VolatileStore:
 
     async def release(self, lease: Lease) -> None:
         journal = self._journals.get(lease.session)
-        if journal is not None and journal.is_held_in(lease.epoch):
+        if journal is not None and journal.is_leased_in(lease.epoch):
             journal.holder = None
 
     def _lease(self, journal: _Journal) -> Lease | None:
@@ -229,7 +229,7 @@ class VolatileStore:
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
         journal = self._journals.get(commit.session)
-        if journal is None or not journal.is_held_in(commit.epoch):
+        if journal is None or not journal.is_leased_in(commit.epoch):
             raise Fenced(f"epoch {commit.epoch} of session {commit.session} is over")
         head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
         if head_seq != commit.expected_seq:
@@ -388,7 +388,7 @@ class VolatileStore:
     async def delete(self, lease: Lease) -> None:
         session = lease.session
         journal = self._journals.get(session)
-        if journal is None or not journal.is_held_in(lease.epoch):
+        if journal is None or not journal.is_leased_in(lease.epoch):
             raise Fenced(f"epoch {lease.epoch} of session {session} is over")
         if await self.branches(session):
             raise Fenced(f"another session branched off from session {session}")

@@ -64,7 +64,7 @@ def post(
 ) -> Posted:
     """Do what `Store.post` says."""
     number = _living(connection, entry.session)
-    _, lease = _held(connection, entry.session, number, uptime_ms)
+    _, lease = _leased(connection, entry.session, number, uptime_ms)
     return Posted(_posted(connection, number, entry, capacity, blobs), lease)
 
 
@@ -100,16 +100,16 @@ def lease(
 ) -> Lease:
     """Do what `Store.lease` says."""
     number = _number(connection, session)
-    epoch, standing = _held(connection, session, number, term.from_ms)
+    epoch, standing = _leased(connection, session, number, term.from_ms)
     is_dead = over is not None and over.epoch == epoch
     if standing is not None and standing.left_ms and not is_dead:
         return standing
     lease = Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
-    _hold(connection, number, lease, term)
+    _store_lease(connection, number, lease, term)
     return lease
 
 
-def _hold(connection: sqlite3.Connection, number: int, lease: Lease, term: Term) -> None:
+def _store_lease(connection: sqlite3.Connection, number: int, lease: Lease, term: Term) -> None:
     holder = sealed(encode_json(lease.holder), "lease", lease.session, lease.epoch)
     connection.execute(
         "INSERT OR REPLACE INTO leases (session, epoch, holder, from_ms, until_ms, term)"
@@ -194,7 +194,7 @@ def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: T
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
-    _hold(connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term)
+    _store_lease(connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term)
     return commit(connection, first, blobs)
 
 
@@ -256,10 +256,10 @@ def _released(connection: sqlite3.Connection, number: int) -> bool:
     return released.rowcount > 0
 
 
-def _held(
+def _leased(
     connection: sqlite3.Connection, session: str, number: int, uptime_ms: int
 ) -> tuple[int, Lease | None]:
-    """The session's last epoch, 0 before the first, and its lease where somebody holds it."""
+    """The session's last epoch, 0 before the first, and its lease where somebody has it."""
     found = connection.execute(
         "SELECT epoch, holder, term, from_ms, until_ms FROM leases WHERE session = ?", (number,)
     ).fetchone()

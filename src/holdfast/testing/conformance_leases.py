@@ -160,7 +160,7 @@ class LeaseConformance:
     async def test_what_is_held_is_told_of_all_sessions_at_once(self, store: Store) -> None:
         one, other, released = [await drive(store, number) for number in (1, 2, 3)]
         await store.release(released.lease)
-        assert set(await store.held()) == {one.session, other.session}
+        assert set(await store.leased()) == {one.session, other.session}
 
     async def test_a_commit_gives_the_lease_back_unless_a_command_waits(self, store: Store) -> None:
         driving = await drive(store)
@@ -252,7 +252,7 @@ class LeaseConformance:
             *(store.begin(first, a_holder("a"), TERM_MS) for first in firsts), return_exceptions=True
         )
         assert [type(each) for each in begun].count(Fenced) == 4
-        assert len(await store.sessions()) == len(await store.held()) == 1
+        assert len(await store.sessions()) == len(await store.leased()) == 1
 
     async def test_sessions_without_a_key_are_always_new(self, store: Store) -> None:
         assert await store.claim(an_id(1), "", NOW_MS) != await store.claim(an_id(2), "", NOW_MS)

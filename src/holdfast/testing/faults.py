@@ -110,8 +110,8 @@ class FaultyStore:
     async def standing(self, session: str) -> Standing | None:
         return await self.pass_on(lambda: self._inner.standing(session))
 
-    async def held(self) -> Collection[str]:
-        return await self.pass_on(self._inner.held)
+    async def leased(self) -> Collection[str]:
+        return await self.pass_on(self._inner.leased)
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         self.check_space()
