@@ -191,9 +191,9 @@ def test_an_imported_session_is_free_and_knows_the_commands_that_it_took(
 
     async def look() -> None:
         store = SqliteStore.open(tmp_path / "other")
-        standing = await store.standing(home.finished)
-        assert standing is not None
-        assert standing.lease is None
+        situation = await store.situation(home.finished)
+        assert situation is not None
+        assert situation.lease is None
         posted = await store.post(InboxEntry("abc", home.finished, 1, b"{}"), 10)
         assert posted.outcome == "duplicate"
         await store.aclose()

@@ -108,7 +108,7 @@ async def test_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
     await until(lambda: len(told(log)) == 1)
     victim.kill()
     await victim.communicate()
-    lease = await standing(home, session)
+    lease = await lease_in(home, session)
     assert lease is not None
     assert lease.left_ms, "it was not waited out"
     (tmp_path / GO_ON).touch()
@@ -142,7 +142,7 @@ async def test_whoever_waits_for_a_process_that_is_killed_goes_on_without_waitin
     assert {record.epoch for record in await check(home, session)} == {1, 2}
 
 
-async def standing(home: Path, session: str) -> Lease | None:
+async def lease_in(home: Path, session: str) -> Lease | None:
     """The lease as it lies in the store."""
     store = SqliteStore.open(home)
     try:

@@ -95,9 +95,9 @@ async def answers(home: Path) -> dict[str, object]:
         await ask(f"find {number}", store.find(session))
         await ask(f"inbox {number}", store.inbox(session))
         await ask(f"recover {number}", store.recover(session))
-        await ask(f"standing {number}", store.standing(session))
-        if isinstance(standing := said[f"standing {number}"], msgspec.Struct):
-            said[f"standing {number}"] = _without_time(standing)
+        await ask(f"situation {number}", store.situation(session))
+        if isinstance(situation := said[f"situation {number}"], msgspec.Struct):
+            said[f"situation {number}"] = _without_time(situation)
         for which in (1, 2):
             await ask(f"approval {number} {which}", store.approval(f"{session}-{which}"))
         try:
@@ -116,11 +116,11 @@ async def _by_id(store: SqliteStore) -> list[SessionRow]:
     return sorted(await store.sessions(), key=lambda row: row.session)
 
 
-def _without_time(standing: Any) -> object:
-    lease = standing.lease
+def _without_time(situation: Any) -> object:
+    lease = situation.lease
     if lease is not None:
         lease = msgspec.structs.replace(lease, left_ms=int(0 < lease.left_ms <= TERM_MS))
-    return msgspec.structs.replace(standing, lease=lease)
+    return msgspec.structs.replace(situation, lease=lease)
 
 
 def copied(home: Path, name: str) -> Path:

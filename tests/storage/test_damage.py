@@ -318,7 +318,7 @@ async def test_a_table_that_was_dropped_is_told_by_name_and_never_made_anew(home
     change(home, f"DROP TABLE {table}")
     store = SqliteStore.open(home)
     told: list[StorageError] = []
-    for question in (store.sessions(), store.read(an_id(1)), store.standing(an_id(1)), store.approvals()):
+    for question in (store.sessions(), store.read(an_id(1)), store.situation(an_id(1)), store.approvals()):
         try:
             await question
         except StorageError as error:

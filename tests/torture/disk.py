@@ -37,8 +37,8 @@ from tests.torture.disk_judge import (
     Ran,
     Room,
     judge,
+    rest_of,
     right_code,
-    standing,
     types,
 )
 
@@ -314,7 +314,7 @@ class Bench:
     def _to_the_end(self, room: Room) -> Iterator[Ran]:
         """Go on as a person would: look what there is, answer what is asked, resume, and begin anew if nothing is."""
         for _ in range(6):
-            status, asked = standing(room.home)
+            status, asked = rest_of(room.home)
             if status == "done":
                 yield self._commands.run(room, LOOK)
                 return
@@ -333,7 +333,7 @@ class Bench:
         if stage == "run":
             return Prepared(self._kept(self._room(None)), (), (), RUN, WAITS)
         if stage == "approve":
-            return self._after("run", lambda room: (*APPROVE, standing(room.home)[1]), DONE)
+            return self._after("run", lambda room: (*APPROVE, rest_of(room.home)[1]), DONE)
         if stage == "resume":
             return self._after("approve", lambda _: RESUME, DONE)
         before, last = (
@@ -357,7 +357,7 @@ class Bench:
             room = self._room(before)
             ran = self._commands.run(room, before.words, Arm(k, 1 << 40, errno.EIO, 1, str(room.log)))
             served = (*before.served, *self._server.take())
-            if standing(room.home)[0] and types(room.home)[-1:] == [last]:
+            if rest_of(room.home)[0] and types(room.home)[-1:] == [last]:
                 code = WAITS if stage == "run" else DONE
                 return Prepared(self._kept(room), (*before.ran, ran), served, RESUME, code)
         raise AssertionError(f"no process of stage {stage} died behind a {last}")

@@ -67,7 +67,7 @@ def types(home: Path) -> list[str]:
     return [row["type"] for row in rows_of(home)]
 
 
-def standing(home: Path) -> tuple[str, str]:
+def rest_of(home: Path) -> tuple[str, str]:
     """Return the session's status, empty if it does not exist, and the approval that it waits for."""
     rows = rows_of(home)
     if not (home / "holdfast.db").exists():

@@ -44,11 +44,11 @@ def pause(session: SessionName, home: HomeFlag = None) -> None:
     \b
     holdfast pause last
     """
-    stood = asyncio.run(_command(home_of(home), session, Pause()))
-    _say_settled(stood, f"{stood.state.session} is {_STANDS.get(status(stood.state), status(stood.state))}.")
+    ended = asyncio.run(_command(home_of(home), session, Pause()))
+    _say_result(ended, f"{ended.state.session} is {_PAUSING.get(status(ended.state), status(ended.state))}.")
 
 
-_STANDS = {"open": "finishing what runs, then it pauses"}
+_PAUSING = {"open": "finishing what runs, then it pauses"}
 
 
 def stop(session: SessionName, home: HomeFlag = None) -> None:
@@ -57,35 +57,37 @@ def stop(session: SessionName, home: HomeFlag = None) -> None:
     \b
     holdfast stop cli:docs
     """
-    stood = asyncio.run(_command(home_of(home), session, Stop()))
-    is_open = open_run(stood.state) is not None
-    _say_settled(stood, f"{stood.state.session} is {'stopping' if is_open else status(stood.state)}.")
+    ended = asyncio.run(_command(home_of(home), session, Stop()))
+    is_open = open_run(ended.state) is not None
+    _say_result(ended, f"{ended.state.session} is {'stopping' if is_open else status(ended.state)}.")
 
 
-class _Stood(NamedTuple):
+class _Ended(NamedTuple):
+    """How a command of this process ended."""
+
     state: State
     """The state after the command."""
     was_open: bool
     """Whether a run was open before the command."""
 
 
-async def _command(home: Home, name: str, body: CommandBody) -> _Stood:
+async def _command(home: Home, name: str, body: CommandBody) -> _Ended:
     """Send a command to a session. A broken configuration must not prevent it."""
     async with about_to_write(home) as store:
         session = await find_session(store, name)
     async with open_app(load_only({}), home) as app:
         past = await app.controller.prospect(session)
         was_open = open_run(past.ahead) is not None
-        if was_open or past.ahead is not past.now:  # also settles the commands that nobody has read
+        if was_open or past.ahead is not past.now:  # also handles the commands that nobody has read
             await app.controller.decide_now(session, sender(), body)
-        return _Stood(await app.controller.state(session), was_open)
+        return _Ended(await app.controller.state(session), was_open)
 
 
-def _say_settled(stood: _Stood, how: str) -> None:
-    if stood.was_open:
-        say([how, ["Continue with: ", Span(f"holdfast resume {stood.state.session}", COMMAND)]])
+def _say_result(ended: _Ended, how: str) -> None:
+    if ended.was_open:
+        say([how, ["Continue with: ", Span(f"holdfast resume {ended.state.session}", COMMAND)]])
     else:
-        say([f"{stood.state.session} has no open run: it is {status(stood.state)}."])
+        say([f"{ended.state.session} has no open run: it is {status(ended.state)}."])
 
 
 # --- approvals ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from holdfast.protocol.ids import trace_id
 from holdfast.protocol.ports import Index, Store
 from holdfast.protocol.rows import SessionRow
 from holdfast.runtime.acceptance import before_sending
-from holdfast.runtime.driven import marked, standing_of
+from holdfast.runtime.driven import marked, situation_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
 from holdfast.views.journal import Journal, readable_here
@@ -105,8 +105,8 @@ async def read_journal(store: Store, name: str) -> Journal:
         StorageCorrupt: A record was changed, removed or reordered.
     """
     session = await find_session(store, name)
-    row, standing = await store.session(session) or SessionRow(session), await standing_of(store, session)
+    row, situation = await store.session(session) or SessionRow(session), await situation_of(store, session)
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
-    waiting = standing.waiting if standing is not None else 0
-    return Journal(marked(row, standing), stored, records, waiting)
+    waiting = situation.waiting if situation is not None else 0
+    return Journal(marked(row, situation), stored, records, waiting)

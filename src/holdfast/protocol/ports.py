@@ -27,8 +27,8 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
     Verified,
 )
 from holdfast.protocol.settings import Output, Settings
@@ -149,12 +149,12 @@ class Leases(Protocol):
         """
         ...
 
-    async def standing(self, session: str) -> Standing | None:
+    async def situation(self, session: str) -> Situation | None:
         """Return what decides whether exactly that session is to be driven; None if it does not exist."""
         ...
 
     async def leased(self) -> Collection[str]:
-        """Return the sessions of all leases that hold now."""
+        """Return the sessions of all leases in force."""
         ...
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
@@ -415,7 +415,7 @@ class Proposal(msgspec.Struct, frozen=True):
     labels: tuple[Label, ...] = ()
     """Everything that the session contains by now, which the model may follow."""
     grants: tuple[str, ...] = ()
-    """Standing permissions. Nothing grants any yet."""
+    """Permissions that last. Nothing grants any yet."""
     is_approved: bool = False
     """Somebody approved it: `ask` is allowed, and `deny` still rules. The caller compares what was approved."""
 

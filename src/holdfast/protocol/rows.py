@@ -127,7 +127,7 @@ class Lease(msgspec.Struct, frozen=True):
     """How much time was left when the store answered; 0 if it has lapsed."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Situation(msgspec.Struct, frozen=True):
     """Everything that decides whether a session is to be driven, in one answer."""
 
     row: SessionRow

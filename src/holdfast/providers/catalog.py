@@ -124,7 +124,7 @@ def known_models(provider: str, *, now_ms: int) -> list[ModelFacts]:
         for listed in get_snapshot().providers
         if listed.id == entry.price_list
         for model in listed.models
-        if not model.deprecated and _rates(_standing(model, now_ms), 0) is not None
+        if not model.deprecated and _rates(_prices_at(model, now_ms), 0) is not None
     )
     return [facts(name, now_ms=now_ms) for name in names]
 
@@ -144,12 +144,12 @@ def _known_model(price_list: str, model: str) -> ModelInfo | None:
 
 def _price(entry: Entry, known: ModelInfo | None, now_ms: int) -> _Price:
     if known is not None:
-        standing = _standing(known, now_ms)
-        if (rates := _rates(standing, 0)) is not None:
+        prices = _prices_at(known, now_ms)
+        if (rates := _rates(prices, 0)) is not None:
             from genai_prices import __version__
 
             kind: Literal["known", "free"] = "known" if rates.input or rates.output else "free"
-            larger = [(above, _rates(standing, above + 1) or rates) for above in _sizes(standing)]
+            larger = [(above, _rates(prices, above + 1) or rates) for above in _sizes(prices)]
             return _Price(kind, f"genai-prices {__version__}", rates, tuple(larger))
     if entry.name == "ollama" or entry.wire == "script":
         return _Price("free", entry.name)
@@ -199,38 +199,34 @@ def _output_cap(name: str) -> int:
     return next((cap for glob, cap in _OUTPUT_CAPS if fnmatchcase(name, glob)), 0)
 
 
-def _standing(model: ModelInfo, now_ms: int) -> list[ModelPrice]:
-    """Return the newest list of prices that has begun, and those for some hours of the day."""
+def _prices_at(model: ModelInfo, now_ms: int) -> list[ModelPrice]:
+    """Return the prices in force: the newest list that has begun, and those for some hours of the day."""
     from genai_prices.types import StartDateConstraint
 
     if not isinstance(model.prices, list):
         return [model.prices]
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    standing: list[ModelPrice] = []
+    prices: list[ModelPrice] = []
     for listed in model.prices:
         rule = listed.constraint
         if rule is None or (isinstance(rule, StartDateConstraint) and rule.active(now)):
-            standing = [listed.prices]
+            prices = [listed.prices]
         elif not isinstance(rule, StartDateConstraint):
-            standing.append(listed.prices)
-    return standing
+            prices.append(listed.prices)
+    return prices
 
 
-def _sizes(standing: list[ModelPrice]) -> list[int]:
+def _sizes(prices: list[ModelPrice]) -> list[int]:
     """Return the numbers of input tokens above which other prices apply."""
-    listed = [getattr(prices, key, None) for prices in standing for key in _KEYS]
+    listed = [getattr(each, key, None) for each in prices for key in _KEYS]
     return sorted({tier.start for price in listed for tier in getattr(price, "tiers", ())})
 
 
-def _rates(standing: list[ModelPrice], input_tokens: int) -> _Rates | None:
+def _rates(prices: list[ModelPrice], input_tokens: int) -> _Rates | None:
     """Return the price of a call with so many input tokens; None if the price of input or output is not listed."""
     plain, written, read, stored = (
         max(
-            (
-                _at(price, input_tokens)
-                for prices in standing
-                if (price := getattr(prices, key, None)) is not None
-            ),
+            (_at(price, input_tokens) for each in prices if (price := getattr(each, key, None)) is not None),
             default=None,
         )
         for key in _KEYS

@@ -148,14 +148,14 @@ async def delete(store: Store, session: str) -> None:
         NoSuchSession: there is no such session.
         Conflict: somebody drives it, or another session shares its records.
     """
-    standing = await store.standing(session)
-    if standing is None:
+    situation = await store.situation(session)
+    if situation is None:
         raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
     driven = Conflict(
         f"A process drives session {session}. Nothing was deleted.",
         hint=f"End its run first: `holdfast stop {session}`.",
     )
-    if not is_free(standing.lease):
+    if not is_free(situation.lease):
         raise driven
     if branches := await store.branches(session):
         listed = ", ".join(branches[:_LISTED]) + (" ..." if len(branches) > _LISTED else "")
@@ -164,7 +164,7 @@ async def delete(store: Store, session: str) -> None:
             hint="Delete the branches first.",
         )
     holder = this_process()
-    lease = await store.lease(session, holder, LEASE_MS, standing.lease)
+    lease = await store.lease(session, holder, LEASE_MS, situation.lease)
     if lease.holder.nonce != holder.nonce:
         raise driven
     try:

@@ -29,7 +29,7 @@ from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import ApprovalRow, InboxEntry, Lease, SessionRow, Standing
+from holdfast.protocol.rows import ApprovalRow, InboxEntry, Lease, SessionRow, Situation
 from holdfast.runtime.acceptance import accepted, accepting, name_of, refused, stored
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
@@ -175,7 +175,7 @@ class SessionController:
 
         A command with a time in the future is from before somebody set the clock back.
         """
-        if not is_free((await self._standing(session)).lease):
+        if not is_free((await self._situation(session)).lease):
             return []
         waiting = await self._ports.store.inbox(session)
         begun_ms, now_ms = self._begun_ms, self._ports.clock.now_ms()
@@ -201,15 +201,15 @@ class SessionController:
                 change.clear()
                 if all(e.command_id != command_id for e in await self._ports.store.inbox(session)):
                     return
-                standing = await self._standing(session)
-                async with self._leasing(standing) as lease:
+                situation = await self._situation(session)
+                async with self._leasing(situation) as lease:
                     if lease is not None:
                         try:
-                            await self._visit(lease, standing.row.key)
+                            await self._visit(lease, situation.row.key)
                         except Fenced as error:  # another driver took the session and settles it
                             await self._check_taken(lease, error)
                 if lease is None:
-                    await self._changed(change, standing)
+                    await self._changed(change, situation)
 
     # --- driving --------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class SessionController:
         try:
             with self._lookout.watching():
                 await self._lookout.ready()
-                async with self._leasing(Standing(SessionRow(made, key), None, 1), lease):
+                async with self._leasing(Situation(SessionRow(made, key), None, 1), lease):
                     state = await self._drive(lease, key)
         except StorageError as error:
             if lease.first is not None:
@@ -263,27 +263,27 @@ class SessionController:
             await self._lookout.ready()
             while True:
                 change.clear()
-                standing = await self._standing(session)
-                if self._is_at_rest(standing):
-                    return await state_of(self._ports.store, session, standing.row.key)
-                async with self._leasing(standing) as lease:
-                    state = await self._drive(lease, standing.row.key) if lease is not None else None
+                situation = await self._situation(session)
+                if self._is_at_rest(situation):
+                    return await state_of(self._ports.store, session, situation.row.key)
+                async with self._leasing(situation) as lease:
+                    state = await self._drive(lease, situation.row.key) if lease is not None else None
                 if lease is None:
-                    await self._changed(change, standing)
+                    await self._changed(change, situation)
                 elif state is not None and (lease.is_over or not await self._ports.store.inbox(session)):
                     return state
 
-    def _is_at_rest(self, standing: Standing) -> bool:
+    def _is_at_rest(self, situation: Situation) -> bool:
         """Return whether nobody drives the session and it has nothing to do now."""
-        row, now_ms = standing.row, self._ports.clock.now_ms()
+        row, now_ms = situation.row, self._ports.clock.now_ms()
         if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._leased:
             return False
-        return not standing.waiting and is_free(standing.lease)
+        return not situation.waiting and is_free(situation.lease)
 
-    async def _changed(self, change: asyncio.Event, standing: Standing) -> None:
+    async def _changed(self, change: asyncio.Event, situation: Situation) -> None:
         """Wait until something is committed, or until the lease may be free without a commit."""
-        lease = standing.lease
-        with self._lookout.minding(standing.row.session, lease.holder if lease is not None else None):
+        lease = situation.lease
+        with self._lookout.minding(situation.row.session, lease.holder if lease is not None else None):
             await change.wait()
 
     async def _drive(self, lease: LiveLease, key: str) -> State | None:
@@ -313,7 +313,7 @@ class SessionController:
             return
         if lease.is_lapsed or isinstance(error, Lapsed):  # a lapsed lease may have been renewed since
             return
-        row = (await self._standing(lease.row.session)).lease
+        row = (await self._situation(lease.row.session)).lease
         if row is not None and row.epoch == lease.row.epoch:
             raise StorageCorrupt(
                 f"The row of session {lease.row.session} does not match the end of its journal.",
@@ -348,7 +348,7 @@ class SessionController:
 
     async def is_driven_elsewhere(self, session: str) -> bool:
         """Return whether another process drives the session now."""
-        lease = (await self._standing(session)).lease
+        lease = (await self._situation(session)).lease
         return not (lease is None or self._is_ours(lease) or is_free(lease))
 
     # --- watching -------------------------------------------------------------------------------
@@ -363,18 +363,20 @@ class SessionController:
         Raises:
             NoSuchSession: there is no such session.
         """
-        return await state_of(self._ports.store, session, (await self._standing(session)).row.key)
+        return await state_of(self._ports.store, session, (await self._situation(session)).row.key)
 
     async def prospect(self, session: str) -> Prospect:
         """Return the same, with the state after the commands that wait in its inbox. Raises what `state` raises."""
-        return await prospect_of(self._ports.store, session, (await self._standing(session)).row.key)
+        return await prospect_of(self._ports.store, session, (await self._situation(session)).row.key)
 
     # --- leases ---------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _leasing(self, standing: Standing, lease: LiveLease | None = None) -> AsyncIterator[LiveLease | None]:
+    async def _leasing(
+        self, situation: Situation, lease: LiveLease | None = None
+    ) -> AsyncIterator[LiveLease | None]:
         """Yield the lease of a session, or None if it is not free. `lease`: the lease of a session that is begun."""
-        session = standing.row.session
+        session = situation.row.session
         if session in self._leased:
             yield None
             return
@@ -382,7 +384,7 @@ class SessionController:
             raise _closed()
         ended = self._leased[session] = asyncio.get_running_loop().create_future()
         try:
-            lease = lease or await self._acquire(standing)
+            lease = lease or await self._acquire(situation)
             with self._heartbeat.keeping(lease) if lease is not None else contextlib.nullcontext():
                 yield lease
         finally:
@@ -401,26 +403,26 @@ class SessionController:
             if lease is not None:
                 self._bus.wake(session)
 
-    async def _acquire(self, standing: Standing) -> LiveLease | None:
+    async def _acquire(self, situation: Situation) -> LiveLease | None:
         """Return a new lease if the session was free, or if an earlier task of this controller left it."""
-        last, clock = standing.lease, self._ports.clock
+        last, clock = situation.lease, self._ports.clock
         is_left = last is not None and self._is_ours(last)
         if not is_left and not is_free(last):
             return None
         until_ms = clock.uptime_ms() + LEASE_MS
         over = last if last is not None and last.left_ms else None
-        row = await self._ports.store.lease(standing.row.session, self._holder, LEASE_MS, over)
+        row = await self._ports.store.lease(situation.row.session, self._holder, LEASE_MS, over)
         is_contested = last is not None and not is_left and not is_dead(last.holder)
         return LiveLease(row, until_ms, clock, is_contested) if self._is_ours(row) else None
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder.nonce == self._holder.nonce
 
-    async def _standing(self, session: str) -> Standing:
-        standing = await self._ports.store.standing(session)
-        if standing is None:
+    async def _situation(self, session: str) -> Situation:
+        situation = await self._ports.store.situation(session)
+        if situation is None:
             raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
-        return standing
+        return situation
 
     def _wake(self, session: str, lease: Lease | None) -> None:
         """Ring the bell of the process that drives the session."""

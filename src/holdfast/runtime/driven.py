@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Index, Leases
-from holdfast.protocol.rows import SessionRow, Sought, Standing
+from holdfast.protocol.rows import SessionRow, Situation, Sought
 from holdfast.runtime.holder import is_free
 
 
@@ -29,19 +29,19 @@ async def listed(store: Listed, sought: Sought, limit: int) -> Sequence[SessionR
 
 async def as_driven(leases: Leases, row: SessionRow) -> SessionRow:
     """Return the row, with `running` for an open session that somebody drives."""
-    return marked(row, await standing_of(leases, row.session)) if row.status == "open" else row
+    return marked(row, await situation_of(leases, row.session)) if row.status == "open" else row
 
 
-def marked(row: SessionRow, standing: Standing | None) -> SessionRow:
+def marked(row: SessionRow, situation: Situation | None) -> SessionRow:
     """Return the row, with `running` for an open session if a driver has its lease."""
-    is_driven = standing is not None and not is_free(standing.lease)
+    is_driven = situation is not None and not is_free(situation.lease)
     return replace(row, status="running") if is_driven and row.status == "open" else row
 
 
-async def standing_of(leases: Leases, session: str) -> Standing | None:
+async def situation_of(leases: Leases, session: str) -> Situation | None:
     """Return what decides whether a session is to be driven; None if its lease is damaged. Such damage must not hide
     the session."""
     try:
-        return await leases.standing(session)
+        return await leases.situation(session)
     except StorageCorrupt:
         return None

@@ -145,7 +145,9 @@ class Driver:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
         await end_orphans(self._ports.tools, self.state, self._lease)
         holder = self._lease.row.holder
-        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._journal.epoch))
+        attach = Attach(
+            self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._journal.epoch)
+        )
         await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
 
     # --- the loop -------------------------------------------------------------------------------

@@ -171,11 +171,11 @@ async def leased(workshop: Workshop, session: str) -> AsyncIterator[LiveLease]:
         Conflict: somebody drives it.
     """
     store, clock, holder = workshop.store, workshop.clock, this_process()
-    standing = await store.standing(session)
-    if standing is None:
+    situation = await store.situation(session)
+    if situation is None:
         raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
     until_ms = clock.uptime_ms() + LEASE_MS
-    row = standing.lease
+    row = situation.lease
     is_contested = row is not None and not is_dead(row.holder)
     if is_free(row):
         row = await store.lease(session, holder, LEASE_MS, row)

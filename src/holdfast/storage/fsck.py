@@ -144,7 +144,9 @@ class _Look:
         return 0, b""
 
 
-def _verify(connection: sqlite3.Connection, home: Path, version: int, is_sound: CheckSnapshot | None) -> Verified:
+def _verify(
+    connection: sqlite3.Connection, home: Path, version: int, is_sound: CheckSnapshot | None
+) -> Verified:
     connection.text_factory = _decoded
     damages = list(_file_damages(connection))
     erased: list[Stretch] = []

@@ -25,8 +25,8 @@ from holdfast.protocol.rows import (
     News,
     Recovered,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
 )
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
@@ -252,8 +252,8 @@ def inbox(connection: sqlite3.Connection, session: str) -> list[InboxEntry]:
     return entries
 
 
-def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Standing | None:
-    """Do what `Store.standing` says."""
+def situation(connection: sqlite3.Connection, session: str, uptime_ms: int) -> Situation | None:
+    """Do what `Store.situation` says."""
     found = connection.execute(
         f"SELECT {_ROW}, epoch, holder, term, from_ms, until_ms,"
         " (SELECT count(*) FROM inbox WHERE session = number AND body IS NOT NULL)"
@@ -264,9 +264,9 @@ def standing(connection: sqlite3.Connection, session: str, uptime_ms: int) -> St
         return None
     *row, epoch, holder, seal, from_ms, until_ms, waiting = found
     if holder is None:
-        return Standing(_session_row(*row), None, waiting)
+        return Situation(_session_row(*row), None, waiting)
     lease = lease_of(session, epoch, holder, seal, Term(from_ms, until_ms), uptime_ms)
-    return Standing(_session_row(*row), lease, waiting)
+    return Situation(_session_row(*row), lease, waiting)
 
 
 def leased(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:

@@ -31,8 +31,8 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
     Verified,
 )
 from holdfast.storage import deletion, fsck, reads, writes
@@ -119,9 +119,9 @@ class SqliteStore:
             lambda connection: writes.lease(connection, session, holder, self._term(duration_ms), over)
         )
 
-    async def standing(self, session: str) -> Standing | None:
+    async def situation(self, session: str) -> Situation | None:
         return await self._ask(
-            lambda connection: reads.standing(connection, session, self._clock.uptime_ms())
+            lambda connection: reads.situation(connection, session, self._clock.uptime_ms())
         )
 
     async def leased(self) -> Collection[str]:

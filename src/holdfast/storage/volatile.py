@@ -38,8 +38,8 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
     Stretch,
     Verified,
 )
@@ -186,19 +186,19 @@ class VolatileStore:
 
     async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         journal = self._journal(session)
-        standing = self._lease(journal)
-        is_dead = standing is not None and over is not None and standing.epoch == over.epoch
-        if standing is not None and standing.left_ms and not is_dead:
-            return standing
+        current = self._lease(journal)
+        is_dead = current is not None and over is not None and current.epoch == over.epoch
+        if current is not None and current.left_ms and not is_dead:
+            return current
         journal.epoch += 1
         journal.holder = holder
         journal.until_ms = self._clock.uptime_ms() + duration_ms
         return Lease(session, journal.epoch, holder, duration_ms)
 
-    async def standing(self, session: str) -> Standing | None:
+    async def situation(self, session: str) -> Situation | None:
         journal = self._journals.get(session)
         return (
-            Standing(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
+            Situation(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
         )
 
     async def leased(self) -> Collection[str]:

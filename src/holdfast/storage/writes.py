@@ -100,10 +100,10 @@ def lease(
 ) -> Lease:
     """Do what `Store.lease` says."""
     number = _number(connection, session)
-    epoch, standing = _leased(connection, session, number, term.from_ms)
+    epoch, current = _leased(connection, session, number, term.from_ms)
     is_dead = over is not None and over.epoch == epoch
-    if standing is not None and standing.left_ms and not is_dead:
-        return standing
+    if current is not None and current.left_ms and not is_dead:
+        return current
     lease = Lease(session, epoch + 1, holder, term.left_ms(term.from_ms))
     _store_lease(connection, number, lease, term)
     return lease
@@ -194,7 +194,9 @@ def begin(connection: sqlite3.Connection, first: Commit, holder: Holder, term: T
     number = _make(connection, first.row)
     if not number:
         raise Fenced(f"session {first.session} or its name {first.row.key!r} is taken")
-    _store_lease(connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term)
+    _store_lease(
+        connection, number, Lease(first.session, first.epoch, holder, term.left_ms(term.from_ms)), term
+    )
     return commit(connection, first, blobs)
 
 

@@ -18,8 +18,8 @@ from holdfast.protocol.rows import (
     News,
     Posted,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
 )
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import (
@@ -41,16 +41,16 @@ class LeaseConformance:
 
     # --- leases
 
-    async def test_a_free_lease_is_taken_and_a_held_one_is_shown(
+    async def test_a_free_lease_is_taken_and_a_taken_one_is_shown(
         self, store: Store, clock: JumpingClock
     ) -> None:
         driving = await drive(store)
         assert driving.lease.holder == a_holder("a")
         assert driving.lease.left_ms == TERM_MS
         clock.advance(1)
-        standing = msgspec.structs.replace(driving.lease, left_ms=TERM_MS - 1000)
-        assert await store.lease(driving.session, a_holder("b"), TERM_MS) == standing
-        assert await lease_of(store, driving.session) == standing
+        current = msgspec.structs.replace(driving.lease, left_ms=TERM_MS - 1000)
+        assert await store.lease(driving.session, a_holder("b"), TERM_MS) == current
+        assert await lease_of(store, driving.session) == current
 
     async def test_a_lapsed_lease_goes_to_who_asks_with_a_new_epoch(
         self, store: Store, clock: JumpingClock
@@ -157,7 +157,7 @@ class LeaseConformance:
         new = await store.lease(old.session, a_holder("b"), TERM_MS)
         assert new.epoch > old.epoch
 
-    async def test_what_is_held_is_told_of_all_sessions_at_once(self, store: Store) -> None:
+    async def test_one_question_tells_which_sessions_are_leased(self, store: Store) -> None:
         one, other, released = [await drive(store, number) for number in (1, 2, 3)]
         await store.release(released.lease)
         assert set(await store.leased()) == {one.session, other.session}
@@ -175,22 +175,22 @@ class LeaseConformance:
         assert await store.commit(driving.make(MessageReceived("three"), releases_lease=True))
         assert await lease_of(store, driving.session) is None
 
-    async def test_who_posts_is_told_who_holds_the_session(self, store: Store) -> None:
+    async def test_who_posts_is_told_who_has_the_session(self, store: Store) -> None:
         driving = await drive(store)
         assert await store.post(an_entry(driving.session, "c1"), 1) == Posted("accepted", driving.lease)
         assert await store.post(an_entry(driving.session, "c2"), 1) == Posted("full", driving.lease)
         await store.release(driving.lease)
         assert await store.post(an_entry(driving.session, "c1"), 1) == Posted("duplicate", None)
 
-    async def test_how_a_session_stands_is_told_by_one_question(self, store: Store) -> None:
+    async def test_one_question_tells_the_situation_of_a_session(self, store: Store) -> None:
         driving = await drive(store)
         commit = await driving.commit(MessageReceived("one"))
         for name in ("c1", "c2"):
             await store.post(an_entry(driving.session, name), 10)
-        assert await store.standing(driving.session) == Standing(commit.row, driving.lease, waiting=2)
+        assert await store.situation(driving.session) == Situation(commit.row, driving.lease, waiting=2)
         done = ("c1", "c2")
         commit = await driving.commit(MessageReceived("two"), acknowledged=done, releases_lease=True)
-        assert await store.standing(driving.session) == Standing(commit.row, None, waiting=0)
+        assert await store.situation(driving.session) == Situation(commit.row, None, waiting=0)
 
     # --- sessions by key, inboxes
 
@@ -296,7 +296,7 @@ class LeaseConformance:
             questions: list[Awaitable[object]] = [
                 store.find(name),
                 store.session(name),
-                store.standing(name),
+                store.situation(name),
                 store.approval(name),
                 store.approvals(name),
                 store.inbox(name),

@@ -96,7 +96,7 @@ class StoreConformance(LeaseConformance):
         assert await store.read(an_id(1)) == []
         assert await store.last_seq(an_id(1)) == 0
         assert await store.session(an_id(1)) is None
-        assert await store.standing(an_id(1)) is None
+        assert await store.situation(an_id(1)) is None
         assert list(await store.inbox(an_id(1))) == []
 
     async def test_a_record_that_was_changed_is_told_when_it_is_read(self, store: Store) -> None:

@@ -132,8 +132,8 @@ async def refused(kind: type[HoldfastError], awaitable: Any) -> HoldfastError:
 
 async def lease_of(store: Store, session: str) -> Lease | None:
     """Return the current lease."""
-    standing = await store.standing(session)
-    return standing.lease if standing is not None else None
+    situation = await store.situation(session)
+    return situation.lease if situation is not None else None
 
 
 def texts(records: list[StoredRecord]) -> list[str]:

@@ -26,8 +26,8 @@ from holdfast.protocol.rows import (
     Posted,
     Recovered,
     SessionRow,
+    Situation,
     Sought,
-    Standing,
     Verified,
 )
 
@@ -107,8 +107,8 @@ class FaultyStore:
         self.check_space()
         return await self.pass_on(lambda: self._inner.lease(session, holder, duration_ms, over))
 
-    async def standing(self, session: str) -> Standing | None:
-        return await self.pass_on(lambda: self._inner.standing(session))
+    async def situation(self, session: str) -> Situation | None:
+        return await self.pass_on(lambda: self._inner.situation(session))
 
     async def leased(self) -> Collection[str]:
         return await self.pass_on(self._inner.leased)

@@ -37,8 +37,8 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
     expected = summary(fold(list(records)))
     assert row == expected, f"the row does not match the journal: {row} {expected}"
     assert not await store.inbox(session), "a command was accepted and never settled"
-    standing = await store.standing(session)
-    lease = standing.lease if standing is not None else None
+    situation = await store.situation(session)
+    lease = situation.lease if situation is not None else None
     assert lease is None or not lease.left_ms, "the lease was not given back"
     await check_snapshot(store, session, records)
     assert await store.verify() == Verified()

@@ -132,9 +132,9 @@ async def _lived(stage: _Stage, agent: Agent[Any], text: str, store: Store, deps
 async def _buried(store: Store) -> None:
     """Take the lease from a process that is dead: nobody has to wait until it lapses."""
     for session in await store.find(SESSION):
-        standing = await store.standing(session)
-        if standing is not None and standing.lease is not None:
-            await store.release(standing.lease)
+        situation = await store.situation(session)
+        if situation is not None and situation.lease is not None:
+            await store.release(situation.lease)
 
 
 async def _checked(store: Store) -> tuple[Event, ...]:
