@@ -128,10 +128,10 @@ class Simulation:
     def finish(self) -> None:
         """Stop, give up what is open, and see that every run ended once."""
         self._attach()
-        self._settle(self._commanded(Stop()))
+        self._take(self._commanded(Stop()))
         if phase(self.state) == "stopping":
             self._pass(60_000)
-            self._settle(Due("grace"))
+            self._take(Due("grace"))
         assert open_run(self.state) is None, phase(self.state)
         assert set(self._runs.values()) <= {1}
         assert len(self._runs) == sum(isinstance(r.event, e.RunStarted) for r in self.records)
@@ -150,7 +150,7 @@ class Simulation:
         self.epoch, self.awake_ms = self.epoch + 1, 0
         self.is_driven = True
         self._started = set()
-        self._settle(Attach(self.epoch, "host:1"))
+        self._take(Attach(self.epoch, "host:1"))
 
     def _leave(self) -> None:
         """The driver is gone: it died, or had nothing left to do."""
@@ -168,7 +168,7 @@ class Simulation:
         self._commit(records)
 
     def _command(self) -> None:
-        self._settle(self._commanded(self._body()))
+        self._take(self._commanded(self._body()))
 
     def _commanded(self, body: CommandBody) -> Commanded:
         self._commands += 1
@@ -199,9 +199,9 @@ class Simulation:
         open_keys = [action_key(call) for call, _ in started_calls(self.state)]
         call = self.state.models.open
         if call is not None:
-            self._settle(Outcome(call.key, self._model_result()))
+            self._take(Outcome(call.key, self._model_result()))
         elif open_keys:
-            self._settle(Outcome(self.pick(open_keys), self._tool_result()))
+            self._take(Outcome(self.pick(open_keys), self._tool_result()))
 
     def _late_outcome(self) -> None:
         """Something ends whose driver is gone: it means nothing."""
@@ -214,7 +214,7 @@ class Simulation:
         if waits:
             wait = self.pick(waits)
             self._pass(max(wait.at_ms - (self.awake_ms if wait.is_driven else self.now_ms), 0))
-            self._settle(Due(wait.key))
+            self._take(Due(wait.key))
 
     def _time(self) -> None:
         """Some passes; the machine may sleep as well, or somebody set its clock."""
@@ -278,7 +278,7 @@ class Simulation:
 
     # --- one commit -----------------------------------------------------------------------------
 
-    def _settle(self, cause: Cause) -> None:
+    def _take(self, cause: Cause) -> None:
         """The engine's step: the cause, and the prepare steps that it brings, until none is left."""
         if isinstance(cause, Outcome):
             self._late.append(cause)

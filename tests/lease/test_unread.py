@@ -72,7 +72,7 @@ def test_another_run_joins_the_task_that_waits(machine: Machine) -> None:
 
 
 @pytest.mark.requirement("B4", "L2-06")
-def test_a_stop_settles_the_task_that_waits_and_the_next_run_does_not_get_it(machine: Machine) -> None:
+def test_a_stop_closes_the_task_that_waits_and_the_next_run_does_not_get_it(machine: Machine) -> None:
     killed(machine, machine.script(WORKS))
     stopped = machine.holdfast("stop", SESSION)
     assert (stopped.code, "interrupted" in stopped.out) == (0, True), stopped.out
@@ -109,7 +109,7 @@ def test_a_task_that_was_stopped_before_it_began_is_given_when_the_session_is_re
 
 
 @pytest.mark.requirement("B4")
-def test_a_stop_that_was_killed_before_it_was_read_is_settled_by_the_next_one(machine: Machine) -> None:
+def test_a_stop_that_was_killed_before_it_was_read_is_handled_by_the_next_one(machine: Machine) -> None:
     killed(machine, machine.script(WORKS))
     with stopped(machine, "accepted", "stop", SESSION) as process:
         process.kill()
@@ -121,7 +121,7 @@ def test_a_stop_that_was_killed_before_it_was_read_is_settled_by_the_next_one(ma
 
 
 @pytest.mark.requirement("B4")
-def test_a_pause_settles_the_task_that_waits_and_resume_begins_it(machine: Machine) -> None:
+def test_a_task_that_waits_stays_during_a_pause_and_resume_begins_it(machine: Machine) -> None:
     killed(machine, machine.script(WORKS))
     paused = machine.holdfast("pause", SESSION)
     assert (paused.code, "paused" in paused.out) == (0, True), paused.out

@@ -645,7 +645,7 @@ _MONEY = (
         "tests/scenarios/test_cancelling.py",
     ),
     Mutation(
-        "an attempt that waits to be settled is cancelled",
+        "an attempt that waits to commit its outcome is cancelled",
         "runtime/driver.py",
         "task, self._running[outcome.key] = self._running[outcome.key], None",
         "task = self._running[outcome.key]",

@@ -164,7 +164,7 @@ def test_whoever_follows_is_told_of_each_commit_at_once(
 
 
 @pytest.mark.requirement("C8", "H5")
-def test_a_command_that_another_process_settles_without_a_record_is_seen_settled(stage: Stage) -> None:
+def test_a_command_that_another_process_handles_without_a_record_is_seen_as_handled(stage: Stage) -> None:
     async def pause(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
         clock.hold_while(lambda: store.in_flight > 0)

@@ -188,7 +188,7 @@ async def visit_while_driven(
 @SWEEPS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.name)
-def test_a_visit_while_another_drives_is_settled_by_the_one_who_drives(
+def test_a_visit_while_another_drives_is_handled_by_the_one_who_drives(
     volatile: Stage, scenario: Scenario, kind: str, sweep: int
 ) -> None:
     for number in range(1, MAX_COMMITS):

@@ -55,13 +55,13 @@ async def ask(
     """
     asked = _question(person, row) if row.question else _approval(person, row, diff, can_run=can_run)
     asking = asyncio.create_task(asked)
-    settling = asyncio.create_task(settled(index, row.id))
-    tasks = (asking, settling)
+    deciding = asyncio.create_task(decided(index, row.id))
+    tasks = (asking, deciding)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if asking.done():
             return asking.result()
-        settling.result()
+        deciding.result()
         person.forget()  # a half-typed answer must not become a message
         write("\n")
         return None
@@ -71,7 +71,7 @@ async def ask(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def settled(index: Index, approval_id: str) -> None:
+async def decided(index: Index, approval_id: str) -> None:
     """Wait until the approval is decided, expired or withdrawn."""
     while True:
         row = await index.approval(approval_id)

@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from typing import NamedTuple
 
 from holdfast.app import App
-from holdfast.cli.answer import Person, Unanswered, ask, settled
+from holdfast.cli.answer import Person, Unanswered, ask, decided
 from holdfast.cli.edits import proposed
 from holdfast.cli.keyboard import restore_terminal
 from holdfast.cli.live import View
@@ -219,7 +219,7 @@ class Sitting:
             self._is_free.set()
             self._was_answered.set()
         if answer is not None:
-            await settled(store, approval_id)
+            await decided(store, approval_id)
 
     async def _let_others_go_first(self) -> None:
         """Wait a moment for the process that has what the model wrote: it runs the call, if it lives."""

@@ -17,8 +17,8 @@ UNKNOWN_OUTCOME = (
 )
 
 LOST = (
-    "its arguments contained what looks like a secret; only a masked copy of them was stored, and the process that had "
-    "the original is gone"
+    "its arguments contained what looks like a secret; only a masked copy of them was stored, and the "
+    "process that had the original is gone"
 )
 MAKE_IT_AGAIN = (
     "If it is still wanted, make it again with every value written out, or better without the secret."

@@ -174,7 +174,7 @@ class News(msgspec.Struct, frozen=True):
     """The sessions with new records."""
     asked: tuple[str, ...] = ()
     """The sessions with new commands."""
-    is_settled: bool = False
+    is_handled: bool = False
     """Whether commands were acknowledged, maybe without a record."""
 
 
@@ -202,7 +202,7 @@ class Commit(msgspec.Struct, frozen=True):
     row: SessionRow
     now_ms: int
     acknowledged: tuple[str, ...] = ()
-    """The ids of the commands that these settle."""
+    """The ids of the commands that these handle."""
     approvals: tuple[ApprovalMark, ...] = ()
     blobs: tuple[str, ...] = ()
     """The blobs that the records refer to. One that an earlier commit named need not be named again."""

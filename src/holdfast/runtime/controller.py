@@ -182,7 +182,7 @@ class SessionController:
         return [waiting_command(each) for each in waiting if not begun_ms <= each.posted_ms <= now_ms]
 
     async def decide_now(self, session: str, principal: Principal, body: CommandBody) -> str:
-        """Submit a command, wait until its driver or our own visit has settled it, and return its id. Raises what
+        """Submit a command, wait until its driver or our own visit has handled it, and return its id. Raises what
         `submit` raises.
 
         A visit records what the command means and starts nothing. The session continues when it is driven again.
@@ -190,11 +190,11 @@ class SessionController:
         command_id = await self.submit(session, principal, body)
         counts = "was accepted, and counts as soon as its session can be written"
         with accepted(f"The {name_of(body)} {counts}", session):
-            await self._settled(session, command_id)
+            await self._handled(session, command_id)
         return command_id
 
-    async def _settled(self, session: str, command_id: str) -> None:
-        """Wait until a driver or our own visit has settled a command."""
+    async def _handled(self, session: str, command_id: str) -> None:
+        """Wait until a driver or our own visit has handled a command."""
         with self._lookout.watching(is_hurried=True), self._bus.waiting(session) as change:
             await self._lookout.ready()
             while True:
@@ -206,7 +206,7 @@ class SessionController:
                     if lease is not None:
                         try:
                             await self._visit(lease, situation.row.key)
-                        except Fenced as error:  # another driver took the session and settles it
+                        except Fenced as error:  # another driver took the session and handles it
                             await self._check_taken(lease, error)
                 if lease is None:
                     await self._changed(change, situation)
@@ -321,7 +321,7 @@ class SessionController:
             )
 
     async def _visit(self, lease: LiveLease, key: str) -> None:
-        """Settle the waiting commands under our own epoch, without attaching."""
+        """Handle the waiting commands under our own epoch, without attaching."""
         store, now_ms, epoch = self._ports.store, self._ports.clock.now_ms(), lease.row.epoch
         session = lease.row.session
         journal = Journal(session, key)

@@ -3,7 +3,7 @@
 There is one per session. It decides nothing (`core`) and runs nothing itself (`runner`). While it has the lease,
 only it appends. Resume, timer, approval, cancel and a late answer are all the same step.
 
-Causes are settled one after the other, under a lock. An attempt settles its own outcome, and then runs what follows
+Causes are decided one after the other, under a lock. An attempt commits its own outcome, and then runs what follows
 from it: in a run whose calls come one by one, one task goes from call to call, and nobody has to be woken in between.
 """
 
@@ -83,14 +83,14 @@ class Driver:
         self._runner = Runner(ports, bus, self._session, lease.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
-        self._settling = asyncio.Lock()
+        self._deciding = asyncio.Lock()
         """Held while a cause is decided and committed, so that causes are taken one at a time."""
         self._running: dict[str, asyncio.Task[None] | None] = {}
-        """Every attempt until its outcome is settled, so that none starts twice; None once it has its outcome."""
+        """Every attempt until its outcome is committed, so that none starts twice; None once it has its outcome."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """The tasks that run attempts and settle them."""
+        """The tasks that run attempts and commit their outcomes."""
         self._preparing: dict[str, asyncio.Task[Finding | None]] = {}
-        """The slow prepare steps, until their findings are settled."""
+        """The slow prepare steps, until their findings are decided."""
         self._wanted: list[Action] = []
         """What the state wanted at the last commit."""
         self._armed: Wait | None = None
@@ -125,7 +125,7 @@ class Driver:
         try:
             first = self._lease.first
             waiting = (first,) if first else await self._journal.open(self._ports.store)
-            async with self._settling:
+            async with self._deciding:
                 await self._attach(waiting)
             # Resting means: nothing runs, and nothing is due within a minute. Before the driver leaves, it
             # looks into the inbox once more. A command that arrives even later finds a free lease, and gets a
@@ -161,9 +161,9 @@ class Driver:
         )
 
     async def _step(self) -> None:
-        """Wait for the next cause, or until an attempt has settled itself. Settle the cause. None is a ring."""
+        """Wait for a cause, or until an attempt has committed its own outcome. Decide the cause. None is a ring."""
         await self._causes.ready()
-        async with self._settling:
+        async with self._deciding:
             if self.failure is not None:
                 raise self.failure
             if self._lease.is_over or not self._causes:
@@ -177,7 +177,7 @@ class Driver:
                 await self._advance(cause)
 
     async def _prepared(self, over: _Over) -> None:
-        """A step that took its time is over: settle what it found, or render the request that it made ready.
+        """A step that took its time is over: decide what it found, or render the request that it made ready.
 
         The core drops a stale finding; the step is then still wanted, and taken again.
         """
@@ -188,12 +188,12 @@ class Driver:
         await self._advance(*([found] if found is not None else []))
 
     async def _look(self) -> bool:
-        """Settle the commands in the inbox while nothing else is to be done. Return whether there were any."""
-        async with self._settling:
+        """Handle the commands in the inbox while nothing else is to be done. Return whether there were any."""
+        async with self._deciding:
             return await self._read_inbox()
 
     async def _read_inbox(self) -> bool:
-        """Settle the commands in the inbox, and return whether there were any. A run that is stopping comes first."""
+        """Handle the commands in the inbox, and return whether there were any. A run that is stopping comes first."""
         if phase(self.state) == "stopping":
             self._has_put_off = True
             return False
@@ -343,26 +343,26 @@ class Driver:
             self.fail(failure)
 
     async def _run(self, begun: _Begun | None) -> None:
-        """Run an attempt and settle its outcome, then the attempt that follows from it, as long as one does."""
+        """Run an attempt and commit its outcome, then the attempt that follows from it, as long as one does."""
         while begun is not None:
             assert begun.state.settings is not None
             self._running[begun.action.key] = asyncio.current_task()
             outcome = await self._runner.run(*begun, begun.state.settings)
-            begun = await self._settle(outcome)
+            begun = await self._take_outcome(outcome)
 
-    async def _settle(self, outcome: Outcome) -> _Begun | None:
-        """Settle the outcome of an attempt. Return the next attempt for the same task, unless that was cancelled."""
+    async def _take_outcome(self, outcome: Outcome) -> _Begun | None:
+        """Decide and commit an outcome. Return the next attempt for the same task, unless that task was cancelled."""
         task, self._running[outcome.key] = self._running[outcome.key], None
-        assert task is not None, f"{outcome.key} is settled twice"
+        assert task is not None, f"{outcome.key} has two outcomes"
         # The key stays in `_running` until here, so that a step in between does not start the same attempt
         # again.
-        async with self._settling:
+        async with self._deciding:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._lease.is_over:
                 return None
             try:
                 following = await self._advance(outcome, by=None if task.cancelling() else task)
-            except BaseException as failure:  # before another attempt settles on what was not committed
+            except BaseException as failure:  # before another attempt builds on what was not committed
                 self.fail(failure)
                 raise
         if following is None:

@@ -99,7 +99,7 @@ class Lookout:
             self._tell(self._drivers, self._bus.sessions)
             return since
         self._tell(news.asked, (session for session in news.written if session not in self._drivers))
-        if news.is_settled:
+        if news.is_handled:
             self._bus.wake_all()
         return news.mark
 

@@ -244,9 +244,9 @@ class VolatileStore:
         if commit.forked_from:
             journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
         journal.records += commit.records
-        settled = journal.inbox.keys() & set(commit.acknowledged)
+        handled = journal.inbox.keys() & set(commit.acknowledged)
         self._mark = Mark(
-            self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(settled)
+            self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(handled)
         )
         journal.written = self._mark.records if commit.records else journal.written
         journal.head_seq = commit.expected_seq + len(commit.records)

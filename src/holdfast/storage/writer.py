@@ -213,12 +213,12 @@ def _tell(answers: list[_Answer]) -> None:
         by_loop.setdefault(answer.future.get_loop(), []).append(answer)
     for loop, its_answers in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_settle, its_answers)
+            loop.call_soon_threadsafe(_resolve, its_answers)
         except RuntimeError:
             pass  # the loop is closed, so nobody waits there
 
 
-def _settle(answers: list[_Answer]) -> None:
+def _resolve(answers: list[_Answer]) -> None:
     for answer in answers:
         if answer.future.done():
             continue  # the sender was cancelled meanwhile

@@ -184,7 +184,7 @@ def _commit(connection: sqlite3.Connection, commit: Commit, blobs: Path) -> bool
     if commit.key is not None:
         connection.execute("UPDATE sessions SET key = ? WHERE number = ?", (commit.key, number))
     put_records(connection, number, enumerate(commit.records, last_position + 1))
-    _settle(connection, number, commit)
+    _write_beside(connection, number, commit)
     check_blobs(blobs, commit.blobs)
     return commit.releases_lease and _released(connection, number)
 
@@ -228,8 +228,8 @@ def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
         raise Fenced(f"session {commit.session} cannot branch off at record {at_seq}")
 
 
-def _settle(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
-    """What changes beside the journal: the inbox, the approvals, the uses of blobs, the snapshot."""
+def _write_beside(connection: sqlite3.Connection, number: int, commit: Commit) -> None:
+    """Write what changes beside the records: the inbox, the approvals, the uses of blobs, the snapshot."""
     if commit.acknowledged:
         connection.executemany(
             "INSERT INTO inbox (command_id, session, posted_ms) VALUES (?, ?, ?)"

@@ -139,13 +139,13 @@ class LeaseConformance:
         await store.renew([driving.lease], TERM_MS)
         assert await store.news(before.mark) == before
 
-    async def test_news_tell_that_a_command_was_settled_without_a_record(self, store: Store) -> None:
+    async def test_news_tell_that_a_command_was_handled_without_a_record(self, store: Store) -> None:
         driving = await drive(store)
         await store.post(an_entry(driving.session, "c1"), 10)
         before = await store.news()
         await store.commit(driving.make(acknowledged=("c1",)))
         after = await store.news(before.mark)
-        assert after == News(after.mark, is_settled=True)
+        assert after == News(after.mark, is_handled=True)
         await store.post(an_entry(driving.session, "c2"), 10)
         asked = await store.news(after.mark)
         assert asked == News(asked.mark, asked=(driving.session,))

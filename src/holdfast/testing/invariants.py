@@ -36,7 +36,7 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
     row = await store.session(session)
     expected = summary(fold(list(records)))
     assert row == expected, f"the row does not match the journal: {row} {expected}"
-    assert not await store.inbox(session), "a command was accepted and never settled"
+    assert not await store.inbox(session), "a command was accepted and never handled"
     situation = await store.situation(session)
     lease = situation.lease if situation is not None else None
     assert lease is None or not lease.left_ms, "the lease was not given back"

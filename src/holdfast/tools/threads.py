@@ -48,7 +48,7 @@ class Threads:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
-        def settle(value: Any, error: Exception | None) -> None:
+        def resolve(value: Any, error: Exception | None) -> None:
             if answer.done():
                 return
             if error is None:
@@ -66,7 +66,7 @@ class Threads:
             finally:
                 self._free.release()
             with suppress(RuntimeError):  # the loop is closed, and nobody waits for the result
-                loop.call_soon_threadsafe(settle, value, error)
+                loop.call_soon_threadsafe(resolve, value, error)
 
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(work,), name="holdfast-tool", daemon=True).start()
