@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.cli.demo_checks import Check, Evidence, checks
 from holdfast.cli.journal import read_journal, reading
 from holdfast.config.paths import find_home
-from holdfast.runtime.journal import Journal as Fold
+from holdfast.runtime.fold import Fold
 from holdfast.runtime.report import report
 from tests.cli.conftest import Holdfast
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.protocol.events import MessageReceived, SessionOpened
 from holdfast.protocol.messages import Text
-from holdfast.runtime.journal import Journal
+from holdfast.runtime.fold import Fold
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.driving import drive
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, always
@@ -20,11 +20,11 @@ async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writ
     driving = await drive(store, 1)
     await store.blobs.put(talk.base)
     await driving.commit(*(record.event for record in talk.records))
-    journal = Journal(driving.session)
-    journal.load(await store.read(driving.session))
-    batch = [journal.note(MessageReceived("What is new."), 1, 1, "c")]
-    await journal.rewrite(store, batch)
-    body = journal.conversation.render(ANTHROPIC, b"[", always, lambda items, _: range(len(items))).body(b"")
+    fold = Fold(driving.session)
+    fold.load(await store.read(driving.session))
+    batch = [fold.note(MessageReceived("What is new."), 1, 1, "c")]
+    await fold.rewrite(store, batch)
+    body = fold.conversation.render(ANTHROPIC, b"[", always, lambda items, _: range(len(items))).body(b"")
     assert body.index(b"said before") < body.index(b"An answer.") < body.index(b"What is new.")
     assert body.count(b"What is new.") == 1
     await store.aclose()

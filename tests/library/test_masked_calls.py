@@ -19,7 +19,7 @@ from holdfast.protocol.events import (
     ToolCallStarted,
 )
 from holdfast.protocol.messages import calls_of
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from tests.library.test_secrets import stored
 
 KNOWN = "hush" + "-this-is-7f3a9c1e"

@@ -17,7 +17,7 @@ from holdfast.protocol.commands import Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.events import Responded
 from holdfast.protocol.messages import Reasoning
 from holdfast.protocol.ports import Tool
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from holdfast.testing.model_replies import ReplyCall
 from holdfast.testing.model_server import ModelServer, Reply
 

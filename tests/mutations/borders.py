@@ -323,7 +323,7 @@ ENDINGS = (
     ),
     Mutation(
         "a snapshot is believed whatever was sent",
-        "runtime/journal.py",
+        "runtime/fold.py",
         "not conversation.is_last_request(await store.blobs.get(sent.base), sent)",
         "False",
         "tests/scenarios/test_snapshots.py",

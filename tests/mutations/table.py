@@ -214,7 +214,7 @@ _LEASES = (
     Mutation(
         "a visitor says that a run is over while its tool still runs",
         "runtime/controller.py",
-        "        await end_orphans(self._ports.tools, journal.state, lease)\n",
+        "        await end_orphans(self._ports.tools, fold.state, lease)\n",
         "",
         "tests/lease/test_sleepers.py::test_a_stop_while_its_driver_is_frozen_ends_the_command_before_it_says_so",
     ),

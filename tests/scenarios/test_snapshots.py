@@ -19,7 +19,7 @@ from holdfast.protocol.commands import Send, owner
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Verified
 from holdfast.runtime import snapshot
-from holdfast.runtime.journal import Journal, state_of
+from holdfast.runtime.fold import Fold, state_of
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.home import DATABASE
 from holdfast.storage.seals import sealed
@@ -45,12 +45,12 @@ class Reading(FaultyStore):
         return await super().read(session, after_seq, upto_seq)
 
 
-async def opened(store: Store, session: str) -> tuple[Journal, bool]:
-    """The journal, and whether it was read from its beginning."""
+async def opened(store: Store, session: str) -> tuple[Fold, bool]:
+    """The fold, and whether it was read from its beginning."""
     reading = Reading(store)
-    journal = Journal(session)
-    await journal.open(reading)
-    return journal, reading.is_read_whole
+    fold = Fold(session)
+    await fold.open(reading)
+    return fold, reading.is_read_whole
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def flip(store: SqliteStore, record: e.Record) -> None:
 @pytest.mark.requirement("L2-05", "H1")
 def test_what_follows_the_last_snapshot_is_all_that_is_read(long: Long) -> None:
     async def look(store: SqliteStore, played: Played) -> None:
-        journal, is_read_whole = await opened(store, played.session)
+        fold, is_read_whole = await opened(store, played.session)
         assert not is_read_whole
-        assert journal.state == played.state
+        assert fold.state == played.state
         starts = [r.seq for r in played.records if isinstance(r.event, e.ModelCallStarted)]
         found = await store.recover(played.session)
         assert found.records[0].seq == starts[-2] + 1, "the last of 21 calls left none, the one before did"
@@ -113,8 +113,8 @@ def test_a_damaged_snapshot_costs_time_and_nothing_else(long: Long) -> None:
         found = await store.recover(played.session)
         edit(store, "UPDATE snapshots SET body = CAST(substr(body, 1, length(body) - 1) || x'7f' AS BLOB)")
         assert (found.after_seq > 0, (await store.recover(played.session)).after_seq) == (True, 0)
-        journal, _ = await opened(store, played.session)
-        assert journal.state == played.state
+        fold, _ = await opened(store, played.session)
+        assert fold.state == played.state
 
     long(look)
 
@@ -125,9 +125,9 @@ def test_a_damaged_snapshot_costs_time_and_nothing_else(long: Long) -> None:
 def test_a_snapshot_that_stands_elsewhere_than_it_says_is_not_used(long: Long, damage: str) -> None:
     async def look(store: SqliteStore, played: Played) -> None:
         edit(store, f"UPDATE snapshots SET {damage}")
-        journal, is_read_whole = await opened(store, played.session)
+        fold, is_read_whole = await opened(store, played.session)
         assert is_read_whole or (await store.recover(played.session)).after_seq == 0
-        assert journal.state == played.state
+        assert fold.state == played.state
         assert await state_of(store, played.session) == played.state
 
     long(look)
@@ -157,9 +157,9 @@ def test_a_row_that_ends_elsewhere_than_its_journal_is_told_and_not_tried_for_ev
 def test_a_snapshot_of_other_code_is_not_used(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(store: SqliteStore, played: Played) -> None:
         monkeypatch.setattr(snapshot, "_folded_by", lambda: b"another version")
-        journal, is_read_whole = await opened(store, played.session)
+        fold, is_read_whole = await opened(store, played.session)
         assert is_read_whole
-        assert journal.state == played.state
+        assert fold.state == played.state
 
     long(look)
 
@@ -234,8 +234,8 @@ def test_damage_that_no_request_quotes_does_not_keep_a_session_from_going_on(lon
     async def look(store: SqliteStore, played: Played) -> None:
         answer = next(r for r in played.records if isinstance(r.event, e.Responded))
         flip(store, answer)
-        journal, _ = await opened(store, played.session)
-        assert journal.state == played.state
+        fold, _ = await opened(store, played.session)
+        assert fold.state == played.state
         assert [(damage.kind, damage.seq) for damage in (await store.verify()).damages] == [
             ("changed", answer.seq)
         ]

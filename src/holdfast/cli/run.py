@@ -30,7 +30,7 @@ from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.settings import Settings, changed
-from holdfast.runtime.journal import Prospect, prospect_of
+from holdfast.runtime.fold import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.happenings import Detail
 from holdfast.views.lines import Span, neutral

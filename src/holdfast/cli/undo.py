@@ -21,7 +21,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import KeptFile
 from holdfast.redact import Redactor
 from holdfast.runtime.differences import changed_since
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from holdfast.runtime.undo import Plan, Workshop, planned, put_back, shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines
 from holdfast.views.edits import Edit, Look, Todo, redo_of, undo_of

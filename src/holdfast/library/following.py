@@ -18,7 +18,7 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import Sought
 from holdfast.runtime.bus import Item
 from holdfast.runtime.driven import listed
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from holdfast.views.lines import utc
 
 _PAGE = 500

@@ -36,10 +36,10 @@ from holdfast.runtime.bus import Bus, Item
 from holdfast.runtime.doorbell import Doorbell, ring
 from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.fitting import check_fits
+from holdfast.runtime.fold import Fold, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.following import follow
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, LiveLease, is_dead, is_free, this_process
-from holdfast.runtime.journal import Journal, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.lookout import Lookout
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.permission import check
@@ -324,20 +324,19 @@ class SessionController:
         """Handle the waiting commands under our own epoch, without attaching."""
         store, now_ms, epoch = self._ports.store, self._ports.clock.now_ms(), lease.row.epoch
         session = lease.row.session
-        journal = Journal(session, key)
-        waiting = await journal.open(store)
-        has_rival = lease.has_rival(journal.epoch)
-        await end_orphans(self._ports.tools, journal.state, lease)
+        fold = Fold(session, key)
+        waiting = await fold.open(store)
+        has_rival = lease.has_rival(fold.epoch)
+        await end_orphans(self._ports.tools, fold.state, lease)
         for entry in waiting:
             command = waiting_command(entry)
             batch = [
-                journal.note(event, now_ms, epoch, Trigger("command", command.id))
-                for event in journal.opening()
+                fold.note(event, now_ms, epoch, Trigger("command", command.id)) for event in fold.opening()
             ]
             cause = Commanded(command, epoch, has_rival and entry is waiting[0])
-            batch += journal.take(decision(journal.state, cause, now_ms, 0))
+            batch += fold.take(decision(fold.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
-            commit = journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
+            commit = fold.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)
             await lease.commit(store, commit)
             self._originals.note(session, batch)
             self._bus.committed(session, batch)

@@ -34,9 +34,9 @@ from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.fold import Fold, waiting_command
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import LiveLease
-from holdfast.runtime.journal import Journal, waiting_command
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
@@ -76,7 +76,7 @@ class Driver:
         self._session = lease.row.session
         self._epoch = lease.row.epoch
         self._begun_ms = ports.clock.awake_ms()
-        self._journal = Journal(self._session, key)
+        self._fold = Fold(self._session, key)
         self._originals = originals
         self._apart = Apart()
         self._planner = Planner(ports, originals, self._apart)
@@ -103,7 +103,7 @@ class Driver:
     @property
     def state(self) -> State:
         """The fold of all committed records."""
-        return self._journal.state
+        return self._fold.state
 
     def ring(self) -> None:
         """The inbox may have commands."""
@@ -124,7 +124,7 @@ class Driver:
         self._lease.on_lost = self.fail
         try:
             first = self._lease.first
-            waiting = (first,) if first else await self._journal.open(self._ports.store)
+            waiting = (first,) if first else await self._fold.open(self._ports.store)
             async with self._deciding:
                 await self._attach(waiting)
             # Resting means: nothing runs, and nothing is due within a minute. Before the driver leaves, it
@@ -145,10 +145,8 @@ class Driver:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
         await end_orphans(self._ports.tools, self.state, self._lease)
         holder = self._lease.row.holder
-        attach = Attach(
-            self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._journal.epoch)
-        )
-        await self._advance(attach, *self._commanded(waiting), opening=self._journal.opening())
+        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._fold.epoch))
+        await self._advance(attach, *self._commanded(waiting), opening=self._fold.opening())
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -221,31 +219,31 @@ class Driver:
         # brings ModelCallStarted. Both events are one commit. If the process dies before it, the result is lost
         # and the read runs again. If it dies after it, the next driver finds an open model call. Nothing in
         # between can be seen on disk.
-        journal, now_ms, awake_ms = self._journal, self._ports.clock.now_ms(), self._awake_ms()
-        batch = [journal.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
+        fold, now_ms, awake_ms = self._fold, self._ports.clock.now_ms(), self._awake_ms()
+        batch = [fold.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
         acknowledged: list[str] = []
         for cause in causes:
             if isinstance(cause, Commanded):
-                if phase(journal.state) == "stopping":
+                if phase(fold.state) == "stopping":
                     self._has_put_off = True
                     break
                 acknowledged.append(cause.command.id)
-            batch += journal.take(decision(journal.state, cause, now_ms, awake_ms))
-        self._wanted = wanted(journal.state)
+            batch += fold.take(decision(fold.state, cause, now_ms, awake_ms))
+        self._wanted = wanted(fold.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
             # A finding must change the state or take its step from the list. Otherwise this loop would never
             # end.
-            assert prepared_at.get(step.key) != journal.state.seq, f"{step.key} has no effect"
-            prepared_at[step.key] = journal.state.seq
+            assert prepared_at.get(step.key) != fold.state.seq, f"{step.key} has no effect"
+            prepared_at[step.key] = fold.state.seq
             found = await self._prepare(step, batch)
             if found is not None:
-                batch += journal.take(decision(journal.state, found, now_ms, awake_ms))
-                self._wanted = wanted(journal.state)
+                batch += fold.take(decision(fold.state, found, now_ms, awake_ms))
+                self._wanted = wanted(fold.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
         # The run has stopped, so the commands that waited for that are read now.
-        if self._has_put_off and phase(journal.state) != "stopping":
+        if self._has_put_off and phase(fold.state) != "stopping":
             self._has_put_off = False
             self.ring()
         return await self._sync(by)
@@ -262,7 +260,7 @@ class Driver:
 
     async def _prepare(self, step: Prepare, batch: list[Record]) -> Finding | None:
         """Return the finding of the step; None if it is slow, and its finding comes as its own cause."""
-        state = self._journal.state
+        state = self._fold.state
         if not self._planner.is_quick(step, state):
             task = asyncio.create_task(self._planner.make_ready(step, state))
             self._preparing[step.key] = task
@@ -281,15 +279,15 @@ class Driver:
 
     async def _found(self, step: Prepare, batch: list[Record]) -> Found:
         if isinstance(step, Admit):
-            return await self._planner.admission(step, self._journal.state)
-        journal, wire = self._journal, self._planner.wire(self._journal.state)
-        if journal.wire not in ("", wire.name):
-            await journal.rewrite(self._ports.store, batch)
-        return await self._planner.request(step, self._journal.state, journal.conversation, wire)
+            return await self._planner.admission(step, self._fold.state)
+        fold, wire = self._fold, self._planner.wire(self._fold.state)
+        if fold.wire not in ("", wire.name):
+            await fold.rewrite(self._ports.store, batch)
+        return await self._planner.request(step, self._fold.state, fold.conversation, wire)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
-        commit = self._journal.commit(
+        commit = self._fold.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
         # The order matters. Only what is on disk may be shown to followers or cause an effect. `_lease.commit`
@@ -319,7 +317,7 @@ class Driver:
                 if self._lease.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._lease]):
                     raise Fenced()
                 body = self._planner.take_body() if isinstance(action, CallModel) else b""
-                begun = _Begun(action, self._journal.state, body)
+                begun = _Begun(action, self._fold.state, body)
                 if by is not None and first is None:
                     first, self._running[action.key] = begun, by
                 else:
@@ -414,7 +412,7 @@ class Driver:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         self._apart.close()
-        self._originals.keep_open(self._journal.state)
+        self._originals.keep_open(self._fold.state)
 
 
 async def end_orphans(tools: Tools, state: State, lease: LiveLease) -> None:

@@ -19,7 +19,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.bus import Bus, Item
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from holdfast.runtime.lookout import Lookout
 
 

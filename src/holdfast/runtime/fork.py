@@ -17,8 +17,8 @@ from holdfast.protocol.events import SessionForked, Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.settings import changed
+from holdfast.runtime.fold import Fold
 from holdfast.runtime.holder import LEASE_MS, this_process
-from holdfast.runtime.journal import Journal
 
 CAUSE = Trigger("fork")
 
@@ -48,13 +48,13 @@ async def fork(
     now_ms = clock.now_ms()
     branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
     lease = await store.lease(branch, this_process(), LEASE_MS)
-    journal = Journal(branch)
-    journal.load(await store.read(parent, upto_seq=at_seq))
-    draft = Draft(journal.state, now_ms, 0, lease.epoch, CAUSE)
+    fold = Fold(branch)
+    fold.load(await store.read(parent, upto_seq=at_seq))
+    draft = Draft(fold.state, now_ms, 0, lease.epoch, CAUSE)
     draft.add(SessionForked(branch, parent, at_seq, is_rewind))
     if workspace and draft.state.settings is not None:
         change_settings(draft, changed(draft.state.settings, workspace=workspace))
-    commit = journal.commit(journal.take(draft), lease.epoch, now_ms, releases_lease=True)
+    commit = fold.commit(fold.take(draft), lease.epoch, now_ms, releases_lease=True)
     await store.commit(replace(commit, forked_from=parent))
     return branch
 

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.state import State
 from holdfast.core.summary import status
 from holdfast.protocol.ports import Journals
-from holdfast.runtime.journal import readable
+from holdfast.runtime.fold import readable
 from holdfast.views.report import Result, report_of
 
 _RECENT_RECORDS = 20

@@ -22,9 +22,9 @@ from holdfast.protocol.commands import Principal
 from holdfast.protocol.events import MessageReceived, Record, SessionForked, SessionRenamed
 from holdfast.protocol.rows import Commit
 from holdfast.protocol.tools import KeptFile
+from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
-from holdfast.runtime.journal import Journal, readable
 from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of
 from holdfast.tools import restoring
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, open_restore, rewind_of
@@ -119,11 +119,11 @@ async def _take_over(workshop: Workshop, parents_lease: LiveLease, branch: str) 
 
 
 async def _renamed(workshop: Workshop, lease: LiveLease, before: str, after: str, other: str) -> Commit:
-    journal = Journal(lease.row.session, before)
-    await journal.open(workshop.store)
+    fold = Fold(lease.row.session, before)
+    await fold.open(workshop.store)
     now_ms, epoch = workshop.clock.now_ms(), lease.row.epoch
-    record = journal.note(SessionRenamed(after, other), now_ms, epoch, CAUSE)
-    return replace(journal.commit([record], epoch, now_ms, releases_lease=False), key=after)
+    record = fold.note(SessionRenamed(after, other), now_ms, epoch, CAUSE)
+    return replace(fold.commit([record], epoch, now_ms, releases_lease=False), key=after)
 
 
 # --- a copy -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Snapshots: the fold of a session as bytes, so that a long one does not start at its first record.
 
 A snapshot is derived, small (never the conversation), and void for any code other than the one that made it. If it
-is missing, damaged or of another version, that only costs time. `journal` uses and proves it.
+is missing, damaged or of another version, that only costs time. `fold` uses and proves it.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from holdfast.protocol.commands import Command, CommandBody, Principal, Restore,
 from holdfast.protocol.events import FilesRestoring, Record
 from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.tools import FileRestore, KeptFile
+from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, LiveLease, is_dead, is_free, this_process
-from holdfast.runtime.journal import Journal, readable
 from holdfast.storage.images import Images
 from holdfast.tools import restoring
 from holdfast.tools.own import OwnPlaces
@@ -77,9 +77,9 @@ async def put_back(
         StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same call completes it.
     """
     async with leased(workshop, session) as lease:
-        journal = Journal(session, await _key(workshop.store, session))
-        await journal.open(workshop.store)
-        visit = _Visit(workshop, lease, journal, principal)
+        fold = Fold(session, await _key(workshop.store, session))
+        await fold.open(workshop.store)
+        visit = _Visit(workshop, lease, fold, principal)
         records = [readable(each) for each in await workshop.store.read(session)]
         left = open_restore(records)
         if left is not None:
@@ -98,27 +98,27 @@ async def put_back(
 class _Visit:
     """Commits facts under a lease, without attaching."""
 
-    def __init__(self, workshop: Workshop, lease: LiveLease, journal: Journal, principal: Principal) -> None:
+    def __init__(self, workshop: Workshop, lease: LiveLease, fold: Fold, principal: Principal) -> None:
         self.workshop = workshop
         self.lease = lease
-        self.journal = journal
+        self.fold = fold
         self.principal = principal
-        self.is_contested = lease.has_rival(journal.epoch)
+        self.is_contested = lease.has_rival(fold.epoch)
         """The previous driver may still live. The first record says so: the next driver cannot find that out."""
 
     async def tell(self, body: CommandBody) -> None:
         """Record what a command means."""
-        command = Command(secrets.token_hex(16), self.journal.session, self.principal, body)
+        command = Command(secrets.token_hex(16), self.fold.session, self.principal, body)
         now_ms, epoch = self.workshop.clock.now_ms(), self.lease.row.epoch
         cause = Commanded(command, epoch, self.is_contested)
-        batch = self.journal.take(decision(self.journal.state, cause, now_ms, 0))
-        commit = self.journal.commit(batch, epoch, now_ms, (command.id,), releases_lease=False)
+        batch = self.fold.take(decision(self.fold.state, cause, now_ms, 0))
+        commit = self.fold.commit(batch, epoch, now_ms, (command.id,), releases_lease=False)
         await self.lease.commit(self.workshop.store, commit)
         self.is_contested = False
 
     async def finish(self, intent: FilesRestoring) -> Restored:
         """Do what an intent says, and record the outcome."""
-        shelf = await shelf_of(self.workshop, self.journal.session)
+        shelf = await shelf_of(self.workshop, self.fold.session)
         done: list[str] = []
         kept = list(intent.kept)
         for goal in intent.files:

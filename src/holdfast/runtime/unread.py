@@ -10,7 +10,7 @@ from holdfast.errors import StorageCorrupt, StorageNewer
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.runtime.journal import waiting_command
+from holdfast.runtime.fold import waiting_command
 
 
 async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalRow]:

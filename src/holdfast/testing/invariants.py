@@ -24,7 +24,7 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Verified
 from holdfast.providers.openai import Dialect, OpenAIWire
 from holdfast.runtime.enclosing import contents_of
-from holdfast.runtime.journal import Journal
+from holdfast.runtime.fold import Fold
 
 ANY = "(not compared)"
 _OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
@@ -48,9 +48,9 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
 
 async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]) -> None:
     """Check that the last snapshot leads to the same state as folding everything."""
-    opened = Journal(session)
+    opened = Fold(session)
     await opened.open(store)
-    folded = Journal(session)
+    folded = Fold(session)
     folded.load(await store.read(session))
     assert opened.state == folded.state == fold(list(records))
     assert opened.wire == folded.wire

@@ -1,4 +1,4 @@
-"""A session's journal for its writer: the fold, the conversation, and the end of the hash chain.
+"""What a session's records come to, for who writes the next ones: state, conversation, end of the hash chain.
 
 Everything here derives from the records. The driver and the visitor write them.
 """
@@ -53,8 +53,8 @@ _UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
 """The hint for each reason why a record cannot be read. It may name the session."""
 
 
-class Journal:
-    """The fold of one journal, and where its next record goes."""
+class Fold:
+    """The state and the conversation that the records of one session come to, and where its next record goes."""
 
     def __init__(self, session: str, key: str = "") -> None:
         self.session = session
@@ -95,7 +95,7 @@ class Journal:
         """Begin at the snapshot, if its conversation is exactly the request that was sent there.
 
         Earlier records are read only if requests quote them, so their hash chain is not checked. The hash of the
-        request proves the words. If anything does not match, this journal stays unchanged.
+        request proves the words. If anything does not match, this fold stays unchanged.
         """
         try:
             conversation, sent = await store.select(
@@ -201,12 +201,12 @@ class Prospect(NamedTuple):
 
 
 async def state_of(store: Journals, session: str, key: str = "") -> State:
-    """Return the fold of a journal without its conversation. Raises what `Journal.open` raises."""
+    """Return the fold of a journal without its conversation. Raises what `Fold.open` raises."""
     return await _state(store, await store.recover(session), session, key)
 
 
 async def prospect_of(store: Journals, session: str, key: str = "") -> Prospect:
-    """Return the same, with the state after the waiting commands. Raises what `Journal.open` raises."""
+    """Return the same, with the state after the waiting commands. Raises what `Fold.open` raises."""
     found = await store.recover(session)
     now = ahead = await _state(store, found, session, key)
     for entry in found.waiting:
