@@ -87,9 +87,9 @@ def test_a_crash_anywhere_runs_no_call_from_its_masked_copy(volatile: Stage) -> 
     assert lost > 4
 
 
-def held(controller: SessionController) -> int:
+def originals_of(controller: SessionController) -> int:
     """How many originals the process holds."""
-    return len(controller._originals._held)
+    return len(controller._originals._kept)
 
 
 @pytest.mark.requirement("A4", "C3")
@@ -103,7 +103,7 @@ def test_the_originals_are_gone_as_soon_as_their_calls_have_ended(volatile: Stag
             driving = asyncio.create_task(controller.drive(session))
             await asyncio.sleep(30)
             assert (workspace / "a.py").read_text() == DONE_A
-            assert held(controller) == 0
+            assert originals_of(controller) == 0
             await driving
 
     volatile.run(play)
@@ -121,10 +121,10 @@ def test_a_call_that_waits_keeps_its_original_until_a_visitor_denies_it(volatile
             send = Send("Go on.", settings_of(scenario, workspace))
             session = await controller.begin("a:b", owner("tester"), send)
             await controller.drive(session)
-            assert held(controller) == 1
+            assert originals_of(controller) == 1
             (row,) = await store.approvals(session)
             await controller.decide_now(session, owner("tester"), Resolve(row.id, "deny"))
-            assert held(controller) == 0
+            assert originals_of(controller) == 0
 
     volatile.run(play)
 
@@ -157,6 +157,6 @@ def test_a_response_that_nobody_records_leaves_no_original(volatile: Stage) -> N
             await asyncio.sleep(5)
             driving.cancel()
             await asyncio.wait([driving])
-            assert held(controller) == 0
+            assert originals_of(controller) == 0
 
     volatile.run(play)

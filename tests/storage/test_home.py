@@ -165,7 +165,7 @@ def test_a_home_without_a_database_cannot_be_verified(tmp_path: Path) -> None:
 
 async def test_a_home_that_was_made_but_never_written_opens(tmp_path: Path) -> None:
     (tmp_path / DATABASE).touch()
-    with pytest.raises(StorageError, match="holds nothing yet"):
+    with pytest.raises(StorageError, match="contains nothing yet"):
         verify_home(tmp_path)
     await SqliteStore.open(tmp_path).aclose()
     assert verify_home(tmp_path) == Verified()
