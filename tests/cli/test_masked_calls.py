@@ -54,8 +54,9 @@ def abandoned(cli: Cli) -> list[str]:
 
 
 def is_secret_anywhere(cli: Cli) -> bool:
-    """Whether any file of the home holds it."""
-    files = [path for path in cli.home.rglob("*") if path.is_file()]
+    """Whether any file of the home holds it, except what is kept of the edited files themselves."""
+    kept = cli.home / "files"
+    files = [path for path in cli.home.rglob("*") if path.is_file() and not path.is_relative_to(kept)]
     return any(SECRET.encode() in path.read_bytes() for path in files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -180,7 +181,7 @@ def test_an_undo_puts_back_secrets_and_shows_them_masked(cli: Cli, work: Path) -
     out = cli("export", session, "-").out
     assert secret not in out
     images = [path for path in (cli.home / "files").rglob("*") if path.is_file()]
-    assert any(secret in path.read_text() for path in images)
+    assert any(secret.encode() in path.read_bytes() for path in images)
     assert {path.stat().st_mode & 0o777 for path in images} == {0o600}
     folders = [cli.home / "files", *(path for path in (cli.home / "files").rglob("*") if path.is_dir())]
     assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
@@ -193,15 +194,92 @@ def test_an_undo_puts_back_secrets_and_shows_them_masked(cli: Cli, work: Path) -
 
 
 @pytest.mark.requirement("H2")
-def test_an_edit_that_held_a_secret_is_named_and_not_undone(cli: Cli, work: Path) -> None:
+def test_an_edit_whose_path_held_a_secret_is_named_and_not_undone(cli: Cli, work: Path) -> None:
     secret = "sk-" + "ant-api03-" + "q7Z" * 16
-    session = run(cli, write("key.txt", secret), write("a.txt", "x"), says("Done."))
-    assert (work / "key.txt").read_text() == secret
+    session = run(cli, write(f"{secret}.txt", "x"), write("a.txt", "x"), says("Done."))
+    assert (work / f"{secret}.txt").read_text() == "x"
     found = cli("undo", session, "--json")
     assert (found.code, found.json["restored"]) == (1, ["a.txt"])
-    assert [each["path"] for each in found.json["kept"]] == ["key.txt"]
+    assert [each["path"] for each in found.json["kept"]] == ["[redacted:anthropic].txt"]
     assert "secret" in found.json["kept"][0]["reason"]
-    assert "key.txt: its old content is not kept" in cli("show", session, "--diff").out
+    assert secret not in cli("export", session, "-").out
+
+
+SHORT = "tr0ub" + "4dor"
+"""A secret that a hash would tell."""
+
+
+@pytest.mark.requirement("H2", "A4")
+def test_edits_that_held_a_secret_are_undone_and_made_again(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    code = f'user = "me"\npassword = "{SHORT}"\n'
+    session = run(
+        cli, write("conf.py", code), edit("a.txt", "first", code), edit("conf.py", "me", "you"), says("Done.")
+    )
+    after = tree(work)
+    assert SHORT in (work / "a.txt").read_text()
+    for arguments, wanted in (([], before), (["--redo"], after), ([], before), (["--redo"], after)):
+        found = cli("undo", session, *arguments, "--json")
+        assert (found.code, found.json["kept"]) == (0, [])
+        assert tree(work) == wanted
+    assert cli("fork", session, "--at", "1", "--copy", str(cli.folder / "copy")).code == 2
+    (started,) = [row["seq"] for row in rows(cli, session) if row["type"] == "RunStarted"]
+    assert cli("fork", session, "--at", str(started), "--copy", str(cli.folder / "copy")).code == 0
+    assert tree(cli.folder / "copy") == before
+    assert cli("rewind", session, "--to", "0", "--files").code == 0
+    assert tree(work) == before
+    assert cli("fsck").code == 0
+    assert cli("replay", session).code == 0
+
+
+def rows(cli: Cli, session: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("show", session, "--events", "--json").out.splitlines()]
+
+
+@pytest.mark.requirement("H2", "A4")
+def test_nothing_that_is_stored_or_shown_helps_to_guess_a_secret_of_an_edit(cli: Cli, work: Path) -> None:
+    code = f'user = "me"\npassword = "{SHORT}"\n'
+    session = run(cli, write("conf.py", code), edit("conf.py", "me", "you"), says("Done."))
+    assert cli("undo", session).code == 0
+    assert cli("undo", session, "--redo").code == 0
+    told = cli("export", session, "-").out + "".join(
+        path.read_bytes().decode("latin-1") for path in cli.home.glob("*.db*")
+    )
+    for content in (code, code.replace("me", "you"), SHORT, f'"{SHORT}"'):
+        assert hashlib.sha256(content.encode()).hexdigest() not in told
+    (key,) = [path for path in (cli.home / "files").iterdir() if path.is_file() and path.name == ".key"]
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_bytes()) == 32
+    assert key.read_bytes() not in told.encode("latin-1")
+    shown = cli("show", session, "--diff")
+    assert '+password = "[redacted:' in shown.out
+    assert '+user = "you"' in shown.out
+    assert SHORT not in told + shown.out + cli("show", session, "--diff", "--json").out
+
+
+@pytest.mark.requirement("H2", "A4")
+def test_a_diff_hides_a_secret_that_only_the_arguments_show(cli: Cli, work: Path) -> None:
+    key = "sk-" + "ant-api03-" + "q7Z" * 16
+    (work / "word.txt").write_text("OKAY other\n")
+    session = run(cli, edit("word.txt", "K", key), edit("word.txt", "other", "more"), says("Done."))
+    assert (work / "word.txt").read_text() == f"O{key}AY more\n"
+    shown = cli("show", session, "--diff")
+    assert shown.out == "word.txt: an edit of it held what looks like a secret; open the file to see it.\n"
+    (work / "word.txt").write_text(f"O{key}AY mine\n")
+    found = cli("undo", session)
+    assert found.code == 1
+    assert key not in found.out + found.err
+
+
+@pytest.mark.requirement("H2", "A4")
+def test_a_secret_that_lost_its_name_in_a_later_edit_stays_hidden_in_the_diff(cli: Cli, work: Path) -> None:
+    session = run(
+        cli, write("conf.py", f'password = "{SHORT}"\n'), edit("conf.py", "password", "colour"), says("Done.")
+    )
+    assert (work / "conf.py").read_text() == f'colour = "{SHORT}"\n'
+    shown = cli("show", session, "--diff")
+    assert "+colour" in shown.out
+    assert SHORT not in shown.out
 
 
 @pytest.mark.requirement("H2")

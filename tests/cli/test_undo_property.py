@@ -46,8 +46,8 @@ class World:
         self.done: list[tuple[Tree, Tree]] = []
         self.undone: list[tuple[Tree, Tree]] = []
         self.moments: list[Moment] = []
-        self.has_changed = False
-        """Whether an edit of the last message changed a file."""
+        self.masked = 0
+        """How many edits held what looks like a secret."""
 
     # --- edits
 
@@ -55,8 +55,7 @@ class World:
         """A message with some edits. It is killed and resumed until it is done."""
         before = tree(self.desk.work)
         expected = {path: what[0] for path, what in before.items()}
-        self.has_changed = False
-        answered = len(self.lines)
+        answered, masked, kills = len(self.lines), self.masked, self.kills
         for _ in range(self.pick.randrange(1, 5)):
             self.lines.append(
                 {"tool_calls": [self._call(expected) for _ in range(self.pick.randrange(1, 3))]}
@@ -73,16 +72,26 @@ class World:
             assert self.desk.cli("resume", KEY).code == 0
         assert self._count("Responded") - answered == len(self.lines) - answered
         after = tree(self.desk.work)
-        contents = {path: what[0] for path, what in after.items() if (self.desk.work / path).is_file()}
-        assert contents == {
-            path: content for path, content in expected.items() if (self.desk.work / path).is_file()
-        }
-        assert not [path for path in expected if path not in after]
+        # A call with a secret never runs from its copy: if it was killed, the model would have to make it again.
+        if self.masked == masked or self.kills == kills:
+            contents = {path: what[0] for path, what in after.items() if (self.desk.work / path).is_file()}
+            assert contents == {
+                path: content for path, content in expected.items() if (self.desk.work / path).is_file()
+            }
+            assert not [path for path in expected if path not in after]
         if before != after:
             self.done.append((before, after))
-        if self.has_changed:  # also there and back
+        if self._has_edited():
             self.undone.clear()
         self._remember()
+
+    def _has_edited(self) -> bool:
+        """Return whether an edit of the last message was to change a file, also there and back."""
+        rows = self._rows()
+        last = max(at for at, row in enumerate(rows) if row["type"] == "MessageReceived")
+        planned = [row["body"].get("expects") for row in rows[last:] if row["type"] == "ToolCallStarted"]
+        changes = [change for each in planned if each is not None for change in each["changes"]]
+        return any(change["before"] != change["after"] for change in changes)
 
     def _call(self, expected: dict[str, bytes]) -> dict[str, Any]:
         """A call that writes a file or edits one; what is expected then."""
@@ -90,16 +99,17 @@ class World:
         path = self.pick.choice(PATHS)
         content = expected.get(path, b"")
         word = f"w{self.pick.randrange(30)}"
+        if self.pick.random() < 0.25:
+            self.masked += 1
+            word = f'password = "{word}-{word}"'
         if content.isascii() and content and self.pick.random() < 0.4:
             old = content.decode().split()[0]
             expected[path] = content.replace(
                 old.encode(), word.encode()
             )  # the tool refuses it for the same word
             arguments = {"path": path, "old": old, "new": word, "all": True}
-            self.has_changed |= expected[path] != content
             return {"name": "edit_file", "arguments": arguments}
         text = " ".join([word] * self.pick.randrange(1, 50)) + self.pick.choice(["", "\n", "\r\n", "é"])
-        self.has_changed |= path not in expected or expected[path] != text.encode()
         expected[path] = text.encode()
         return {"name": "write_file", "arguments": {"path": path, "content": text}}
 
@@ -213,3 +223,4 @@ def test_after_random_edits_and_kills_the_tree_is_what_it_was_or_the_difference_
     assert tree(desk.work) == world.done[0][0] if world.done else True
     assert desk.cli("fsck").code == 0
     assert world.kills > edits // 20
+    assert world.masked > edits // 20

@@ -40,8 +40,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stored(home: Path) -> str:
-    """All that the home holds."""
-    files = [path for path in home.rglob("*") if path.is_file()]
+    """All that the home holds, except what is kept of the edited files themselves."""
+    files = [path for path in home.rglob("*") if path.is_file() and home / "files" not in path.parents]
     assert any(path.suffix == ".db" for path in files)
     return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 

@@ -103,13 +103,6 @@ SECRETS = (
         "                        assert ended.call_id",
         "tests/scenarios/test_masked_calls.py tests/redact/test_originals.py",
     ),
-    Mutation(
-        "the hashes of a masked call's content are stored",
-        "runtime/originals.py",
-        "return replace(safe, expects=None, on_interrupt=_unprobed(safe))",
-        "return safe",
-        "tests/redact/test_originals.py",
-    ),
 )
 
 PERMISSION = (

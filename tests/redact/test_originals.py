@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core.state import Call, Done, Proposed, State, Turn
 from holdfast.protocol.events import Record, ToolCallFinished, Trigger
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import Allowed, Asked, CallResult, Decision, Files, Refused
+from holdfast.protocol.tools import (
+    Allowed,
+    Asked,
+    CallResult,
+    Decision,
+    Expectation,
+    FileChange,
+    Files,
+    IdempotencyKey,
+    Refused,
+)
 from holdfast.redact import make_redactor
 from holdfast.runtime import originals as module
 from holdfast.runtime.masking import masked_copy
@@ -92,11 +103,20 @@ def test_what_gates_say_is_masked_and_sealed_with_a_key_of_the_process() -> None
 
 
 @pytest.mark.requirement("A4", "C3", "H5")
-def test_a_masked_call_that_may_start_leaves_no_hashes_and_is_looked_for_by_nobody() -> None:
+@pytest.mark.parametrize(
+    "untold",
+    [
+        Files((FileChange("a.txt", "", "0" * 64),)),
+        Files((FileChange(f"{SECRET}.txt", "", "0" * 64),), is_marked=True),
+        IdempotencyKey("k"),
+        None,
+    ],
+)
+def test_a_masked_call_that_may_start_leaves_no_hash_that_tells_anything(untold: Expectation | None) -> None:
     originals, call = holding("t1.c1"), masked("t1.c1")
     original = originals.of("s", call)
     assert original is not None
-    allowed = Allowed(arguments=f" {WRITTEN}", on_interrupt="probe", expects=Files(()))
+    allowed = Allowed(arguments=f" {WRITTEN}", on_interrupt="probe", expects=untold)
     safe = originals.masked("s", call, original, allowed)
     assert isinstance(safe, Allowed)
     assert (safe.expects, safe.on_interrupt) == (None, "unknown")
@@ -104,5 +124,9 @@ def test_a_masked_call_that_may_start_leaves_no_hashes_and_is_looked_for_by_nobo
     held = originals.of("s", call)
     assert held is not None
     assert held.arguments == f" {WRITTEN}", "it runs what the gates let pass"
+    marked = Files((FileChange("a.txt", "", "0" * 64),), is_marked=True)
+    safe = originals.masked("s", call, original, replace(allowed, expects=marked))
+    assert isinstance(safe, Allowed)
+    assert (safe.expects, safe.on_interrupt) == (marked, "probe")
     refused = originals.masked("s", call, original, Refused(Failure("tool_validation", f"no {SECRET}")))
     assert refused == Refused(Failure("tool_validation", "no [redacted:secret]"))

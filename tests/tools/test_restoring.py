@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -17,10 +16,6 @@ from holdfast.tools.restoring import Shelf, look_at, put_back, remove_folders
 from holdfast.views.edits import Place
 
 OWN = OwnPlaces()
-
-
-def sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -38,21 +33,22 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def goal(work: Path, path: str = "f") -> FileRestore:
-    return FileRestore(str(work), path, sha256("new"), sha256("old"), 0o644, 0o600)
+def goal(shelf: Shelf, work: Path, path: str = "f") -> FileRestore:
+    new, old = shelf.images.mark(b"new"), shelf.images.mark(b"old")
+    return FileRestore(str(work), path, new, old, 0o644, 0o600)
 
 
 def test_a_file_gets_its_content_and_mode_and_what_it_replaces_is_kept(shelf: Shelf, work: Path) -> None:
     (work / "f").write_text("new")
-    assert put_back(OWN, goal(work), shelf, lambda: 9) == ""
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == ""
     assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o600)
-    assert shelf.content(sha256("new")) == b"new"
-    assert put_back(OWN, goal(work), shelf, lambda: 9) == ""
+    assert shelf.content(shelf.images.mark(b"new")) == b"new"
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == ""
 
 
 def test_a_file_that_changed_after_the_plan_stays(shelf: Shelf, work: Path) -> None:
     (work / "f").write_text("mine")
-    assert put_back(OWN, goal(work), shelf, lambda: 9) != ""
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) != ""
     assert (work / "f").read_text() == "mine"
 
 
@@ -63,7 +59,7 @@ def test_a_file_that_changes_right_before_it_is_replaced_stays(shelf: Shelf, wor
         (work / "f").write_text("mine")
         return 9
 
-    assert put_back(OWN, goal(work), shelf, check) != ""
+    assert put_back(OWN, goal(shelf, work), shelf, check) != ""
     assert (work / "f").read_text() == "mine"
     assert [path.name for path in work.iterdir()] == ["f"]
 
@@ -75,7 +71,7 @@ def test_nothing_is_put_back_under_a_lease_that_is_over(shelf: Shelf, work: Path
         raise Lapsed
 
     with pytest.raises(Lapsed):
-        put_back(OWN, goal(work), shelf, check)
+        put_back(OWN, goal(shelf, work), shelf, check)
     assert (work / "f").read_text() == "new"
 
 
@@ -93,13 +89,13 @@ def test_nothing_but_the_file_itself_is_replaced(shelf: Shelf, work: Path, kind:
             (work / "f").mkdir()
         case "linked folder":
             (work / "d").symlink_to("elsewhere")
-    assert look_at(OWN, Place(str(work), path)).problem != ""
-    assert put_back(OWN, goal(work, path), shelf, lambda: 9) != ""
+    assert look_at(OWN, shelf.images, Place(str(work), path)).problem != ""
+    assert put_back(OWN, goal(shelf, work, path), shelf, lambda: 9) != ""
     assert (work / "elsewhere" / "f").read_text() == "new"
 
 
 def test_only_empty_folders_that_were_made_are_removed(work: Path) -> None:
     (work / "a" / "b" / "c").mkdir(parents=True)
-    removed = FileRestore(str(work), "a/b/c/f", sha256("x"), "", new_folders=2)
+    removed = FileRestore(str(work), "a/b/c/f", "0" * 64, "", new_folders=2)
     remove_folders(OWN, [removed], lambda: 9)
     assert [path.name for path in work.rglob("*")] == ["a"]

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.app import App, open_workshop
-from holdfast.protocol.events import Record, ToolCallFinished, ToolCallStarted
+from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallStarted
+from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.rows import ApprovalRow
-from holdfast.protocol.tools import FileChange, Files
+from holdfast.protocol.tools import Files
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.runtime.differences import difference
 from holdfast.tools.restoring import Shelf, content_at
 from holdfast.views.diffs import FileDiff, diff_lines, file_diff
-from holdfast.views.edits import Place
+from holdfast.views.edits import Edit, Place, masked_texts
 from holdfast.views.lines import COMMAND, Line, Span, counted
 
 _BUILT_IN = "builtin"
@@ -28,26 +29,34 @@ class Edits:
 
     def __init__(self, app: App, session: str) -> None:
         self._app, self._session = app, session
-        self._planned: dict[str, Sequence[FileChange]] = {}
+        self._copies: dict[str, ToolCall] = {}
+        """The calls of this turn that held what looks like a secret."""
+        self._planned: dict[str, Sequence[Edit]] = {}
         """What each running call said that it would change."""
 
     async def lines(self, record: Record) -> list[Line]:
         """Return the diff of the call that the record ends; empty for other records."""
         match record.event:
-            case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)):
-                self._planned[call_id] = changes
+            case Responded(parts=parts):
+                self._copies = {call.call_id: call for call in calls_of(parts) if call.is_masked}
+            case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)) as started:
+                masked = masked_texts(self._copies.get(call_id)) if started.is_masked else None
+                self._planned[call_id] = [Edit(record.seq, 0, "", each, masked=masked) for each in changes]
             case ToolCallFinished(call_id=call_id, result=result):
-                planned: Sequence[FileChange] = self._planned.pop(call_id, ())
+                planned: Sequence[Edit] = self._planned.pop(call_id, ())
                 if planned and result.status == "ok" and self._app.home is not None:
                     return self._folded(await asyncio.to_thread(self._diffs, planned))
         return []
 
-    def _diffs(self, changes: Sequence[FileChange]) -> list[FileDiff]:
+    def _diffs(self, edits: Sequence[Edit]) -> list[FileDiff]:
         app = self._app
         assert app.home is not None
         images = open_workshop(app.home, app.store, app.config, os.environ).images
         shelf = Shelf(images, self._session, (self._session,))
-        return [difference(shelf, each.path, each.before, each.after, app.redact) for each in changes]
+        return [
+            difference(shelf, each.change.path, (each.change.before, each.change.after), app.redact, [each])
+            for each in edits
+        ]
 
     def _folded(self, diffs: Sequence[FileDiff]) -> list[Line]:
         whole = Span(f"holdfast show {self._session} --diff", COMMAND)
@@ -66,7 +75,7 @@ def proposed(app: App, row: ApprovalRow) -> list[Line]:
     """Return the diff of the edit that an approval is about; empty if it is about something else."""
     given = decode_untrusted(row.arguments)
     path = given.get("path") if isinstance(given, dict) else None
-    if row.is_masked or row.source != _BUILT_IN or not isinstance(path, str) or app.home is None:
+    if row.source != _BUILT_IN or not isinstance(path, str) or app.home is None:
         return []
     workshop = open_workshop(app.home, app.store, app.config, os.environ)
     before = content_at(workshop.own, Place(row.workspace, path))

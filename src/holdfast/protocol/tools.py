@@ -57,7 +57,7 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     path: str
     """Relative to the workspace."""
     before: str
-    """SHA-256 of the content in hex; empty if there is no file."""
+    """A hash of the content in hex; empty if there is no file."""
     after: str
     mode: int = 0
     """The permission bits of the file before; 0 if there is no file."""
@@ -74,9 +74,9 @@ class FileRestore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     path: str
     """Relative to the workspace."""
     before: str
-    """SHA-256 of the content now; empty if there is no file."""
+    """The mark of the content now; empty if there is no file."""
     after: str
-    """SHA-256 of the content that is put back; empty if the file is removed."""
+    """The mark of the content that is put back; empty if the file is removed."""
     before_mode: int = 0
     mode: int = 0
     """The permission bits that are put back; 0: those of a new file."""
@@ -91,10 +91,12 @@ class KeptFile(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-class Files(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="files"):
+class Files(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="files"):
     """The call changes these files, and nothing else."""
 
     changes: tuple[FileChange, ...]
+    is_marked: bool = False
+    """The hashes are marks: they are made with a key that only this home has, so nobody can guess a content."""
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="key"):

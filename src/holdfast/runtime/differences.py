@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from holdfast.protocol.events import Record
 from holdfast.redact import Redactor
 from holdfast.runtime.undo import Workshop
 from holdfast.tools.restoring import Shelf, content_at
-from holdfast.views.diffs import FileDiff, file_diff, untold
+from holdfast.views.diffs import FileDiff, file_diff, hidden, untold
 from holdfast.views.edits import Edit, Place, changes_of, edits_of
+
+_MARK = re.compile(r"\[redacted:[^\]]*\]")
+"""What stands for a secret. The same secret may be found as another kind in a longer text."""
+_ANY = "[redacted]"
 
 
 def all_changes(shelf: Shelf, records: Sequence[Record], redact: Redactor) -> list[FileDiff]:
@@ -17,7 +23,8 @@ def all_changes(shelf: Shelf, records: Sequence[Record], redact: Redactor) -> li
     edits = edits_of(records)
     shown = _names(edits)
     return [
-        difference(shelf, shown(each.place), each.before, each.after, redact) for each in changes_of(edits)
+        difference(shelf, shown(each.place), (each.before, each.after), redact, each.edits)
+        for each in changes_of(edits)
     ]
 
 
@@ -25,14 +32,24 @@ def changed_since(
     workshop: Workshop, shelf: Shelf, records: Sequence[Record], paths: Sequence[str], redact: Redactor
 ) -> list[FileDiff]:
     """Return what something else changed in these files after their last edit, where that is known."""
-    last = {edit.change.path: edit for edit in edits_of(records) if not edit.is_undone}
+    chains: dict[str, list[Edit]] = {}
+    for edit in edits_of(records):
+        if not edit.is_undone:
+            chains.setdefault(edit.change.path, []).append(edit)
     found: list[FileDiff] = []
     for path in paths:
-        edit = last.get(path)
-        left = shelf.content(edit.change.after) if edit is not None and edit.change.after else None
-        now = content_at(workshop.own, edit.place) if edit is not None else None
+        if path not in chains:
+            continue
+        last = chains[path][-1]
+        left = shelf.content(last.change.after) if last.change.after else None
+        now = content_at(workshop.own, last.place)
         if left is not None and now != left:
-            found.append(file_diff(path, left, now, redact))
+            careful = _careful(shelf, redact, chains[path])
+            found.append(
+                hidden(path, "changed" if now is not None else "deleted")
+                if careful is None
+                else file_diff(path, left, now, careful)
+            )
     return found
 
 
@@ -42,9 +59,40 @@ def _names(edits: Sequence[Edit]) -> Callable[[Place], str]:
     return lambda place: place.path if place.workspace == workspace else f"{place.workspace}/{place.path}"
 
 
-def difference(shelf: Shelf, path: str, before: str, after: str, redact: Redactor) -> FileDiff:
-    """Compare two contents of a file that were kept, each by its SHA-256; empty: there is no file."""
-    old, new = (shelf.content(each) if each else None for each in (before, after))
+def difference(
+    shelf: Shelf, path: str, marks: tuple[str, str], redact: Redactor, edits: Sequence[Edit]
+) -> FileDiff:
+    """Compare two contents of a file that were kept, each by its mark; empty: there is no file.
+
+    Args:
+        edits: What led from the one to the other.
+    """
+    before, after = marks
+    change: Literal["added", "changed", "deleted"] = "changed"
+    if not (before and after):
+        change = "deleted" if before else "added"
+    old, new = (shelf.content(each) if each else None for each in marks)
     if (before and old is None) or (after and new is None):
-        return untold(path, "changed" if before and after else "deleted" if before else "added")
-    return file_diff(path, old, new, redact)
+        return untold(path, change)
+    careful = _careful(shelf, redact, edits)
+    return hidden(path, change) if careful is None else file_diff(path, old, new, careful)
+
+
+def _careful(shelf: Shelf, redact: Redactor, edits: Sequence[Edit]) -> Redactor | None:
+    """Return a redactor that hides everywhere what was masked of the edits of a file; None if it cannot be found.
+
+    What an argument shows as a secret, the whole file may not: its words may stand between others there.
+    """
+    masked = [(edit.change, edit.masked) for edit in edits if edit.masked is not None]
+    if not masked:
+        return redact
+    marks = {mark for change, _ in masked for mark in (change.before, change.after) if mark}
+    texts = {mark: (shelf.content(mark) or b"").decode(errors="replace") for mark in marks}
+    values = [text[span.start : span.end] for text in texts.values() for span in redact.find(text)]
+    careful = redact.also(values)
+    shown = {mark: _MARK.sub(_ANY, careful(text)) for mark, text in texts.items()}
+    for change, copies in masked:
+        for mark, copy in zip((change.before, change.after), copies, strict=True):
+            if _MARK.sub(_ANY, copy) not in shown.get(mark, ""):
+                return None
+    return careful

@@ -22,7 +22,8 @@ from holdfast.protocol.tools import (
     Allowed,
     Asked,
     Decision,
-    OnInterrupt,
+    Expectation,
+    Files,
     Refused,
     Resource,
 )
@@ -74,8 +75,7 @@ class Originals:
         """Return the gates' decision about the original in a form that may be stored.
 
         An approval binds to the original by a seal, an HMAC. Its key exists only in this process, so nobody can guess
-        what was masked. Hashes of the expected changes would allow guessing. So none are stored, and an interrupted
-        attempt cannot be probed.
+        what was masked. Plain hashes of the expected changes would allow guessing, so only marks are stored.
         """
         if not call.is_masked:
             return self._unhidden(admission) if _is_converted(admission) else admission
@@ -97,7 +97,9 @@ class Originals:
             return safe
         if (session, call.call_id) in self._kept:  # otherwise it ended meanwhile
             self._put((session, call.call_id), replace(original, arguments=arguments))
-        return replace(safe, expects=None, on_interrupt=_unprobed(safe))
+        expects = _untelling(admission.expects, original.redact) if isinstance(admission, Allowed) else None
+        can_probe = expects is not None or safe.on_interrupt != "probe"
+        return replace(safe, expects=expects, on_interrupt=safe.on_interrupt if can_probe else "unknown")
 
     def _unhidden(self, admission: Admission) -> Admission:
         """Refuse a call whose conversion shows a secret: what the model wrote is stored already, and hid it."""
@@ -143,5 +145,8 @@ def _told(found: Resource, safe: Resource) -> Resource:
     return found if safe == found else Resource(found.access)
 
 
-def _unprobed(allowed: Allowed) -> OnInterrupt:
-    return "unknown" if allowed.on_interrupt == "probe" else allowed.on_interrupt
+def _untelling(expects: Expectation | None, redact: Redactor) -> Files | None:
+    """Return the changes that a masked call expects, if nothing in them tells or helps to guess the secret."""
+    if not isinstance(expects, Files) or not expects.is_marked:
+        return None
+    return expects if all(redact(each.path) == each.path for each in expects.changes) else None

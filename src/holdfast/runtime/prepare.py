@@ -185,9 +185,8 @@ class Planner:
         assert state.settings is not None
         tools, call, before = self._ports.tools, action.call, action.call.interrupted
         original = self._originals.of(state.session, call)
-        if original is None:
-            return Lost()
-        proposed = ToolCall(call.ref, call.name, original.arguments, call.call_id)
+        arguments = call.arguments if original is None else original.arguments
+        proposed = ToolCall(call.ref, call.name, arguments, call.call_id)
         proposal = Proposal(
             proposed,
             state.session,
@@ -200,6 +199,8 @@ class Planner:
             probed = await tools.probe(proposal, before.expects)
             if probed.happened != "no":
                 return probed
+        if original is None:
+            return Lost()
         admission = self._originals.masked(state.session, call, original, await tools.admit(proposal))
         if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
             proposal = replace(proposal, is_approved=False)

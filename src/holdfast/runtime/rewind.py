@@ -76,7 +76,7 @@ async def planned_rewind(workshop: Workshop, parent: str, seq: int) -> Todo:
     records, at_seq = await _place(workshop, parent, seq)
 
     def look(where: Place) -> Found:
-        return restoring.look_at(workshop.own, where)
+        return restoring.look_at(workshop.own, workshop.images, where)
 
     return await asyncio.to_thread(rewind_of, records, at_seq, look)
 
@@ -188,7 +188,7 @@ def _copied(
     def look(where: Place) -> Found:
         if where.workspace != old:
             return Found("", 0, ELSEWHERE)
-        return restoring.look_at(workshop.own, Place(new, where.path))
+        return restoring.look_at(workshop.own, workshop.images, Place(new, where.path))
 
     try:
         shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(copy.home))

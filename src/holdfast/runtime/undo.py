@@ -141,7 +141,7 @@ async def _todo(workshop: Workshop, session: str, records: Sequence[Record], pla
     shelf = await shelf_of(workshop, session)
 
     def look(where: Place) -> Found:
-        return restoring.look_at(workshop.own, where)
+        return restoring.look_at(workshop.own, workshop.images, where)
 
     def checked() -> Todo:
         todo = plan(edits_of(records), look)

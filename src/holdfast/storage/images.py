@@ -2,17 +2,24 @@
 
 A before-image is the original bytes: a masked copy would put back `[redacted]`. So it lies in a folder of its own,
 for its owner alone, apart from journals and blobs. It is never exported, and shown only with secrets masked. The
-journal says which image belongs to which edit: an intent has the hash and the mode of the file before it.
+journal says which image belongs to which edit: an intent has the mark and the mode of the file before it.
+
+A mark is a hash with a key that only this home has. A plain hash of a file with a short secret would tell the secret
+to everybody who reads the journal and can guess.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import hmac
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.ports import Clock
@@ -24,9 +31,19 @@ FILES = "files"
 IMAGE_BYTES = 32 << 20
 """A larger file is not kept, and cannot be put back."""
 KEEP_S = 30 * 86_400.0
+KEY = ".key"
+"""The file with the key of the marks, beside the folders. Nothing else knows the key."""
+_KEY_BYTES = 32
 _SWEPT = ".swept"
 _SWEEP_MS = 86_400_000
 _CHUNK_BYTES = 1 << 20
+
+
+class Digest(Protocol):
+    """What makes a mark or a hash of bytes that come one after another."""
+
+    def update(self, data: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
 
 
 class Images:
@@ -36,25 +53,44 @@ class Images:
         self._root = home / FILES
         self._clock = clock
         self._keep_s = keep_s
+        self._key = b""
+
+    def digest(self) -> Digest:
+        """Return what makes the mark of a content.
+
+        Raises:
+            StorageError: the home has no key yet, and none can be made.
+        """
+        self._key = self._key or _made_key(self._root)
+        return hmac.new(self._key, digestmod="sha256")
+
+    def mark(self, content: bytes) -> str:
+        """Return the mark of a content: 64 hex digits that tell nothing without the key."""
+        digest = self.digest()
+        digest.update(content)
+        return digest.hexdigest()
 
     def keep(self, session: str, fd: int) -> str:
-        """Keep the content of an open file durably, unless it is too large. Return its SHA-256 in hex.
+        """Keep the content of an open file durably, unless it is too large. Return its mark.
 
         Raises:
             StorageError: it could not be kept.
         """
         content = _read_at_most(fd, IMAGE_BYTES + 1)
-        digest = hashlib.sha256(content)
         if len(content) > IMAGE_BYTES:
+            digest = self.digest()
+            digest.update(content)
             while chunk := os.read(fd, _CHUNK_BYTES):
                 digest.update(chunk)
             return digest.hexdigest()
-        self.put(session, content)
-        return digest.hexdigest()
+        return self.put(session, content)
 
-    def put(self, session: str, content: bytes) -> None:
-        """Keep the bytes durably: first the file, then its name, then the folders that have the names."""
-        path = self._root / session / hashlib.sha256(content).hexdigest()
+    def put(self, session: str, content: bytes) -> str:
+        """Keep the bytes durably: first the file, then its name, then the folders that have the names. Return their
+        mark.
+        """
+        mark = self.mark(content)
+        path = self._root / session / mark
         with storage_errors(path):
             self._sweep_daily()
             if path.exists():
@@ -64,18 +100,19 @@ class Images:
                     make_folder(folder)
                 write_file(path, content)
             sync_folder(path.parent)
+        return mark
 
-    def get(self, sessions: Sequence[str], sha256: str) -> bytes | None:
+    def get(self, sessions: Sequence[str], mark: str) -> bytes | None:
         """Return the bytes that one of the sessions kept; None if none of them has kept them until now.
 
         Raises:
             StorageCorrupt: they were changed.
         """
         for session in sessions:
-            path = self._root / session / sha256
+            path = self._root / session / mark
             with storage_errors(path), suppress(FileNotFoundError):
                 content = path.read_bytes()
-                if hashlib.sha256(content).hexdigest() != sha256:
+                if not hmac.compare_digest(self.mark(content), mark):
                     raise StorageCorrupt(f"what was kept of a file in {path} was changed")
                 return content
         return None
@@ -121,11 +158,49 @@ def images_in(root: Path) -> Iterator[Path]:
             yield from (Path(entry.path) for entry in os.scandir(folder) if entry.is_file())
 
 
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file in hex; empty if it is gone."""
+def key_of(home: Path) -> bytes:
+    """Return the key of the home's marks; empty without one."""
+    path = home / FILES / KEY
+    with storage_errors(path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
+
+
+def file_mark(path: Path, key: bytes) -> str:
+    """Return the mark of a file's content; empty if it is gone."""
     with storage_errors(path), suppress(FileNotFoundError), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, lambda: hmac.new(key, digestmod="sha256")).hexdigest()
     return ""
+
+
+def _made_key(root: Path) -> bytes:
+    """Return the key of the marks. The first process that needs it draws it."""
+    path = root / KEY
+    with storage_errors(path):
+        if not path.exists():
+            make_folder(root)
+            with _locked(root):
+                if not path.exists():  # otherwise another process was faster
+                    write_file(path, secrets.token_bytes(_KEY_BYTES))
+                    sync_folder(root)
+        key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise StorageCorrupt(
+            f"{path} was changed, so nobody can tell which content of a file belongs to which edit",
+            hint="Remove it. What was edited until now can then not be undone.",
+        )
+    return key
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _read_at_most(fd: int, size: int) -> bytes:

@@ -85,11 +85,13 @@ class WriteFile:
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """Return the hash of the content before and after; None if the path would be refused."""
         make = _new_content(arguments)
-        return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
+        return await in_thread(
+            lambda: plan(Root(context.workspace, self._own), arguments["path"], make, self._images)
+        )
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
         """Return whether the file has the new content. Remove what an interrupted writer left."""
-        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
+        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation, self._images))
 
 
 class EditFile:
@@ -127,11 +129,13 @@ class EditFile:
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """Return the hash of the content before and after; None if the edit would fail."""
         make = _edited_content(arguments)
-        return await in_thread(lambda: plan(Root(context.workspace, self._own), arguments["path"], make))
+        return await in_thread(
+            lambda: plan(Root(context.workspace, self._own), arguments["path"], make, self._images)
+        )
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
         """Return whether the file has the new content. Remove what an interrupted writer left."""
-        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation))
+        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation, self._images))
 
 
 class EditFailed(Refused):

@@ -43,20 +43,20 @@ class Shelf(msgspec.Struct, frozen=True):
     session: str
     lineage: tuple[str, ...]
 
-    def content(self, sha256: str) -> bytes | None:
+    def content(self, mark: str) -> bytes | None:
         """Return what was kept; None if it was not kept or was changed."""
         try:
-            return self.images.get(self.lineage, sha256)
+            return self.images.get(self.lineage, mark)
         except StorageCorrupt:
             return None
 
 
-def look_at(own: OwnPlaces, where: edits.Place) -> edits.Found:
+def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
     """Return what is at a place, and why it cannot be put back, if so."""
     try:
         with place(Root(where.workspace, own), where.path) as found:
             _refuse_other(where.path, found)
-            return edits.Found(content_hash(found), permissions(look(found)))
+            return edits.Found(content_hash(found, images.digest), permissions(look(found)))
     except (Refused, OSError) as error:
         return edits.Found("", 0, _reason(error))
 
@@ -91,7 +91,7 @@ def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> s
             if found.folder_fd != MISSING:
                 with listable(found) as folder:
                     sweep(folder)
-            facts, now = look(found), content_hash(found)
+            facts, now = look(found), content_hash(found, shelf.images.digest)
             if now == goal.after:
                 return ""
             if now != goal.before:

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import ChildSession, Expectation, FileChange, Files, IdempotencyKey
-from holdfast.storage.images import IMAGE_BYTES, Images
+from holdfast.storage.images import IMAGE_BYTES, Digest, Images
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import (
     MISSING,
@@ -36,6 +36,7 @@ from holdfast.tools.workspace import (
 _CHUNK_BYTES = 1 << 20
 _PREFIX, _SUFFIX = ".holdfast-", ".tmp"
 
+NewDigest = Callable[[], Digest]
 Make = Callable[[str, Place], tuple[bytes, str]]
 """The new content for a file, and the message to the model when it is written."""
 
@@ -75,7 +76,7 @@ def write(
                     "Write to a new file, or remove this name first."
                 )
         content, told = make(path, found)
-        # The intent of a masked call has no hashes: they would help to guess the secret. `undo` cannot undo it.
+        # Without a plan nobody could undo it: its path holds what looks like a secret, so no record may name it.
         if kept is not None and kept.expects is not None:
             _keep(found, path, content, kept)
         replace_file(found, path, content, facts, check)
@@ -84,15 +85,13 @@ def write(
 
 def _keep(found: Place, path: str, content: bytes, kept: Kept) -> None:
     """Keep the old content, and refuse to change the file in another way than its intent tells."""
-    if kept.expects is None:  # a call that is stored as a masked copy tells no plan, so nobody could undo it
-        return
     before, mode = "", 0
     if look(found) is not None:
         with open_regular(found, path) as fd:
             before, mode = kept.images.keep(kept.session, fd), permissions(os.fstat(fd))
     changes = kept.expects.changes if isinstance(kept.expects, Files) else ()
     planned = [(each.path, each.before, each.after, each.mode) for each in changes]
-    if planned != [(found.path, before, hashlib.sha256(content).hexdigest(), mode)]:
+    if planned != [(found.path, before, kept.images.mark(content), mode)]:
         raise changed(path)
     if len(content) <= IMAGE_BYTES:  # what the next edit replaces: kept now, `show --diff` needs no file
         kept.images.put(kept.session, content)
@@ -102,17 +101,20 @@ def changed(path: str) -> Refused:
     return Refused(f"{path} was changed by something else in this moment. Read it again, then decide.")
 
 
-def plan(root: Root, path: str, make: Make) -> Files | None:
-    """Return the hashes before and after such a write; None if it would fail."""
+def plan(root: Root, path: str, make: Make, images: Images | None = None) -> Files | None:
+    """Return the hashes before and after such a write; None if it would fail. With `images`, they are marks."""
+    new_digest = digest_of(images)
     try:
         with place(root, path) as found:
             refuse_protected(path, found, "write")
             content, _ = make(path, found)
-            before = content_hash(found)
-            facts, after = look(found), hashlib.sha256(content).hexdigest()
+            before, digest = content_hash(found, new_digest), new_digest()
+            digest.update(content)
+            facts, after = look(found), digest.hexdigest()
             is_large = facts is not None and facts.st_size > IMAGE_BYTES
             folders = _missing_folders(found)
-            return Files((FileChange(found.path, before, after, permissions(facts), folders, is_large),))
+            change = FileChange(found.path, before, after, permissions(facts), folders, is_large)
+            return Files((change,), is_marked=images is not None)
     except (Refused, OSError):
         return None
 
@@ -226,27 +228,28 @@ def _is_named(fd: int, name: str, folder: int) -> bool:
         return False
 
 
-def probe(root: Root, expectation: Expectation) -> Probed:
+def probe(root: Root, expectation: Expectation, images: Images | None = None) -> Probed:
     """Return whether an interrupted write happened: all files have their new content, all have their old content, or
     neither.
 
     Also removes what the interrupted writer left.
     """
     match expectation:
-        case Files(changes=changes):
-            found = {_look_for(root, change) for change in changes}
+        case Files(changes=changes, is_marked=is_marked):
+            new_digest = digest_of(images if is_marked else None)
+            found = {_look_for(root, change, new_digest) for change in changes}
             return Probed(found.pop() if len(found) == 1 else "unknown")
         case IdempotencyKey() | ChildSession():
             return Probed("unknown")
 
 
-def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]:
+def _look_for(root: Root, change: FileChange, new_digest: NewDigest) -> Literal["yes", "no", "unknown"]:
     try:
         with place(root, change.path) as found:
             if found.folder_fd != MISSING:
                 with listable(found) as folder:
                     sweep(folder)
-            now = content_hash(found)
+            now = content_hash(found, new_digest)
     except (Refused, OSError):
         return "unknown"
     if now == change.after:
@@ -254,11 +257,16 @@ def _look_for(root: Root, change: FileChange) -> Literal["yes", "no", "unknown"]
     return "no" if now == change.before else "unknown"
 
 
-def content_hash(found: Place) -> str:
-    """Return the SHA-256 in hex; empty if there is no file."""
+def digest_of(images: Images | None) -> NewDigest:
+    """Return what begins the hash of a content: a mark where files are kept, else a plain SHA-256."""
+    return images.digest if images is not None else hashlib.sha256
+
+
+def content_hash(found: Place, new_digest: NewDigest) -> str:
+    """Return the hash in hex; empty if there is no file."""
     if look(found) is None:
         return ""
-    digest = hashlib.sha256()
+    digest = new_digest()
     with open_regular(found, found.path) as fd:
         while chunk := os.read(fd, _CHUNK_BYTES):
             digest.update(chunk)

@@ -40,6 +40,13 @@ def untold(path: str, change: Literal["added", "changed", "deleted"]) -> FileDif
     return FileDiff(path, change, f"{path}: its old content is not kept, or was dropped.\n")
 
 
+def hidden(path: str, change: Literal["added", "changed", "deleted"]) -> FileDiff:
+    """Return the sentence about a file whose diff might show a secret."""
+    return FileDiff(
+        path, change, f"{path}: an edit of it held what looks like a secret; open the file to see it.\n"
+    )
+
+
 def _unified(path: str, before: bytes | None, after: bytes | None, redact: Redact) -> str:
     try:
         old, new = [redact((content or b"").decode()) for content in (before, after)]

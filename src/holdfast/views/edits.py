@@ -35,9 +35,10 @@ from holdfast.protocol.untrusted import decode_untrusted
 CHANGED = "it has changed since"
 MODE = "its permissions have changed since"
 BETWEEN = "something else changed it between two edits"
-MASKED = "an edit of it held what looks like a secret, and nothing is kept of such an edit"
+MASKED = "its path holds what looks like a secret, so it is not known which file was edited"
 LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
 FOREIGN = "it was edited before the session was imported, so maybe not here"
+_MASK = "[redacted:"
 OPEN = "a call that edits it has not ended; resume or stop the session first"
 
 
@@ -55,8 +56,10 @@ class Edit(msgspec.Struct, frozen=True):
     is_open: bool = False
     is_foreign: bool = False
     """It was recorded before the session was imported."""
-    is_masked: bool = False
-    """Its arguments held what looks like a secret. So its intent has no hashes, and it cannot be undone."""
+    is_nameless: bool = False
+    """Its path held what looks like a secret. So its intent names no file, and it cannot be undone."""
+    masked: MaskedTexts | None = None
+    """What was masked of the texts that it replaced and wrote; None if nothing was."""
     undone_seq: int = 0
     """The record that tells that it was undone; 0: it is in effect."""
     mode: int = 0
@@ -71,6 +74,13 @@ class Edit(msgspec.Struct, frozen=True):
     def place(self) -> Place:
         """Which file it is."""
         return Place(self.workspace, self.change.path)
+
+
+class MaskedTexts(NamedTuple):
+    """The masked copies of the text that a call replaces, and of the one that it writes."""
+
+    old: str
+    new: str
 
 
 class Place(NamedTuple):
@@ -109,21 +119,24 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
     """Where the edits of each call are."""
     message = 0
     restoring: FilesRestoring | None = None
-    paths: dict[str, str] = {}
-    """By call, of those that held what looks like a secret."""
+    copies: dict[str, ToolCall] = {}
+    """The calls that held what looks like a secret, by id."""
     for record, workspace in _in_workspaces(records):
         match record.event:
             case MessageReceived():
                 message = record.seq
             case Responded(parts=parts):
-                paths |= {call.call_id: _path_in(call) for call in calls_of(parts) if call.is_masked}
-            case ToolCallStarted(call_id=call_id, effect="write", is_masked=True) if paths.get(call_id):
-                change = FileChange(paths[call_id], "?", "!")
-                calls[call_id] = range(len(edits), len(edits) + 1)
-                edits.append(Edit(record.seq, message, workspace, change, is_open=True, is_masked=True))
-            case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)):
+                copies |= {call.call_id: call for call in calls_of(parts) if call.is_masked}
+            case ToolCallStarted(call_id=call_id, effect="write", expects=None, is_masked=True):
+                path = _text_in(copies.get(call_id), "path").removeprefix("./")
+                if _MASK in path:
+                    change = FileChange(path, "?", "!")
+                    calls[call_id] = range(len(edits), len(edits) + 1)
+                    edits.append(Edit(record.seq, message, workspace, change, is_open=True, is_nameless=True))
+            case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)) as started:
+                masked = masked_texts(copies.get(call_id)) if started.is_masked else None
                 made = [
-                    Edit(record.seq, message, workspace, change, is_open=True)
+                    Edit(record.seq, message, workspace, change, is_open=True, masked=masked)
                     for change in changes
                     if change.before != change.after
                 ]
@@ -174,13 +187,18 @@ def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
     return None
 
 
-def _path_in(call: ToolCall) -> str:
-    """Return the path that a call names; empty if it names none."""
+def masked_texts(call: ToolCall | None) -> MaskedTexts:
+    """Return the masked copies of what a call of a file tool replaces and writes."""
+    return MaskedTexts(_text_in(call, "old"), _text_in(call, "new") or _text_in(call, "content"))
+
+
+def _text_in(call: ToolCall | None, name: str) -> str:
+    """Return an argument of a call; empty if it is not a text."""
     try:
-        path = decode_untrusted(call.arguments).get("path", "")
+        found = decode_untrusted(call.arguments if call is not None else "").get(name, "")
     except (msgspec.DecodeError, AttributeError):
         return ""
-    return path.removeprefix("./") if isinstance(path, str) else ""
+    return found if isinstance(found, str) else ""
 
 
 def _again(first: Edit, again: Edit) -> Edit:
@@ -306,7 +324,7 @@ def _todo(
         found = look(place)
         goal = walk(chain, found)
         problem = found.problem or goal.problem
-        if any(edit.is_masked for edit in chain):
+        if any(edit.is_nameless for edit in chain):
             problem = MASKED
         if any(edit.is_open for edit in chain):
             problem = OPEN
@@ -377,15 +395,19 @@ class Change(msgspec.Struct, frozen=True):
 
     place: Place
     before: str
-    """SHA-256 of its content before the first edit; empty if there was no file."""
+    """The mark of its content before the first edit; empty if there was no file."""
     after: str
+    edits: tuple[Edit, ...]
 
 
 def changes_of(edits: Sequence[Edit]) -> list[Change]:
     """Return what the edits in effect came to, file by file. What is not certain counts."""
-    found: dict[Place, Change] = {}
+    found: dict[Place, list[Edit]] = {}
     for edit in edits:
         if not edit.is_undone:
-            before = found[edit.place].before if edit.place in found else edit.change.before
-            found[edit.place] = Change(edit.place, before, edit.change.after)
-    return [change for change in found.values() if change.before != change.after]
+            found.setdefault(edit.place, []).append(edit)
+    changes = [
+        Change(place, chain[0].change.before, chain[-1].change.after, tuple(chain))
+        for place, chain in found.items()
+    ]
+    return [change for change in changes if change.before != change.after]
