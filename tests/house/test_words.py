@@ -92,3 +92,10 @@ def test_the_core_says_why_in_its_comments(repository: Path) -> None:
     lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
     comments = sum(map(comment_lines, files))
     assert comments >= LEAST_COMMENTS * lines, f"{comments} of {lines} lines of the core have a comment"
+
+
+def test_each_decision_has_a_number_of_its_own(repository: Path) -> None:
+    _, *paths = sorted((repository / "docs" / "decisions").glob("*.md"))  # the first one is the template
+    titles = {path.stem[:4]: path.read_text("utf-8").partition("\n")[0] for path in paths}
+    assert len(titles) == len(paths) > 20
+    assert all(title.startswith(f"# {number}: ") for number, title in titles.items())
