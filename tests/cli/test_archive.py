@@ -328,8 +328,16 @@ def test_nobody_deletes_by_accident(holdfast: Holdfast, home: Filled) -> None:
     branch = run(holdfast, home.folder, "fork", home.finished, "--at", "3").out.strip()
     answer = run(holdfast, home.folder, "delete", home.finished, "--yes")
     assert answer.code == 1
-    assert branch in answer.err
+    assert f"holdfast delete {branch}" in answer.err
     assert len(run(holdfast, home.folder, "sessions", "--json").rows) == 3
+
+
+@pytest.mark.requirement("A7")
+def test_a_deleted_branch_says_where_its_shared_records_are(cli: Cli) -> None:
+    session = cli("run", "hello", "-m", cli.model(says("Hi.")), "--json").json["session"]
+    branch = cli("fork", session, "--at", "4").out.strip()
+    assert f"holdfast delete {session}" in cli("delete", branch, "--yes").err
+    assert "holdfast delete" not in cli("delete", session, "--yes").err
 
 
 @pytest.mark.requirement("A7")

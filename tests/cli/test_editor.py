@@ -170,6 +170,28 @@ def test_the_history_is_private_bounded_and_has_no_secrets(cli: Cli) -> None:
     assert (len(lines), lines[0], lines[-1]) == (1_000, '["message 0"]', '["message 998 more"]')
 
 
+@pytest.mark.requirement("A7")
+def test_a_deleted_session_leaves_nothing_of_its_messages_in_the_home(cli: Cli) -> None:
+    for key, word in (("cli:kept", "okapi"), ("cli:gone", "zebra")):
+        with cli.emulator("chat", "-m", cli.model(ANY), "-s", key) as screen:
+            screen.until(">")
+            for line in (f"one {word}", f"//two {word}", f"!echo three {word}", f"four {word}"):
+                screen.type(f"{line}\r")
+                screen.until("exit 0" if line.startswith("!") else "Understood.")
+            screen.type(paste(f"five\n{word}\n") + "\r")
+            screen.until("Understood.")
+            screen.type("\x04")
+            assert screen.end() == 0
+    history = (cli.home / "history").read_text()
+    assert (history.count("okapi"), history.count("zebra")) == (5, 5)
+    assert cli("delete", "cli:gone", "--yes").code == 0
+    left = [path for path in cli.home.rglob("*") if path.is_file() and b"zebra" in path.read_bytes()]
+    assert left == []
+    assert (cli.home / "history").read_text() == "".join(
+        line for line in history.splitlines(keepends=True) if "okapi" in line
+    )
+
+
 def test_ctrl_x_ctrl_e_edits_the_message_in_another_editor(cli: Cli) -> None:
     editor = cli.folder / "editor"
     editor.write_text('#!/bin/sh\ncat "$1" > seen\nprintf "two lines\\nof it\\n" > "$1"\n')

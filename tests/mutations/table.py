@@ -376,6 +376,13 @@ _DISK = (
         "tests/cli/test_archive.py",
     ),
     Mutation(
+        "what was typed for a deleted session stays in the history of the prompt",
+        "runtime/archive.py",
+        "forget(await _own(store, session))",
+        "pass",
+        "tests/cli/test_editor.py",
+    ),
+    Mutation(
         "what is deleted stays in the log of the database",
         "storage/deletion.py",
         'connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()',

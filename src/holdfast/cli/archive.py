@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -17,12 +17,14 @@ import typer
 from holdfast.app import open_store
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.recall import HISTORY_FILE, Recall
 from holdfast.cli.terminal import has_person, say, say_json, tell, write
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.core.state import Done, open_run
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
+from holdfast.protocol.events import MessageReceived, Record
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Posture
@@ -172,7 +174,8 @@ def delete(
     holdfast delete 01J8
     holdfast delete cli:docs --yes
 
-    A session that somebody drives is not deleted, nor one whose records a branch shares.
+    What was typed in `chat` for it is removed from the history of the prompt too. A session that somebody drives is
+    not deleted, nor one whose records a branch shares.
     """
     return asyncio.run(_delete(home_of(home), session, is_sure=is_sure, is_json=is_json))
 
@@ -184,12 +187,26 @@ async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int
         if not is_sure and not _is_confirmed(row):
             tell("Nothing was deleted.")
             return _NOT_DELETED
-        await archive.delete(store, session)
+        recall = Recall(home.folder, str)
+        try:
+            await archive.delete(store, session, lambda records: recall.forget(_messages(records)))
+        except OSError as error:
+            raise StorageError(
+                f"The history of the prompt cannot be written: {error.strerror or error}. Nothing was deleted.",
+                hint=f"Remove {home.folder / HISTORY_FILE}, and delete the session again.",
+            ) from None
     if is_json:
         say_json({"session": session})
     else:
         say([f"Deleted {session}."])
+    if row.parent:
+        tell(f"The records that it shared stay in the session that it branched off from: {row.parent}.")
+        tell(["  delete that too:  ", Span(f"holdfast delete {row.parent}", COMMAND)])
     return 0
+
+
+def _messages(records: Sequence[Record]) -> Iterator[str]:
+    return (record.event.text for record in records if isinstance(record.event, MessageReceived))
 
 
 def _is_confirmed(row: SessionRow) -> bool:

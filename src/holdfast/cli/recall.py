@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -62,6 +62,26 @@ class Recall:
         except OSError:
             return
 
+    def forget(self, messages: Iterable[str]) -> None:
+        """Remove what was typed for these recorded messages, wherever it was typed.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        told = [message.strip() for message in messages]
+        try:
+            fd = self._opened(os.O_RDWR)
+        except FileNotFoundError:
+            return
+        with open(fd, "r+b", 0) as file:  # noqa: PTH123
+            fcntl.flock(file, fcntl.LOCK_EX)
+            lines = _lines(file.fileno())
+            kept = [line for line in lines if (found := _entry(line)) is None or not _is_told(found, told)]
+            if len(kept) < len(lines):
+                file.truncate(0)
+                file.write(b"".join(line + b"\n" for line in kept))
+                os.fsync(file.fileno())
+
     def _opened(self, flags: int) -> int:
         return os.open(self._path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
 
@@ -92,6 +112,15 @@ def _last_lines(lines: list[bytes]) -> list[bytes]:
             break
         kept += 1
     return lines[-kept:] if kept else []
+
+
+def _is_told(entry: Message, messages: Sequence[str]) -> bool:
+    """Return whether one of the messages came of this entry. What a command printed goes before the next message."""
+    text = entry.text.strip()
+    if text.startswith("!"):
+        return any(f"`{text[1:].strip()}`" in message for message in messages)
+    text = text.removeprefix("/") if text.startswith("//") else text
+    return any(message == text or message.endswith(f"\n\n{text}") for message in messages)
 
 
 def _entry(line: bytes) -> Message | None:

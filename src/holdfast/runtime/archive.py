@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
@@ -141,8 +142,13 @@ async def _check_same(store: Store, found: _Contents) -> None:
         )
 
 
-async def delete(store: Store, session: str) -> None:
+async def delete(
+    store: Store, session: str, forget: Callable[[Sequence[Record]], None] = lambda _: None
+) -> None:
     """Delete a session for good.
+
+    Args:
+        forget: Removes what is kept of the session's own records elsewhere, right before they are deleted.
 
     Raises:
         NoSuchSession: there is no such session.
@@ -161,16 +167,27 @@ async def delete(store: Store, session: str) -> None:
         listed = ", ".join(branches[:_LISTED]) + (" ..." if len(branches) > _LISTED else "")
         raise Conflict(
             f"Session {session} shares its records with its branches: {listed}. Nothing was deleted.",
-            hint="Delete the branches first.",
+            hint=f"Delete the branches first: `holdfast delete {branches[0]}`.",
         )
     holder = this_process()
     lease = await store.lease(session, holder, LEASE_MS, situation.lease)
     if lease.holder.nonce != holder.nonce:
         raise driven
     try:
+        forget(await _own(store, session))
         await store.delete(lease)
     except Fenced:
         raise driven from None
+
+
+async def _own(store: Store, session: str) -> Sequence[Record]:
+    """Return the session's own records, as far as they can be read: a damaged session can be deleted too."""
+    records: list[Record] = []
+    with suppress(StorageCorrupt):
+        for each in await store.read(session):
+            with suppress(UnreadableEvent):
+                records.append(decode(each))
+    return own_records(records)
 
 
 # --- reading a file -----------------------------------------------------------------------------
