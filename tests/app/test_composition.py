@@ -186,7 +186,7 @@ class Stumbling:
 
     wire: Any = None
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         raise NotImplementedError
 
     async def aclose(self) -> None:

@@ -342,7 +342,7 @@ def test_what_a_crash_left_open_is_shown_as_held(holdfast: Holdfast, tmp_path: P
     row = holdfast("show", "last", "--cost", "--json", "--home", str(tmp_path / "h")).rows[-1]
     assert (row["spent_usd"], row["held_usd"], row["left_usd"]) == ("0.00", "0.009", "0.0382")
     plain = holdfast("show", "last", "--cost", "--home", str(tmp_path / "h")).out
-    assert "$0.0090 reserved for calls with an unknown outcome" in plain
+    assert "$0.0090 reserved for model calls with an unknown outcome" in plain
     assert "enough for about" in plain
 
 

@@ -350,7 +350,7 @@ class Simulation:
             assert not Touched(other).is_in_conflict(one), "calls that touch the same do not run side by side"
         for action in wanted(state):
             if isinstance(action, CallModel | RunTool):
-                attempt = action.call if isinstance(action, CallModel) else action.attempt
+                attempt = action.model_call if isinstance(action, CallModel) else action.attempt
                 assert attempt.epoch == state.epoch
                 assert action.key in self._started, "nothing runs that its own driver did not record"
         steps = [action for action in wanted(state) if isinstance(action, PrepareRequest | Admit)]

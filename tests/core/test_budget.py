@@ -32,7 +32,7 @@ from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from tests.core.adversary import AROUND_BYTES, Dice, Game, a_model, reserve
 from tests.core.stories import FACTS, Story, a_turn, call, calling, kinds, only, opened, words
 
-BOTH = "another call and a last answer after it"
+BOTH = "another model call and a last answer after it"
 NUMBERS = st.lists(st.integers(0, 2**20), max_size=300)
 
 

@@ -255,7 +255,7 @@ def test_a_visitor_states_facts_and_starts_nothing(make: object, body: object) -
     events = story.visit(body)
     assert not {"ModelCallStarted", "ToolCallStarted", "Attached"} & set(kinds(events))
     attempts = [
-        a.call if isinstance(a, CallModel) else a.attempt
+        a.model_call if isinstance(a, CallModel) else a.attempt
         for a in wanted(story.state)
         if isinstance(a, CallModel | RunTool)
     ]

@@ -48,8 +48,8 @@ NAMED = (
     Mutation(
         "a call of a filtered response is taken",
         "core/model_calls.py",
-        'return 0 if finish == "refusal" else MAX_CALLS',
-        "return MAX_CALLS",
+        'return 0 if finish == "refusal" else MAX_TOOL_CALLS',
+        "return MAX_TOOL_CALLS",
         "tests/core/test_endings.py::test_no_call_of_a_refused_response_is_taken",
     ),
     Mutation(
@@ -584,21 +584,21 @@ _MONEY = (
     Mutation(
         "an abandoned call holds nothing",
         "core/evolve_models.py",
-        "held_microusd=run.totals.held_microusd + call.reserved_microusd",
+        "held_microusd=run.totals.held_microusd + model_call.reserved_microusd",
         "held_microusd=run.totals.held_microusd",
         "tests/core/test_budget.py tests/core/test_commands.py",
     ),
     Mutation(
         "a broken stream is settled above its reservation",
         "core/budget.py",
-        "written = min(_tokens(broken.received_bytes), call.output_cap_tokens)",
+        "written = min(_tokens(broken.received_bytes), model_call.output_cap_tokens)",
         "written = _tokens(broken.received_bytes)",
         "tests/core/test_budget.py",
     ),
     Mutation(
         "a part of a usage that is missing counts as nothing",
         "core/budget.py",
-        "max(usage.input_tokens, call.expected_tokens)",
+        "max(usage.input_tokens, model_call.expected_tokens)",
         "usage.input_tokens",
         "tests/core/test_budget.py",
     ),
@@ -699,8 +699,8 @@ _BOUNDS = (
     Mutation(
         "one call more than the cap is taken",
         "core/model_calls.py",
-        "MAX_CALLS = 128",
-        "MAX_CALLS = 129",
+        "MAX_TOOL_CALLS = 128",
+        "MAX_TOOL_CALLS = 129",
         "tests/core/test_tool_calls.py tests/cli/test_many_calls.py",
     ),
     Mutation(

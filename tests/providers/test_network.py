@@ -283,7 +283,7 @@ async def test_exact_bytes_are_sent_over_one_kept_connection(name: str) -> None:
                 body = written_request(
                     subject.provider.wire, subject.facts, messages, is_streaming=is_streaming
                 )
-                result = await subject.provider.call(
+                result = await subject.provider.respond(
                     ModelAttempt(
                         subject.facts,
                         body,
@@ -309,7 +309,7 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
             provider = make_provider(entry, model="m", base_url=url, api_key="", http=pool)
             facts = ModelFacts(name, "m")
             body = written_request(provider.wire, facts, [QUESTION])
-            result = await provider.call(
+            result = await provider.respond(
                 ModelAttempt(
                     facts,
                     body,
@@ -332,7 +332,7 @@ async def test_providers_share_the_pool_and_closing_it_leaves_nothing_open() -> 
 async def test_a_server_that_ignores_streaming_is_read_all_the_same(name: str) -> None:
     async with served(name, [CALL]) as subject:
         body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=False)
-        result = await subject.provider.call(
+        result = await subject.provider.respond(
             ModelAttempt(
                 subject.facts,
                 body,
@@ -432,7 +432,7 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
             answer = Message("assistant", (Text("one"),))
             for messages in ([QUESTION], [QUESTION], [QUESTION, answer, QUESTION], [answer] * 3):
                 body = written_request(provider.wire, facts, messages)
-                reply = await provider.call(
+                reply = await provider.respond(
                     ModelAttempt(
                         facts,
                         body,
@@ -475,7 +475,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_hold_the_answ
         provider = make_provider(PROVIDERS["openai"], model="m", base_url=url, api_key="", http=pool)
         facts = ModelFacts("openai", "m")
         async with asyncio.timeout(60):
-            reply = await provider.call(
+            reply = await provider.respond(
                 ModelAttempt(
                     facts,
                     b"",

@@ -66,7 +66,7 @@ async def attempt(
     is_streaming = bool((exchange["request"].get("body") or {}).get("stream"))
     facts = ModelFacts(recording.provider, "m")
     body = written_request(provider.wire, facts, [QUESTION], is_streaming=is_streaming)
-    return await provider.call(
+    return await provider.respond(
         ModelAttempt(
             facts,
             body,

@@ -42,7 +42,7 @@ async def ask(
 ) -> ModelReply | ModelFailure:
     body = written_request(provider.wire, FACTS, messages or (QUESTION,))
     watch = [] if shown is None else shown
-    return await provider.call(
+    return await provider.respond(
         ModelAttempt(
             FACTS,
             body,

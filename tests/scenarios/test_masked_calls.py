@@ -134,7 +134,7 @@ class Late:
 
     wire = script_from_lines([{"text": "unused"}]).wire
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
         arguments = json.dumps(CALLS[0]["arguments"])

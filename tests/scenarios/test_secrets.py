@@ -122,7 +122,7 @@ class Spoken:
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply:
         return ModelReply(self._parts, Usage(1, 1), model=f"m {KNOWN}")
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ def test_sealed_thoughts_with_a_secret_and_names_of_models_are_not_stored(volati
 @pytest.mark.requirement("A4", "H5")
 def test_what_a_broken_adapter_raises_is_stored_masked(volatile: Stage) -> None:
     class Broken(Spoken):
-        async def call(self, attempt: ModelAttempt) -> ModelReply:
+        async def respond(self, attempt: ModelAttempt) -> ModelReply:
             raise RuntimeError(f"the key {KNOWN} was refused")
 
     written = volatile.run(lambda *stage: told(*stage, provider=Broken()))

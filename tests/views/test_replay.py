@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.core.model_calls import MAX_CALLS
+from holdfast.core.model_calls import MAX_TOOL_CALLS
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
 from holdfast.protocol.events import (
     NoteAdded,
@@ -132,7 +132,7 @@ def test_a_difference_behind_an_equal_change_of_settings_has_the_seq_of_its_reco
 
 @pytest.mark.requirement("H2")
 def test_calls_that_were_too_many_are_decided_again_as_too_many(tmp_path: Path) -> None:
-    reads = [{"name": "list_dir", "arguments": {}}] * (MAX_CALLS + 2)
+    reads = [{"name": "list_dir", "arguments": {}}] * (MAX_TOOL_CALLS + 2)
     scenario = Scenario("too many", [{"tool_calls": reads}, {"text": "Done."}])
     played = run_jumping(lambda clock: play(scenario, clock, VolatileStore(), tmp_path))
     assert any(isinstance(record.event, NoteAdded) for record in played.records)

@@ -57,7 +57,7 @@ _PRICE = number(0, USD_PER_MTOK_MAX)
 _MODEL = text(r"[A-Za-z0-9._-]+:\S.*", 'PROVIDER:MODEL, like "anthropic:claude-sonnet-5"')
 _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
     ("turns", whole(1, TURNS_MAX), "Model calls with their tool calls.", Limits().turns, "--max-turns"),
-    ("tokens", whole(1, TOKENS_MAX), "Input and output of all calls.", Limits().tokens, "--max-tokens"),
+    ("tokens", whole(1, TOKENS_MAX), "Input and output of all model calls.", Limits().tokens, "--max-tokens"),
     (
         "cost_usd",
         dollars(1, COST_MAX_MICROUSD),

@@ -1,4 +1,4 @@
-"""Reserves the worst case of a model call before it is sent, and computes what the call really cost.
+"""Reserves the worst case of a model call before it is sent, and computes what it really cost.
 
 No prices are looked up here (they came with the settings of the run) and nothing is rendered.
 """
@@ -26,25 +26,25 @@ from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, 
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from holdfast.protocol.settings import Settings
 
-ANSWER_BYTES = 256
-"""The bytes that a wire adds around an answer when a later request contains it."""
+RESPONSE_BYTES = 256
+"""The bytes that a wire adds around a response when a later request contains it."""
 LAST_PASS_OUTPUT_TOKENS = 1_024
 LEAST_OUTPUT_TOKENS = 256
 LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
-_MORE_THAN_RESERVED = ", since the provider charged more for a call than the worst case."
+_MORE_THAN_RESERVED = ", since the provider charged more for a model call than the worst case."
 
 
 # A worked example, which `tests/core/test_budget` plays: a run with a budget of $0.10, on a model whose input
 # costs $1 per million tokens and whose output costs $4. So an input token costs 1 micro-dollar and an output
-# token 4. `afford` asks what the call and one last answer after it could cost at the worst, and makes the
+# token 4. `afford` asks what a model call and one last answer after it could cost at the worst, and makes the
 # output cap as large as fits.
 #
-# Call 1 sends 14,000 bytes. No provider has counted any of them, so each may be a token:
+# Model call 1 sends 14,000 bytes. No provider has counted any of them, so each may be a token:
 #     worst input        14,000 + OVERHEAD_TOKENS (192)         = 14,192 tokens
-#     last pass, input   1.15 * 14,192 + 192 + ANSWER_BYTES     = 16,769 tokens
+#     last pass, input   1.15 * 14,192 + 192 + RESPONSE_BYTES     = 16,769 tokens
 #     last pass, output  LAST_PASS_OUTPUT_TOKENS                =  1,024 tokens, or 4,096 micro-dollars
 #     left for output    100,000 - 14,192 - 16,769 - 4,096      = 64,943 micro-dollars
 #     output cap         64,943 / (4 + 1.15)                    = 12,610 tokens
@@ -52,21 +52,21 @@ _MORE_THAN_RESERVED = ", since the provider charged more for a call than the wor
 # An output token costs 4 when it is written, and up to 1.15 when the last pass reads it. The provider counts
 # 4,000 input and 300 output tokens. That is 5,200 micro-dollars; the rest of the reservation is free again.
 #
-# Call 2 sends 35,000 bytes: the same 14,000, the answer (1,000) and a tool's result (20,000). Now only the
-# result is uncounted, because the provider has counted the request and the answer:
+# Model call 2 sends 35,000 bytes: the same 14,000, the response (1,000) and a tool's result (20,000). Now only the
+# result is uncounted, because the provider has counted the request and the response:
 #     worst input        1.15 * (4,000 + 300) + 20,000 + 192    = 25,137 tokens
 #     output cap         7,031 tokens; reserved: 53,261 micro-dollars
 # The provider counts 10,000 and 300 tokens. 16,400 micro-dollars are spent, and 83,600 are left.
 #
-# Call 3 would send 66,000 bytes. Its worst input is 42,037 tokens, and a last pass after it needs 48,791 +
-# 4,096. Together that is more than 83,600, so this call is `Unaffordable`, and the run lands. The last pass
-# sends the same request without tools. It may use everything, since no call follows: its output cap is (83,600
+# Model call 3 would send 66,000 bytes. Its worst input is 42,037 tokens, and a last pass after it needs 48,791 +
+# 4,096. Together that is more than 83,600, so this one is `Unaffordable`, and the run lands. The last pass
+# sends the same request without tools. It may use everything, since nothing follows: its output cap is (83,600
 # - 42,037) / 4 = 10,390 tokens. It really costs 20,200, so the run ends with $0.0366 of $0.10 spent. The gap is
 # the price of never exceeding the limit.
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What an affordable call reserves."""
+    """What an affordable model call reserves."""
 
     expected_tokens: int
     output_cap_tokens: int
@@ -82,28 +82,28 @@ class Charge(msgspec.Struct, frozen=True):
     cost_microusd: int
 
 
-def charge(call: ModelCall, reply: ModelReply) -> Charge:
+def charge(model_call: ModelCall, reply: ModelReply) -> Charge:
     """Return the charge of a response: the reported usage, and an estimate for each side that was not reported. A
     zero count is believed only of a free model, or for output when nothing was received."""
-    usage, missing, is_free = _possible(reply.usage), reply.estimated, call.facts.price == "free"
+    usage, missing, is_free = _possible(reply.usage), reply.estimated, model_call.facts.price == "free"
     # The usual case: the provider counted both sides, or the model is free.
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
-        return Charge(usage, (), cost_microusd(call.facts, usage))
+        return Charge(usage, (), cost_microusd(model_call.facts, usage))
     received = received_bytes(reply)
     is_read = "input" in missing or not (usage.input_tokens or is_free)
     is_written = "output" in missing or not (usage.output_tokens or is_free or not received)
     sides: tuple[tuple[UsageSide, bool], ...] = (("input", is_read), ("output", is_written))
     estimated = tuple(side for side, is_missing in sides if is_missing)
     # A response that may be within its cap counts as such.
-    most = max(call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
-    return _charge(call, usage, estimated, min(_tokens(received), most))
+    most = max(model_call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
+    return _charge(model_call, usage, estimated, min(_tokens(received), most))
 
 
-def charge_broken(call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
+def charge_broken(model_call: ModelCall, broken: ModelFailure | ModelCut) -> Charge:
     """Return the charge of an attempt without a whole response: the reported usage, and an estimate for each side
     that the provider may charge without a report. The estimate stays within the reservation."""
-    written = min(_tokens(broken.received_bytes), call.output_cap_tokens)
-    return _charge(call, _possible(broken.usage), broken.estimated, written)
+    written = min(_tokens(broken.received_bytes), model_call.output_cap_tokens)
+    return _charge(model_call, _possible(broken.usage), broken.estimated, written)
 
 
 def received_bytes(reply: ModelReply) -> int:
@@ -120,12 +120,12 @@ def _possible(usage: Usage) -> Usage:
     return usage if min(counts) >= 0 else Usage(*(max(count, 0) for count in counts))
 
 
-def _charge(call: ModelCall, usage: Usage, estimated: Estimated, written: int) -> Charge:
+def _charge(model_call: ModelCall, usage: Usage, estimated: Estimated, written: int) -> Charge:
     if "input" in estimated:
-        usage = replace(usage, input_tokens=max(usage.input_tokens, call.expected_tokens))
+        usage = replace(usage, input_tokens=max(usage.input_tokens, model_call.expected_tokens))
     if "output" in estimated:
         usage = replace(usage, output_tokens=max(usage.output_tokens, written))
-    return Charge(usage, estimated, cost_microusd(call.facts, usage))
+    return Charge(usage, estimated, cost_microusd(model_call.facts, usage))
 
 
 def _tokens(size_bytes: int) -> int:
@@ -149,11 +149,11 @@ def affordable_bytes(state: State, settings: Settings) -> int:
 
 
 def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: bool) -> Grant | Unaffordable:
-    """Return what a call with a request of this size reserves, or which limit it would break. `fresh_bytes` counts
-    the bytes that the last request did not have.
+    """Return what a model call with a request of this size reserves, or which limit it would break. `fresh_bytes`
+    counts the bytes that the last request did not have.
 
-    An ordinary call must leave what a last pass over its answer needs, so that a run can end in an answer. Words that
-    people add meanwhile may still make the last pass too large.
+    An ordinary model call must leave what a last pass over its response needs, so that a run can end in an answer.
+    Words that people add meanwhile may still make the last pass too large.
     """
     assert state.settings is not None
     assert state.run is not None
@@ -170,7 +170,7 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
         return Unaffordable("context", _short_of_window(state, window), size_bytes, fresh_bytes)
     kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
     # An output token counts once now and up to 1.15 times as input of the last pass. So the tokens that are
-    # left are divided by 2.15 for an ordinary call, but not for the last pass, which nothing follows.
+    # left are divided by 2.15 for an ordinary model call, but not for the last pass, which nothing follows.
     left = tokens_left(run, limits) - worst - kept
     cap = min(cap, left if is_last_pass else int(left / (1 + WORST_SHARE)))
     if cap < least:
@@ -185,8 +185,8 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
 
 
 def cost_left(run: Run, limits: Limits) -> int:
-    """Return the micro-dollars that are neither spent nor held. The reservation of an open call is not subtracted,
-    because no other call starts while one is open."""
+    """Return the micro-dollars that are neither spent nor held. The reservation of an open model call is not
+    subtracted, because no other one starts meanwhile."""
     return limits.cost_microusd - run.totals.cost_microusd - run.totals.held_microusd
 
 
@@ -196,13 +196,13 @@ def tokens_left(run: Run, limits: Limits) -> int:
 
 
 def is_exceeded(run: Run, limits: Limits) -> bool:
-    """Whether more is used and held than a limit allows: a provider charged more than the worst case of a call, or
-    somebody lowered the limit during the call."""
+    """Whether more is used and held than a limit allows: a provider charged more than the worst case of a model
+    call, or somebody lowered the limit during one."""
     return cost_left(run, limits) < 0 or tokens_left(run, limits) < 0
 
 
 def excess(run: Run, limits: Limits, *, is_overcharged: bool) -> tuple[str, str]:
-    """Return the exceeded limit, with a message. `is_overcharged`: the last call cost more than was reserved."""
+    """Return the exceeded limit, with a message. `is_overcharged`: the last model call cost more than reserved."""
     why = _MORE_THAN_RESERVED if is_overcharged else "."
     if cost_left(run, limits) < 0:
         used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
@@ -239,7 +239,7 @@ def _short_of_tokens(left: int, limits: Limits, is_last_pass: bool) -> str:
 
 
 def _what_is_next(is_last_pass: bool) -> str:
-    return "a last answer" if is_last_pass else "another call and a last answer after it"
+    return "a last answer" if is_last_pass else "another model call and a last answer after it"
 
 
 def _short_of_window(state: State, window: int) -> str:
@@ -262,15 +262,15 @@ def _output_cap(model: ModelFacts, settings: Settings) -> int:
 
 
 def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:
-    """Return the prices of all sizes up to this one. In a catalog, a smaller call may have the higher price."""
+    """Return the prices of all sizes up to this one. In a catalog, a smaller request may have the higher price."""
     if not model.tiers:
         return [model]
     return [model, *(tier for tier in model.tiers if input_tokens > tier.above_tokens)]
 
 
 def _worst_input_price(model: ModelFacts, input_tokens: int) -> int:
-    """Return the highest price per million input tokens of a call with up to so many. Writing to the cache can cost
-    more than plain input, and a catalog may say anything."""
+    """Return the highest price per million input tokens of a request with up to so many. Writing to the cache can
+    cost more than plain input, and a catalog may say anything."""
     return max(
         max(
             prices.input_microusd_per_mtok,
@@ -293,7 +293,7 @@ def _price(model: ModelFacts, input_tokens: int, output_tokens: int) -> int:
 
 def _last_pass_input(worst: int) -> int:
     """Return the worst input of a last pass, which reads the same conversation again after a call at its worst."""
-    return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS + ANSWER_BYTES
+    return math.ceil(worst * WORST_SHARE) + OVERHEAD_TOKENS + RESPONSE_BYTES
 
 
 def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
@@ -309,7 +309,7 @@ def _last_pass_output(model: ModelFacts, limits: Limits) -> int:
 def _affordable_output(
     run: Run, model: ModelFacts, limits: Limits, worst: int, cap: int, is_last_pass: bool
 ) -> int:
-    """The output tokens, of up to `cap`, that the budget affords after this input; an ordinary call's output is
+    """The output tokens, of up to `cap`, that the budget affords after this input; an ordinary model call's output is
     paid again as input of the last pass, which has to stay affordable too."""
     left = cost_left(run, limits) - _price(model, worst, 0)
     per_token = _worst_output_price(model, worst)
@@ -338,7 +338,7 @@ def _affordable_input(run: Run, model: ModelFacts, limits: Limits) -> int:
 
 
 def _affordable_up_to(end: int, run: Run, model: ModelFacts, limits: Limits) -> int:
-    """The input tokens, of up to `end`, that a last pass can pay at the prices of so large a call."""
+    """The input tokens, of up to `end`, that a last pass can pay at the prices of so large a request."""
     price = _worst_input_price(model, end)
     answer = -(-LEAST_LAST_OUTPUT_TOKENS * _worst_output_price(model, end) // 1_000_000)
     left = max(cost_left(run, limits) - answer, 0)

@@ -30,25 +30,25 @@ LEAST_WINDOW_TOKENS = 1_024
 def of_model(state: State, event: e.ModelEvent) -> State:
     match event:
         case e.ModelCallStarted():
-            return _call_started(state, event)
+            return _started(state, event)
         case e.Responded():
             return _responded(state, event)
         case e.ModelCallFailed():
-            return _call_failed(state, event)
+            return _failed(state, event)
         case e.ModelCallUnready(retry_at_ms=retry_at_ms):
             failed_attempts = state.models.failed_attempts + 1
             return with_models(state, retry_at_ms=retry_at_ms, failed_attempts=failed_attempts)
         case e.ModelCallUnaffordable():
             return state
         case e.ModelCallCut():
-            return _call_cut(state, event)
+            return _cut(state, event)
         case e.ModelCallAbandoned():
-            return _call_abandoned(state)
+            return _abandoned(state)
 
 
-def _call_started(state: State, event: e.ModelCallStarted) -> State:
+def _started(state: State, event: e.ModelCallStarted) -> State:
     request, models, run = event.request, state.models, state.run
-    call = ModelCall(
+    model_call = ModelCall(
         event.key,
         event.epoch,
         event.attempt,
@@ -67,7 +67,7 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
         run=run,
         models=replace(
             models,
-            open=call,
+            open=model_call,
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,
@@ -78,14 +78,14 @@ def _call_started(state: State, event: e.ModelCallStarted) -> State:
 
 
 def _responded(state: State, event: e.Responded) -> State:
-    call = state.models.open
+    model_call = state.models.open
     asked = calls_of(event.parts)
     has_words = bool(text_of(event.parts).strip())
     state = _close_and_charge(state, event)
     run, models = state.run, state.models
     if run is not None:
-        # The last pass is not a turn: a run with a limit of 25 turns may make 26 calls, and reports 25.
-        is_turn = call is not None and not call.is_last_pass
+        # The last pass is not a turn: a run with a limit of 25 turns may make 26 model calls, and reports 25.
+        is_turn = model_call is not None and not model_call.is_last_pass
         run = replace(
             run,
             totals=replace(run.totals, turns=run.totals.turns + is_turn),
@@ -93,7 +93,7 @@ def _responded(state: State, event: e.Responded) -> State:
             answer_seq=state.seq if has_words else run.answer_seq,
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
             verdict=event.verdict,
-            has_landed=call is not None and call.is_last_pass,
+            has_landed=model_call is not None and model_call.is_last_pass,
         )
     calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
     return replace(
@@ -104,26 +104,26 @@ def _responded(state: State, event: e.Responded) -> State:
             models,
             outcomes=models.outcomes + 1,
             failed_attempts=0,
-            measure=_measured(state, call, event),
+            measure=_measured(state, model_call, event),
         ),
     )
 
 
-def _is_of_next(state: State, call: ModelCall | None) -> bool:
-    """Return whether the next call is for the same model. Otherwise what this call taught does not count."""
-    if call is None:
+def _is_of_next(state: State, model_call: ModelCall | None) -> bool:
+    """Return whether the next model call is for the same model. Otherwise what this one taught does not count."""
+    if model_call is None:
         return False
     of_next = facts(state)
-    return call.facts is of_next or call.facts.name == of_next.name
+    return model_call.facts is of_next or model_call.facts.name == of_next.name
 
 
-def _measured(state: State, call: ModelCall | None, event: e.Responded) -> Measure:
+def _measured(state: State, model_call: ModelCall | None, event: e.Responded) -> Measure:
     """What the counts of a response teach about the next request."""
-    if call is None or not _is_of_next(state, call):
+    if model_call is None or not _is_of_next(state, model_call):
         return state.models.measure
-    window = call.facts.context_tokens
+    window = model_call.facts.context_tokens
     return measure.after_response(
-        state.models.measure, call.size_bytes, window, event.usage, event.estimated, event.parts
+        state.models.measure, model_call.size_bytes, window, event.usage, event.estimated, event.parts
     )
 
 
@@ -137,15 +137,15 @@ def _reply_kind(event: e.Responded, has_calls: bool) -> Any:
     return "cut_answer" if event.finish == "length" else "answer"
 
 
-def _call_failed(state: State, event: e.ModelCallFailed) -> State:
-    call, run = state.models.open, state.run
+def _failed(state: State, event: e.ModelCallFailed) -> State:
+    model_call, run = state.models.open, state.run
     window, said = state.models.learnt_window_tokens, state.models.overflow_said
     if event.failure.code == "context_overflow":
         run = replace(run, overflows=run.overflows + 1) if run is not None else None
         # Providers disagree about what they name: the window, the size of the request, or nothing. A number
         # counts only if it makes the window smaller. An example: a window of 200,000 tokens was assumed, the
         # refusal names none, so the next request must fit into 140,000.
-        if _is_of_next(state, call):
+        if _is_of_next(state, model_call):
             assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
             smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
             window, said = max(smaller, LEAST_WINDOW_TOKENS), event.failure.said
@@ -153,27 +153,27 @@ def _call_failed(state: State, event: e.ModelCallFailed) -> State:
     return with_models(
         state,
         outcomes=state.models.outcomes + 1,
-        failed_attempts=call.attempt if call is not None else state.models.failed_attempts,
+        failed_attempts=model_call.attempt if model_call is not None else state.models.failed_attempts,
         retry_at_ms=event.retry_at_ms,
         learnt_window_tokens=window,
         overflow_said=said,
     )
 
 
-def _call_cut(state: State, event: e.ModelCallCut) -> State:
+def _cut(state: State, event: e.ModelCallCut) -> State:
     cut = _close_and_charge(state, event)
     return with_run(cut, answer_seq=state.seq) if event.text.strip() else cut
 
 
-def _call_abandoned(state: State) -> State:
-    call, run = state.models.open, state.run
-    # The process died during the call. The provider may have charged it in full, or never seen it. So the whole
+def _abandoned(state: State) -> State:
+    model_call, run = state.models.open, state.run
+    # The process died during the model call. The provider may have charged it in full, or never seen it. So the whole
     # reservation stays held: it counts against the limits, but is shown apart from what was spent.
-    if call is not None and run is not None:
+    if model_call is not None and run is not None:
         held = replace(
             run.totals,
-            held_microusd=run.totals.held_microusd + call.reserved_microusd,
-            held_tokens=run.totals.held_tokens + call.reserved_tokens,
+            held_microusd=run.totals.held_microusd + model_call.reserved_microusd,
+            held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
         )
         run = replace(run, totals=held)
     return replace(state, models=replace(state.models, open=None), run=run)

@@ -15,9 +15,9 @@ from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 
-MAX_CALLS = 128
+MAX_TOOL_CALLS = 128
 """The most tool calls that one response may make. A response with more is a model's mistake."""
-TOO_MANY_CALLS = (
+TOO_MANY_TOOL_CALLS = (
     "Your response had {count:,} calls. Only the first {taken} were taken; the others were refused and do not run. "
     "Make those that you still need again, at most {taken} in one response."
 )
@@ -68,34 +68,39 @@ def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unrea
 def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     """Record the outcome of the open attempt. Any other outcome comes too late and means nothing. If a limit is
     exceeded now, end the run."""
-    call, before = open_model_call(draft.state, cause.key), open_run(draft.state)
-    if call is None:
+    model_call, before = open_model_call(draft.state, cause.key), open_run(draft.state)
+    if model_call is None:
         return
     match result:
         case ModelReply() as reply:
-            _responded(draft, cause, call, reply)
+            _responded(draft, cause, model_call, reply)
         case ModelFailure() as failed:
-            _failed(draft, cause, call, failed)
+            _failed(draft, cause, model_call, failed)
         case ModelCut() as cut:
-            _cut(draft, cause, call, cut)
+            _cut(draft, cause, model_call, cut)
     # A reservation cannot be exceeded by a provider that keeps to the cap. One that does not ends the run here,
-    # with the call that exceeded the limit, and never later.
+    # with the model call that exceeded the limit, and never later.
     run, settings = open_run(draft.state), draft.state.settings
     if run is not None and settings is not None and budget.is_exceeded(run, settings.limits):
-        is_overcharged = before is not None and _is_overcharged(call, before.totals, run.totals)
+        is_overcharged = before is not None and _is_overcharged(model_call, before.totals, run.totals)
         stop(draft, "limit", *budget.excess(run, settings.limits, is_overcharged=is_overcharged))
 
 
-def _is_overcharged(call: ModelCall, before: Totals, after: Totals) -> bool:
-    """Whether the call cost more than was reserved for it."""
+def _is_overcharged(model_call: ModelCall, before: Totals, after: Totals) -> bool:
+    """Whether the model call cost more than was reserved for it."""
     tokens = after.usage.total_tokens - before.usage.total_tokens
     return (
-        after.cost_microusd - before.cost_microusd > call.reserved_microusd or tokens > call.reserved_tokens
+        after.cost_microusd - before.cost_microusd > model_call.reserved_microusd
+        or tokens > model_call.reserved_tokens
     )
 
 
-def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply) -> None:
-    charge, count, most = budget.charge(call, reply), len(calls_of(reply.parts)), most_calls(reply.finish)
+def _responded(draft: Draft, cause: Outcome, model_call: ModelCall, reply: ModelReply) -> None:
+    charge, count, most = (
+        budget.charge(model_call, reply),
+        len(calls_of(reply.parts)),
+        most_tool_calls(reply.finish),
+    )
     draft.add(
         e.Responded(
             key=cause.key,
@@ -113,16 +118,16 @@ def _responded(draft: Draft, cause: Outcome, call: ModelCall, reply: ModelReply)
         )
     )
     if count > most > 0:
-        draft.add(e.NoteAdded("calls", TOO_MANY_CALLS.format(count=count, taken=MAX_CALLS)))
-    run, tokens, cap = draft.state.run, charge.usage.output_tokens, call.output_cap_tokens
+        draft.add(e.NoteAdded("calls", TOO_MANY_TOOL_CALLS.format(count=count, taken=MAX_TOOL_CALLS)))
+    run, tokens, cap = draft.state.run, charge.usage.output_tokens, model_call.output_cap_tokens
     if tokens > cap and run is not None and not run.status and "cap" not in run.warned:
         draft.add(e.NoteAdded("cap", OVER_CAP.format(tokens=tokens, cap=cap)))
 
 
-def most_calls(finish: Finish) -> int:
+def most_tool_calls(finish: Finish) -> int:
     """Return how many calls of a response are taken. A filter may have ended a refused one anywhere, so none of its
     calls runs."""
-    return 0 if finish == "refusal" else MAX_CALLS
+    return 0 if finish == "refusal" else MAX_TOOL_CALLS
 
 
 def _taken(parts: tuple[Part, ...], most: int, turn: int) -> tuple[Part, ...]:
@@ -139,18 +144,20 @@ def _taken(parts: tuple[Part, ...], most: int, turn: int) -> tuple[Part, ...]:
     return tuple(taken)
 
 
-def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure) -> None:
+def _failed(draft: Draft, cause: Outcome, model_call: ModelCall, failed: ModelFailure) -> None:
     """Try again when that may help; else the run fails with the reason."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return
     failure = failed.failure
     seed = f"{draft.state.session} {cause.key}"
-    retry_at = retry.retry_at_ms(failure, call.attempt, settings.model.model_attempts, seed, draft.now_ms)
+    retry_at = retry.retry_at_ms(
+        failure, model_call.attempt, settings.model.model_attempts, seed, draft.now_ms
+    )
     # Too long: waiting does not help, but a shorter request may. The fold has learnt a smaller window from this
     # failure, so the next request leaves out more.
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
-    charge = budget.charge_broken(call, failed)
+    charge = budget.charge_broken(model_call, failed)
     draft.add(
         e.ModelCallFailed(
             key=cause.key,
@@ -167,8 +174,8 @@ def _failed(draft: Draft, cause: Outcome, call: ModelCall, failed: ModelFailure)
         stop(draft, "failed", reason, in_full(failure))
 
 
-def _cut(draft: Draft, cause: Outcome, call: ModelCall, cut: ModelCut) -> None:
-    charge = budget.charge_broken(call, cut)
+def _cut(draft: Draft, cause: Outcome, model_call: ModelCall, cut: ModelCut) -> None:
+    charge = budget.charge_broken(model_call, cut)
     draft.add(
         e.ModelCallCut(
             key=cause.key,

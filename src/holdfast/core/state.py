@@ -123,7 +123,7 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     reserved_tokens: int
     is_last_pass: bool
     facts: ModelFacts
-    """The model that the call is for, even if the settings have changed since."""
+    """The model that it was sent to, even if the settings have changed since."""
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -361,16 +361,16 @@ def touched_before(state: State, call: Call) -> Touched:
 
 def open_model_call(state: State, key: str) -> ModelCall | None:
     """The open model call of that key."""
-    call = state.models.open
-    return call if call is not None and call.key == key else None
+    model_call = state.models.open
+    return model_call if model_call is not None and model_call.key == key else None
 
 
 def facts(state: State, key: str = "") -> ModelFacts:
-    """Return the model of a call: that of the open call with this key, else that of the conversation's next call."""
-    # A call keeps the model that it was sent to. If the user changes the model meanwhile, the answer is still
-    # charged at the price of the model that gave it.
-    if key and (call := open_model_call(state, key)) is not None:
-        return call.facts
+    """Return the model of the open model call with this key; else of the conversation's next model call."""
+    # A model call keeps the model that it was sent to. If the user changes the model meanwhile, the response is
+    # still charged at the price of the model that gave it.
+    if key and (model_call := open_model_call(state, key)) is not None:
+        return model_call.facts
     return state.settings.model.facts if state.settings is not None else _NO_MODEL
 
 
@@ -380,7 +380,7 @@ def next_key(state: State) -> str:
 
 
 def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
-    """The calls with an attempt that has no outcome yet, and that attempt."""
+    """The tool calls with an attempt that has no outcome yet, and that attempt."""
     return [(call, call.stage.attempt) for call in state.turn.calls if isinstance(call.stage, Started)]
 
 

@@ -45,7 +45,7 @@ class CallModel(msgspec.Struct, frozen=True, gc=False):
     """Send the request that was recorded."""
 
     key: str
-    call: ModelCall
+    model_call: ModelCall
 
 
 class RunTool(msgspec.Struct, frozen=True, gc=False):
@@ -83,10 +83,10 @@ def wanted(state: State) -> list[Action]:
         case "calling":
             # An attempt of another epoch is never adopted, because this driver did not record its intent. A
             # branch has such attempts until its first driver attaches and closes them.
-            call = state.models.open
+            model_call = state.models.open
             attempts: list[Action] = []
-            if call is not None and call.epoch == state.epoch:
-                attempts.append(CallModel(call.key, call))
+            if model_call is not None and model_call.epoch == state.epoch:
+                attempts.append(CallModel(model_call.key, model_call))
             return [*attempts, *_wall(state, run)]
         case "acting":
             running = [

@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="lim
 
 
 class Tier(msgspec.Struct, frozen=True, gc=False):
-    """What every token of a call costs whose input is larger than this."""
+    """What every token of a model call costs whose input is larger than this."""
 
     above_tokens: int
     input_microusd_per_mtok: int
@@ -61,7 +61,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where the price comes from: `catalog`, `genai-prices 0.2.3`, `ollama` ..."""
     is_window_known: bool = True
     tiers: tuple[Tier, ...] = ()
-    """Prices of larger calls, the smallest size first; the prices above hold below the first."""
+    """Prices of larger requests, the smallest size first; the prices above count below the first."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
-    """The price of one call's usage by the prices in `facts`, rounded up to whole micro-dollars."""
+    """The price of one model call's usage by the prices in `facts`, rounded up to whole micro-dollars."""
     prices: ModelFacts | Tier = facts
     for tier in facts.tiers:
         if usage.input_tokens > tier.above_tokens:

@@ -31,7 +31,7 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_f
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_call"):
-    """A call that a model asks for."""
+    """A tool call that a model asks for."""
 
     ref: str
     """The provider's id of the call; may be empty or repeated, so the runtime never relies on it."""
@@ -47,7 +47,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_fi
 class ToolResult(
     msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_result"
 ):
-    """What a call answered, as the model reads it."""
+    """What a tool call returned, as the model reads it."""
 
     call_id: str
     ref: str
@@ -157,7 +157,7 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The sides of the usage that the provider did not report as plain numbers. For each, the larger of the reported
     number and an estimate counts."""
     received_bytes: int = 0
-    """How much came, where that is more than the parts hold: half a call, say."""
+    """How much came, where that is more than the parts have: half a tool call, say."""
     verdict: Verdict | None = None
     """Whether the answer matches the schema of its run. The runtime adds it; no provider does."""
 

@@ -34,7 +34,7 @@ class ModelCut(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     estimated: Estimated = ("input", "output")
     received_bytes: int = 0
-    """How much had come, thoughts and calls included."""
+    """How much had come, thoughts and tool calls included."""
 
 
 class Unaffordable(msgspec.Struct, frozen=True):

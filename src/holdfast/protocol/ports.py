@@ -324,7 +324,7 @@ class Provider(Protocol):
 
     wire: Wire
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Send the request and read the response.
 
         Cancellation closes the connection; the words so far went to `on_delta`. Never raises for what a server does.

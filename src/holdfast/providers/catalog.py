@@ -2,7 +2,7 @@
 
 Prices come from the data in the genai-prices package (loaded when first needed, never fetched). A user's own
 entries override them. If a price depends on the hour, the highest counts, because a reservation must never be too
-small. If it depends on the size of a call, each size has its own.
+small. If it depends on the size of a request, each size has its own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Price(msgspec.Struct, frozen=True):
     source: str = ""
     rates: _Rates = _Rates()
     larger: tuple[tuple[int, _Rates], ...] = ()
-    """The prices for calls with more input tokens, smallest size first."""
+    """The prices for requests with more input tokens, smallest size first."""
 
 
 def facts(name: str, *, overrides: Mapping[str, Override] | None = None, now_ms: int) -> ModelFacts:
@@ -223,7 +223,7 @@ def _sizes(prices: list[ModelPrice]) -> list[int]:
 
 
 def _rates(prices: list[ModelPrice], input_tokens: int) -> _Rates | None:
-    """Return the price of a call with so many input tokens; None if the price of input or output is not listed."""
+    """Return the price of a request with so many input tokens; None if the price of input or output is not listed."""
     plain, written, read, stored = (
         max(
             (_at(price, input_tokens) for each in prices if (price := getattr(each, key, None)) is not None),

@@ -126,7 +126,7 @@ class HttpPool:
         if self._session is None:
             self._proxies = proxies_of(os.environ)
             self._session = aiohttp.ClientSession(
-                # The runtime decides how many calls are in flight; a wait here would count as silence.
+                # The runtime decides how many requests are in flight; a wait here would count as silence.
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
                 cookie_jar=aiohttp.DummyCookieJar(),

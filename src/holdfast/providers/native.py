@@ -77,7 +77,7 @@ class NativeProvider:
         self._headers = {**headers, "Content-Type": "application/json"}
         self._secret = secret
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Make one attempt. See `ports.Provider`."""
         model = attempt.facts.name
         reader = self._new_reader(model, attempt.on_delta)

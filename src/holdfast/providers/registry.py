@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True):
     key_env: tuple[str, ...] = ()
     """The variables that usually have the key, in order."""
     needs_key: bool = True
-    """Whether a call needs a key. On loopback it never does."""
+    """Whether a request needs a key. On loopback it never does."""
     price_list: str = ""
     """The provider's name in the price data; empty if there are no prices."""
     dialect: Dialect = Dialect()

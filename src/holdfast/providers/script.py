@@ -86,7 +86,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str = ""
     """A regular expression that must match in the last user or tool message."""
     repeat: bool = False
-    """Whether the line, if it is the last one, answers every later call too."""
+    """Whether the line, if it is the last one, answers every later request too."""
 
 
 class NumberedLine(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class ScriptProvider:
         self._lines = lines
         self._source = source
 
-    async def call(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Answer with the line after the first `outcomes` lines. See `ports.Provider`."""
         attempt.check()
         body, idle_s, outcomes = attempt.body, attempt.idle_s, attempt.outcomes

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.protocol.messages import Estimated, Usage, UsageSide
 
 TOKENS_MAX = 10**9
-"""No call has as many tokens: such a count is wrong."""
+"""No request has as many tokens: such a count is wrong."""
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def count(value: object) -> Count:
 
 
 def plain(value: object) -> int:
-    """Return the number if it is plain, otherwise 0: for counts that make a call cheaper, or are only shown."""
+    """Return the number if it is plain, otherwise 0: for counts that make a request cheaper, or are only shown."""
     if value is None:
         return 0
     counted = count(value)

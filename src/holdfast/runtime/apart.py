@@ -13,7 +13,7 @@ from decimal import getcontext, setcontext
 from typing import Any, TypeVar
 
 HEED_S = 5.0
-"""How long a cancelled call may take to end."""
+"""How long a cancelled task may take to end."""
 
 T = TypeVar("T")
 
@@ -23,11 +23,11 @@ class Left(TimeoutError):
 
 
 class Apart:
-    """What runs apart for one session. One timer watches over the time of all, so that an ordinary call sets none."""
+    """What runs apart for one session. One timer watches over the time of all, so that an ordinary task sets none."""
 
     def __init__(self) -> None:
         self._ends: dict[asyncio.Future[None], float] = {}
-        """When a call is left, by the loop's clock, for each that somebody waits for."""
+        """When a task is left, by the loop's clock, for each that somebody waits for."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
@@ -39,7 +39,7 @@ class Apart:
         loop = asyncio.get_running_loop()
         is_over: asyncio.Future[None] = loop.create_future()
 
-        async def call() -> T:
+        async def guarded() -> T:
             setcontext(getcontext().copy())  # a copied context shares this one, and it is changed in place
             try:
                 return await work
@@ -47,7 +47,7 @@ class Apart:
                 if not is_over.done():
                     is_over.set_result(None)
 
-        task = asyncio.create_task(call())
+        task = asyncio.create_task(guarded())
         end = self._ends[is_over] = loop.time() + limit_s
         if self._timer is None or end < self._timer.when():
             self._arm()
@@ -66,7 +66,7 @@ class Apart:
         raise Left
 
     def close(self) -> None:
-        """Stop the timer. The driver no longer waits for any call."""
+        """Stop the timer. The driver no longer waits for any task."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -85,6 +85,6 @@ class Apart:
 
 
 def _ignore(task: asyncio.Task[Any]) -> None:
-    """Take what a call raises that was left, so that nobody complains about it."""
+    """Take what a task raises that was left, so that nobody complains about it."""
     if not task.cancelled():
         task.exception()

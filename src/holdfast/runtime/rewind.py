@@ -1,6 +1,6 @@
 """Goes back to a record: with a branch that takes over the session's name, or one that works in a copy of the files.
 
-A rewind has three steps: branch off, put files back, take over the name. If it is killed in between, the same call
+A rewind has three steps: branch off, put files back, take over the name. If it is killed in between, the same command
 finds the branch and completes it.
 """
 
@@ -52,7 +52,7 @@ async def rewind(
         NoSuchSession: there is no such session.
         UsageError: it has no such record.
         Conflict: somebody drives it, or an undo of it has not ended.
-        StorageError: it cannot be recorded. The same call completes it.
+        StorageError: it cannot be recorded. The same command completes it.
     """
     async with leased(workshop, parent) as lease:
         records, at_seq = await _place(workshop, parent, seq)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
 from holdfast.core.causes import Outcome
-from holdfast.core.model_calls import most_calls
+from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
@@ -120,10 +120,10 @@ class Runner:
             teller.tell(delta.kind, delta.text)
 
         try:
-            provider = await self._ports.resolve(action.call.facts.name)
-            reply = await provider.call(
+            provider = await self._ports.resolve(action.model_call.facts.name)
+            reply = await provider.respond(
                 ModelAttempt(
-                    facts=action.call.facts,
+                    facts=action.model_call.facts,
                     body=body,
                     is_streaming=settings.model.is_streaming,
                     idle_s=settings.limits.idle_s,
@@ -143,7 +143,7 @@ class Runner:
             return replace(reply, failure=self._safe(reply.failure))
         redact = self._redactor_for(reply)
         parts: list[Part] = []
-        calls, most = 0, most_calls(reply.finish)
+        calls, most = 0, most_tool_calls(reply.finish)
         for part in reply.parts:
             calls += isinstance(part, ToolCall)
             if calls > most and isinstance(part, ToolCall):  # nobody takes it

@@ -1,7 +1,7 @@
 """Puts the files back that a session edited: undo, redo, and the files of a rewind.
 
 Two facts, as for every effect: the intent names each file with its content before and after, and is durable before
-the first file changes; the outcome tells which files were put back. If this is killed in between, the next call
+the first file changes; the outcome tells which files were put back. If this is killed in between, the next command
 completes the intent. It takes the lease for that time, so that no driver edits files meanwhile.
 """
 
@@ -68,13 +68,13 @@ async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
 async def put_back(
     workshop: Workshop, session: str, principal: Principal, why: Restoring, plan: Plan
 ) -> Restored:
-    """Put files back, and return what became of them. First complete what an earlier call left undone: if that was
+    """Put files back, and return what became of them. First complete what an earlier one left undone: if that was
     the same kind, it is all that is done.
 
     Raises:
         NoSuchSession: there is no such session.
         Conflict: somebody drives the session.
-        StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same call completes it.
+        StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same command completes it.
     """
     async with leased(workshop, session) as lease:
         fold = Fold(session, await _key(workshop.store, session))

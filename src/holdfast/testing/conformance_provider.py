@@ -82,7 +82,7 @@ async def attempt(
 ) -> ModelReply | ModelFailure:
     """Make one call with a short conversation."""
     body = written_request(subject.provider.wire, subject.facts, [QUESTION], is_streaming=is_streaming)
-    return await subject.provider.call(
+    return await subject.provider.respond(
         ModelAttempt(
             subject.facts,
             body,

@@ -125,7 +125,7 @@ def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
     """Group records by epoch, cause and time.
 
     Each finding about a request begins a new batch: the same step may be repeated at once, because a last pass may
-    be affordable where an ordinary call is not.
+    be affordable where an ordinary model call is not.
     """
     groups: list[list[e.Record]] = []
     for record in records:

@@ -218,7 +218,7 @@ class Spent(NamedTuple):
 
     run: Run
     turn: int
-    calls: int
+    model_calls: int
     tokens: int
     spent_microusd: int
     held_microusd: int
@@ -234,12 +234,12 @@ def spending(story: Story) -> list[Spent]:
         own = [attempt for attempt in story.attempts if attempt.run == run.number]
         for turn, attempts in groupby(own, key=lambda attempt: attempt.started.turn):
             tried = list(attempts)
-            cost, hold = sum(a.spent_microusd for a in tried), sum(a.held_microusd for a in tried)
+            cost, kept = sum(a.spent_microusd for a in tried), sum(a.held_microusd for a in tried)
             used = sum(a.usage.total_tokens for a in tried)
-            spent, held, tokens = spent + cost, held + hold, tokens + used
+            spent, held, tokens = spent + cost, held + kept, tokens + used
             left = run.settings.limits.cost_microusd - spent - held
             left_tokens = run.settings.limits.tokens - tokens
-            rows.append(Spent(run, turn, len(tried), used, cost, hold, left, left_tokens))
+            rows.append(Spent(run, turn, len(tried), used, cost, kept, left, left_tokens))
     return rows
 
 
@@ -257,7 +257,9 @@ def cost_lines(story: Story, width: int) -> list[Line]:
         for row in spent:
             amounts = (row.spent_microusd, row.held_microusd, row.left_microusd)
             shown = [money(amount if is_priced else None) for amount in amounts]
-            cells.append([str(row.turn), str(row.calls), short(row.tokens), *shown, short(row.left_tokens)])
+            cells.append(
+                [str(row.turn), str(row.model_calls), short(row.tokens), *shown, short(row.left_tokens)]
+            )
         title = f"run {run.number}  {run.settings.model.facts.name}"
         lines += [
             [Span(title, "bold")],
@@ -279,7 +281,7 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
         ]
         yield [f"total {tokens:,} of {limits.tokens:,} tokens"]
         return
-    held_note = f", {money(held)} reserved for calls with an unknown outcome" if held else ""
+    held_note = f", {money(held)} reserved for model calls with an unknown outcome" if held else ""
     paid = f"{money(total)} of {money(limits.cost_microusd)}{held_note}"
     yield [f"total {paid}; {tokens:,} of {limits.tokens:,} tokens"]
     forecast = forecast_turns(run, spent)
@@ -308,7 +310,7 @@ def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
         yield {
             "run": row.run.number,
             "turn": row.turn,
-            "model_calls": row.calls,
+            "model_calls": row.model_calls,
             "tokens": row.tokens,
             **{name: usd(amount) if is_priced else None for name, amount in amounts.items()},
             "left_tokens": row.left_tokens,
