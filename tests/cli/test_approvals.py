@@ -179,6 +179,31 @@ def test_at_a_terminal_enter_alone_allows_nothing_and_yes_runs_it_once(cli: Cli)
     assert runs(cli) == 1
 
 
+@pytest.mark.parametrize(("term", "way_out"), [("xterm", "Esc"), ("dumb", "Ctrl-D")])
+def test_an_answer_that_is_not_understood_is_told_what_is_possible(cli: Cli, term: str, way_out: str) -> None:
+    cli.environ["TERM"] = term
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until(f"{way_out} leaves it open.")
+        screen.until("Approve it?")
+        screen.type("maybe\n")
+        screen.until(f"Type y to approve, n to deny, or n and why. {way_out} leaves it open.")
+        screen.until("Approve it?")
+        screen.type("\x1b" if way_out == "Esc" else "\x04")
+        assert screen.end() == 5
+    assert runs(cli) == 0
+
+
+def test_an_empty_answer_to_a_question_is_told_what_is_possible(cli: Cli) -> None:
+    model = cli.model(calls("ask_user", question="Colour?", options=["red", "blue"]), says("Ok."))
+    with cli.terminal("run", "x", "-m", model) as screen:
+        screen.until("Answer: ")
+        screen.type("\n")
+        screen.until("Type a number or an answer. Esc leaves the question open.")
+        screen.until("Answer: ")
+        screen.type("1\n")
+        screen.until("Ok.")
+
+
 def test_at_a_terminal_no_tells_the_model_why(cli: Cli) -> None:
     model = cli.model(calls("shell", command=COMMAND), says("Another way then.", when="too risky"))
     with cli.terminal("run", "x", "-m", model) as screen:
@@ -243,7 +268,7 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
         assert "hidden-part" not in screen.screen
         screen.until("Approve it?")
         screen.type("y\n")
-        screen.until("see them first")
+        screen.until("Press v first")
         screen.until("Approve it?")  # what is typed before a question answers nothing
         screen.type("v\n")
         screen.until("hidden-part")

@@ -230,6 +230,7 @@ def test_a_pipe_that_delivers_nothing_is_left_out_with_one_line(cli: Cli) -> Non
         os.close(inside)
     assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
     assert done.stderr.count("--attach -") == 1
+    assert sum(line.startswith("! ") for line in done.stderr.splitlines()) == 1, "one warning"
 
 
 def test_too_much_on_stdin_is_refused(cli: Cli) -> None:

@@ -448,7 +448,7 @@ def test_a_file_that_may_not_be_attached_ends_nothing_and_sends_nothing(cli: Cli
     with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
         screen.until(">")
         screen.type("read @.env\r")
-        screen.until("! .env was not attached")
+        screen.until("! .env was not attached: .env is secret. Nothing was sent.")
         screen.type("never mind\r")
         screen.until("Understood.")
     assert sent(cli) == ["never mind"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import sqlite3
 import subprocess
@@ -162,6 +163,9 @@ def test_a_vanished_terminal_stops_a_run_cleanly_and_keeps_its_words(cli: Cli) -
         assert screen.hang_up() == 130
     (row,) = sessions(cli)
     assert (row["status"], types(cli, "a:b")[-2:]) == ("interrupted", ["ModelCallCut", "RunStopped"])
+    end = json.loads(cli("show", "a:b", "--events", "--json").out.splitlines()[-1])["body"]
+    assert end["reason"] == "hangup"
+    assert re.fullmatch(r"Stopped: the terminal of cli:\S+ was closed\.", end["message"])
     assert cli("resume", "a:b", "-m", cli.model(says("All of it."), name="quick")).out == "All of it.\n"
 
 

@@ -151,6 +151,33 @@ def test_looking_commands_show_what_the_shell_commands_show(cli: Cli) -> None:
         screen.until("Nothing waits for you.")
 
 
+def test_a_session_that_was_deleted_meanwhile_is_left_and_the_next_message_begins_a_new_one(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(ANY), "-s", "a:b", columns=100) as screen:
+        screen.until(">")
+        screen.type("first\r")
+        screen.until("Understood.")
+        assert cli("delete", "a:b", "--yes").code == 0
+        screen.type("second\r")
+        screen.until("The session of this chat was deleted. Nothing was sent.")
+        screen.type("\x1b[A\r")
+        screen.until("Understood.")
+        screen.type("/exit\r")
+        assert screen.end() == 0
+    assert sent(cli) == ["second"]
+
+
+def test_another_session_repeats_no_warning(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(ANY), "-s", "a:b", columns=100, rows=50) as screen:
+        screen.until(">")
+        screen.type("first\r")
+        screen.until("Understood.")
+        screen.type("/clear\r")
+        screen.until("The next message begins a new session.")
+        screen.type("/resume a:b\r")
+        screen.until("Your next message goes to this session.")
+        assert screen.text.count("there is no sandbox yet") == 1
+
+
 def test_clear_begins_a_new_session_and_resume_goes_back(cli: Cli) -> None:
     with cli.emulator("chat", "-m", cli.model(ANY), "-s", "a:b", columns=100) as screen:
         screen.until(">")

@@ -40,9 +40,29 @@ def test_a_reader_that_leaves_does_not_end_the_work(cli: Cli, output: str) -> No
 def test_closed_streams_do_not_keep_a_command_from_its_work(cli: Cli, closed: str) -> None:
     model = cli.model(says("Done."))
     ended = shell(cli, f"holdfast run go -m {model} -s a:b {closed}")
-    assert ended.returncode == 0
+    assert ended.returncode == (9 if ">&-" in closed.removeprefix("2>&-") else 0)
     assert "Traceback" not in ended.stderr
     assert cli("resume", "a:b").out == "Done.\n"
+
+
+@pytest.mark.parametrize("words", ["run go", "run go --json", "run go --stream-json", "tools", "--help"])
+@pytest.mark.parametrize(("to", "why"), [(">&-", "stdout is closed"), (">/dev/full", "no space is left")])
+def test_an_answer_that_cannot_be_written_is_an_error(cli: Cli, words: str, to: str, why: str) -> None:
+    model = f"-m {cli.model(says('Done.'))}" if words.startswith("run") else ""
+    ended = shell(cli, f"holdfast {words} {model} {to}")
+    assert (ended.returncode, ended.stdout) == (9, "")
+    assert f"The output could not be written: {why}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    if words in ("run go", "run go --json"):
+        assert "The session is stored: `holdfast show " in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize("to", [">&-", ">/dev/full"])
+def test_an_error_keeps_its_exit_code_when_its_json_cannot_be_written(cli: Cli, to: str) -> None:
+    ended = shell(cli, f"holdfast run --json {to}")
+    assert ended.returncode == 2
+    assert "Missing argument" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.requirement("H5")

@@ -28,6 +28,11 @@ _ELSEWHERE = (
 class Person(Protocol):
     """The person at the terminal."""
 
+    @property
+    def way_out(self) -> str:
+        """The key that leaves a question open."""
+        ...
+
     async def answer(self, prompt: str) -> str | None:
         """Return the person's answer; None if they leave the question open. Keys typed before do not count."""
         ...
@@ -92,6 +97,7 @@ async def _approval(person: Person, row: ApprovalRow, diff: Sequence[Line], *, c
         tell(line)
     if not can_run:
         tell([Span(f"  {_ELSEWHERE}", "yellow")])
+    _tell_way_out(person)
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
         answer = await _line(person, f"Approve it? y, n, or n and why{more}: ")
@@ -102,11 +108,13 @@ async def _approval(person: Person, row: ApprovalRow, diff: Sequence[Line], *, c
                     tell(line)
                 hidden = 0
             case "y" | "yes" if hidden:
-                tell([f"  {counted(hidden, 'character')} are hidden. Press v to see them first."])
+                tell([f"  Press v first. It shows {counted(hidden, 'hidden character')}."])
             case "y" | "yes":
                 return Resolve(row.id, "approve", why)
             case "n" | "no":
                 return Resolve(row.id, "deny", why)
+            case _:
+                tell([f"  Type y to approve, n to deny, or n and why. {person.way_out} leaves it open."])
 
 
 # --- questions ----------------------------------------------------------------------------------
@@ -118,12 +126,19 @@ async def _question(person: Person, row: ApprovalRow) -> Resolve:
     tell([Span(neutral(row.question), "bold yellow")])
     for number, option in enumerate(row.options, 1):
         tell([f"  {number}. {option}"])
+    _tell_way_out(person)
     while True:
         answer = (await _line(person, "Answer: ")).strip()
         if answer.isdecimal() and 0 < int(answer) <= len(row.options):
             answer = row.options[int(answer) - 1]
         if answer:
             return Resolve(row.id, "answer", answer)
+        number_or = "a number or " if row.options else ""
+        tell([f"  Type {number_or}an answer. {person.way_out} leaves the question open."])
+
+
+def _tell_way_out(person: Person) -> None:
+    tell([Span(f"  {person.way_out} leaves it open.", "dim")])
 
 
 async def _line(person: Person, prompt: str) -> str:

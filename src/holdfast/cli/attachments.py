@@ -12,7 +12,8 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,13 +57,24 @@ def given(app: App, names: Sequence[str], stdin: bytes) -> list[Given]:
         UsageError: there are too many, or one cannot be attached. Says which and why. The file behind stdin is one of
             them, even if it is the task.
     """
-    if path := _redirected():
-        _check_place(app, f"stdin ({path})", os.path.realpath(Path.cwd()), [path])
-    files = [name for name in names if name != "-"]
-    if len(files) > MAX_FILES:
-        raise UsageError(f"--attach: {len(files)} files are too many.", hint=f"Attach at most {MAX_FILES}.")
-    piped = [_given(app, "stdin", "", stdin)] if stdin else []
-    return piped + [_file(app, name, Path.cwd()) for name in files]
+    with _unsent():
+        if path := _redirected():
+            _check_place(app, f"stdin ({path})", os.path.realpath(Path.cwd()), [path])
+        files = [name for name in names if name != "-"]
+        if len(files) > MAX_FILES:
+            hint = f"Attach at most {MAX_FILES}."
+            raise UsageError(f"--attach: {len(files)} files are too many.", hint=hint)
+        piped = [_given(app, "stdin", "", stdin)] if stdin else []
+        return piped + [_file(app, name, Path.cwd()) for name in files]
+
+
+@contextmanager
+def _unsent() -> Iterator[None]:
+    """Say with an error that nothing was sent."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{error.message} Nothing was sent.", hint=error.hint) from None
 
 
 def _file(app: App, name: str, folder: Path, within: str = "/") -> Given:
@@ -130,7 +142,7 @@ def _redirected() -> str:
 # --- stdin ----------------------------------------------------------------------------------------
 
 
-def from_stdin(names: Sequence[str], *, is_taken: bool) -> bytes:
+def from_stdin(names: Sequence[str], *, is_taken: bool, is_quiet: bool = False) -> bytes:
     """Read what stdin gives beside the task; empty if it gives nothing. This waits, so call it before a loop runs.
 
     `-` among the names waits for stdin. Without it, a pipe that delivers nothing for a while is left alone, with one
@@ -138,6 +150,7 @@ def from_stdin(names: Sequence[str], *, is_taken: bool) -> bytes:
 
     Args:
         is_taken: stdin is the task, or the messages of a chat.
+        is_quiet: without the line.
 
     Raises:
         UsageError: it is too large, or is needed twice.
@@ -146,10 +159,10 @@ def from_stdin(names: Sequence[str], *, is_taken: bool) -> bytes:
         if is_taken or names.count("-") > 1:
             raise UsageError("stdin cannot be given twice.", hint="Leave out `--attach -`.")
         return _read_stdin()
-    return b"" if is_taken or not _is_piped() else _read_stdin()
+    return b"" if is_taken or not _is_piped(is_quiet=is_quiet) else _read_stdin()
 
 
-def _is_piped() -> bool:
+def _is_piped(*, is_quiet: bool) -> bool:
     try:
         number = sys.stdin.fileno()
         mode = os.fstat(number).st_mode
@@ -159,8 +172,11 @@ def _is_piped() -> bool:
         return stat.S_ISREG(mode)
     if select.select([number], [], [], STDIN_WAIT_S)[0]:
         return True
-    silent = f"The pipe on stdin was silent for {STDIN_WAIT_S:g} s and is left out; "
-    tell([Span("! ", "yellow"), silent, Span("--attach -"), " waits for it."])
+    if not is_quiet:  # no warning, because a run has at most one
+        silent = (
+            f"The pipe on stdin was silent for {STDIN_WAIT_S:g} s and is left out; --attach - waits for it."
+        )
+        tell([Span(silent, "dim")])
     return False
 
 
@@ -191,9 +207,11 @@ def mentioned(app: App, typed: str, workspace: Path) -> list[Given]:
             if path and is_inside(root, path) and Path(path).is_file():
                 found[name] = None
                 break
-    if len(found) > MAX_FILES:
-        raise UsageError(f"{len(found)} mentioned files are too many.", hint=f"Mention at most {MAX_FILES}.")
-    return [_file(app, name, workspace, root) for name in found]
+    with _unsent():
+        if len(found) > MAX_FILES:
+            hint = f"Mention at most {MAX_FILES}."
+            raise UsageError(f"{len(found)} mentioned files are too many.", hint=hint)
+        return [_file(app, name, workspace, root) for name in found]
 
 
 # --- messages -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from holdfast.cli.recall import Recall
 from holdfast.cli.run import KeyFlag, Output, ResultFlag, StreamFlag, at_work, name_of, output_of, past_of
 from holdfast.cli.signals import heeded, interruptible, leave_terminal
 from holdfast.cli.status import status_line
-from holdfast.cli.talk import Talk
+from holdfast.cli.talk import Talk, going_on
 from holdfast.cli.terminal import has_person, tell
 from holdfast.config.paths import Home
 from holdfast.core.state import phase
@@ -89,7 +90,8 @@ async def _in_lines(talk: Talk, reader: LineReader) -> None:
         tell([Span("Esc or Ctrl-C stops a turn, Ctrl-D leaves.", "dim")])
     while talk.signal not in _LAST and (message := await _heard(reader.message)) is not None:
         if message.text.strip():
-            await talk.say(message.text)
+            async with going_on(talk) if has_person() else nullcontext():  # a pipe gets an exit code
+                await talk.say(message.text)
 
 
 async def _with_editor(talk: Talk) -> None:

@@ -24,7 +24,7 @@ from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.load import load
+from holdfast.config.load import UNSAFE, load
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
@@ -151,7 +151,8 @@ def check_config(home: Home) -> Iterator[Finding]:
     else:
         yield Finding("config", "warning", "no model is configured", "Run `holdfast init`.")
     for warning in (*config.warnings, *_unknowns(config)):
-        yield Finding("config", "warning", warning)
+        if warning != UNSAFE:  # the check of the sandbox says it
+            yield Finding("config", "warning", warning)
 
 
 def _unknowns(config: Config) -> Iterable[str]:
@@ -181,8 +182,8 @@ def check_keys(home: Home) -> Iterator[Finding]:
 
 def check_sandbox(home: Home) -> Iterator[Finding]:
     """Check the sandbox."""
-    hint = "There is no sandbox yet. Give Holdfast only tasks that may do what you may do."
-    yield Finding("sandbox", "warning", "mode unsafe: commands run with your permissions", hint)
+    hint = "Give Holdfast only tasks that may do what you may do."
+    yield Finding("sandbox", "warning", UNSAFE, hint)
 
 
 def check_disk(home: Home) -> Iterator[Finding]:

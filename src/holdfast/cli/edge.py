@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.cli.called import home_flag
-from holdfast.cli.terminal import say_json, tell
+from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError, StorageError
@@ -39,8 +39,13 @@ def _end(
     if hint:
         tell(f"  {hint}")
     if exit_code in _JSON_CODES and any(flag in arguments for flag in _JSON_FLAGS):
-        say_json({"error": {"code": code, "message": message, "hint": hint, **more}})
-        sys.stdout.flush()
+        try:
+            say_json({"error": {"code": code, "message": message, "hint": hint, **more}})
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:  # stdout is full or closed, and stderr has said it
+            mute(sys.stdout)
     return exit_code
 
 

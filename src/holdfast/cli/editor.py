@@ -158,6 +158,11 @@ class Editor:
             self._stop, self._was_stopped = None, False
             self.show("", self._state)
 
+    @property
+    def way_out(self) -> str:
+        """The key that leaves a question open."""
+        return "Esc"
+
     async def answer(self, prompt: str) -> str | None:
         """Return the answer to a question; None if the person leaves it open. Keys typed before do not count.
 

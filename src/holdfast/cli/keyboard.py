@@ -75,16 +75,25 @@ class Keyboard:
         line = taken.decode("utf-8", "replace").rstrip("\r")
         return _NO_TEXT.sub("", line).replace(_ESCAPE, "") if self.is_terminal else line
 
+    @property
+    def way_out(self) -> str:
+        """The key that leaves a question open."""
+        return "Ctrl-D" if self._is_simple else "Esc"
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether only whole lines can be read."""
+        return not self.is_terminal or os.environ.get("TERM") == "dumb"
+
     async def answer(self, prompt: str) -> str | None:
         """Return the answer to a question; None at the end or after Esc. Keys typed before do not count."""
-        is_simple = not self.is_terminal or os.environ.get("TERM") == "dumb"
-        if is_simple:
+        if self._is_simple:
             self.forget()
             write(prompt)
             line = await self.line()
         else:
             line = await self._line_or_escape(prompt)
-        if line is None or not is_simple:
+        if line is None or not self._is_simple:
             write("\n")
         return line
 

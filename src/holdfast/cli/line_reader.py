@@ -37,6 +37,11 @@ class LineReader:
                 line = await self._rest_of(line)
         return None if line is None else typed(line)
 
+    @property
+    def way_out(self) -> str:
+        """The key that leaves a question open."""
+        return self._keyboard.way_out
+
     async def answer(self, prompt: str) -> str | None:
         """Return the answer to a question; None at the end."""
         return await self._keyboard.answer(prompt)

@@ -15,6 +15,8 @@ from holdfast.cli.signals import deadly, interruptible
 
 INTERRUPTED = 130
 _ROOT = "holdfast.cli.root"
+_STREAMS = (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+"""The standard streams by descriptor, and how a missing one is opened."""
 
 
 def main() -> None:
@@ -40,9 +42,11 @@ def _leave_interrupted() -> NoReturn:
 
 def _mend_streams() -> None:
     """Open missing standard streams, and make all three accept any text."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # some daemons start programs with closed descriptors
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - open until the process ends
+    # Some daemons start programs with closed descriptors. Writing to a closed stdout fails, so that no answer is lost
+    # silently. What goes to stderr may be lost.
+    for name, mode, access in _STREAMS:
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, access), mode))  # noqa: SIM115, PTH123 - open until the end
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,8 +16,8 @@ from holdfast import __version__
 from holdfast.cli.called import remember_call
 from holdfast.cli.commands import LazyGroup
 from holdfast.cli.edge import tell_bug, tell_error, tell_usage
-from holdfast.cli.terminal import columns, legible, mute
-from holdfast.errors import HoldfastError, StorageFull
+from holdfast.cli.terminal import columns, legible, mute, output_lost
+from holdfast.errors import HoldfastError
 
 _COMPLETE = "_HOLDFAST_COMPLETE"
 """Set by the completion script of a shell, which `--install-completion` writes."""
@@ -87,12 +86,8 @@ def _run(arguments: Sequence[str]) -> int:
         raise KeyboardInterrupt from None
     # A bug: the user gets a sentence and a trace id, the log gets the details.
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            mute(sys.stdout)
-            return tell_error(
-                arguments, StorageFull("The output could not be written: no space is left on the device.")
-            )
-        return tell_bug(arguments, error)
+        lost = output_lost(error) if isinstance(error, OSError) else None
+        return tell_error(arguments, lost) if lost else tell_bug(arguments, error)
 
 
 def _help_cells() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from holdfast.cli.live import Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import has_person, is_terminal, say_json, tell, with_commands
+from holdfast.cli.terminal import has_person, is_terminal, output_lost, say_json, tell, with_commands
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
@@ -79,7 +79,7 @@ def run(
     if not text.strip():
         raise UsageError("The task is empty.", hint='Say what to do: `holdfast run "TASK"`.')
     output = output_of(is_json=is_json, is_stream=is_stream)
-    stdin = from_stdin(flags.attach or (), is_taken=is_task)
+    stdin = from_stdin(flags.attach or (), is_taken=is_task, is_quiet=flags.is_quiet)
     return asyncio.run(_run(home_of(home), name_of(session), text, flags, output, stdin))
 
 
@@ -106,7 +106,7 @@ def resume(
         raise UsageError(
             "--attach needs a message.", hint='Say what to do with it: `holdfast resume SESSION "TEXT"`.'
         )
-    stdin = from_stdin(names, is_taken=not text)
+    stdin = from_stdin(names, is_taken=not text, is_quiet=flags.is_quiet)
     return asyncio.run(_resume(home_of(home), session, text, flags, output, stdin))
 
 
@@ -230,12 +230,19 @@ async def at_work(
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
-        if warnings and flags.detail != "quiet":
-            is_usual = settings.model.facts.name == app.config.model  # the model that doctor looks at
-            count = len([each for each in warnings[1:] if is_usual or each in app.config.warnings])
-            more = f" `holdfast doctor` shows {count} more." if count else ""
-            tell([Span("! ", "yellow"), *with_commands(warnings[0] + more)])
+        if flags.detail != "quiet":
+            warn(app, settings, warnings)
         yield app, settings
+
+
+def warn(app: App, settings: Settings, warnings: Sequence[str]) -> None:
+    """Show the first warning, the most important one, and how many more `doctor` shows."""
+    if not warnings:
+        return
+    is_usual = settings.model.facts.name == app.config.model  # the model that doctor looks at
+    count = len([each for each in warnings[1:] if is_usual or each in app.config.warnings])
+    more = f" `holdfast doctor` shows {count} more." if count else ""
+    tell([Span("! ", "yellow"), *with_commands(warnings[0] + more)])
 
 
 async def work(app: App, state: State, settings: Settings, output: Output, detail: Detail = "usual") -> int:
@@ -298,20 +305,31 @@ def show(
     no closing lines.
 
     An answer that was streamed to this terminal is not written again.
+
+    Raises:
+        StorageError: stdout is full or closed.
     """
     run = state.run
     is_shown = isinstance(view, LiveView) and run is not None and view.shown_seq == run.answer_seq
+    try:
+        _write_answer(came_to, output, is_shown=is_shown and is_terminal())
+    except OSError as error:
+        stored = f"The session is stored: `holdfast show {came_to.session_id}` shows it."
+        raise output_lost(error, stored) or error from None
+    code = exit_code(came_to.status, came_to.reason)
+    if not is_quiet or code:
+        for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
+            tell(line)
+    return code
+
+
+def _write_answer(came_to: Result[Any], output: Output, *, is_shown: bool) -> None:
     if output == "json":
         say_json(result_row(came_to))
-    elif output == "text" and is_answer(came_to) and not (is_shown and is_terminal()):
+    elif output == "text" and is_answer(came_to) and not is_shown:
         if came_to.has_schema:
             say_json(came_to.answer)
         else:
             text = neutral(came_to.text) if is_terminal() else came_to.text
             sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
-    code = exit_code(came_to.status, came_to.reason)
-    if not is_quiet or code:
-        for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
-            tell(line)
-    return code

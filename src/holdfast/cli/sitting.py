@@ -28,7 +28,8 @@ from holdfast.core.state import State, phase
 from holdfast.protocol.commands import Principal, Stop, owner
 from holdfast.protocol.events import ApprovalRequested, Record
 
-STOP_REASON = "interrupted"
+_REASONS = {signal.SIGHUP: "hangup", signal.SIGTERM: "terminated"}
+"""Why a run is stopped, by the signal; any other: interrupted."""
 _LOOK_S, _OTHERS_S = 0.05, 2.0
 """How often, and how long, to look whether another process continues after a decision."""
 
@@ -130,7 +131,8 @@ class Sitting:
         if is_resting or await controller.is_driven_elsewhere(self._session):
             self._is_left.set()
         else:
-            await controller.submit(self._session, sender(), Stop(STOP_REASON))
+            reason = _REASONS.get(signal.Signals(self._signal), "interrupted")
+            await controller.submit(self._session, sender(), Stop(reason))
             self._was_answered.set()
 
     def _leave_at_once(self) -> None:

@@ -18,16 +18,16 @@ from holdfast.cli.outside import outside
 from holdfast.cli.pastes import Message
 from holdfast.cli.show import show_view
 from holdfast.cli.sitting import sender
-from holdfast.cli.talk import Talk
+from holdfast.cli.talk import Talk, going_on
 from holdfast.cli.terminal import columns, say, tell
 from holdfast.cli.undo import MESSAGES_MAX, files_lines, plan_of, put_files_back
 from holdfast.core.state import phase
-from holdfast.errors import HoldfastError, StorageError, UsageError
+from holdfast.errors import UsageError
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Autonomy
 from holdfast.runtime.unread import with_unread
-from holdfast.views.lines import Span, neutral
+from holdfast.views.lines import Span
 from holdfast.views.lists import approval_lines
 
 _WORD = re.compile(r"/[^/\s]*(?=\s|$)")
@@ -56,18 +56,12 @@ class Slash(NamedTuple):
 async def obey(talk: Talk, message: Message) -> None:
     """Do what a command says, or send a message. Errors are shown and end nothing, but for those of the store."""
     text = message.text
-    try:
+    async with going_on(talk):
         if not message.is_command or (text.startswith("/") and not _WORD.match(text)):
             is_doubled = message.is_command and text.startswith("//")
             await talk.say(text[1:] if is_doubled else text, message.typed)
         else:
             await _command(talk, message)
-    except StorageError:
-        raise
-    except HoldfastError as error:
-        tell([Span("! ", "yellow"), neutral(error.message)])
-        if error.hint:
-            tell(f"  {error.hint}")
 
 
 async def _command(talk: Talk, message: Message) -> None:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -16,17 +16,19 @@ from holdfast.cli.answer import Person
 from holdfast.cli.attachments import Given, mentioned, message_with
 from holdfast.cli.flags import RunFlags, chosen, configured
 from holdfast.cli.live import Bottom
-from holdfast.cli.run import Output, send, show, view_of, what_came_of
+from holdfast.cli.run import Output, send, show, view_of, warn, what_came_of
 from holdfast.cli.sitting import Sitting
-from holdfast.cli.terminal import has_person, tell, with_commands
+from holdfast.cli.terminal import has_person, tell
 from holdfast.config.paths import Home
 from holdfast.core.state import State
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.protocol.settings import Settings
 from holdfast.views.happenings import Detail
-from holdfast.views.lines import Span
+from holdfast.views.lines import Span, neutral
 
 Stop = Callable[[bool], None]
 """Stops a turn. True if the person pressed Ctrl-C, which may be pressed twice."""
+_BEGINS_ANEW = "Your next message begins a new session. Up brings the text back."
 
 
 class Place(Person, Protocol):
@@ -44,6 +46,22 @@ class Place(Person, Protocol):
     def leave_at_once(self) -> None:
         """Give the terminal back as it was, for a process that ends now."""
         ...
+
+
+@asynccontextmanager
+async def going_on(talk: Talk) -> AsyncIterator[None]:
+    """Show an error of the block and go on, unless it is one of the store. A deleted session is left."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except HoldfastError as error:
+        message, hint = error.message, error.hint
+        if await talk.left_deleted():
+            message, hint = "The session of this chat was deleted. Nothing was sent.", _BEGINS_ANEW
+        tell([Span("! ", "yellow"), neutral(message)])
+        if hint:
+            tell(f"  {hint}")
 
 
 class Talk:
@@ -104,6 +122,14 @@ class Talk:
         )
         self.show_rest()
 
+    async def left_deleted(self) -> bool:
+        """Return whether the session is gone, because somebody deleted it. Then the next message begins a new one."""
+        if self.state is None or await self.app.store.session(self.state.session) is not None:
+            return False
+        self.state = None
+        self.show_rest()
+        return True
+
     def show_rest(self) -> None:
         """Show at the bottom what the session used, and that nothing is running."""
         if self.place.bottom is not None:
@@ -118,11 +144,9 @@ class Talk:
         """
         base = recorded or self.settings
         config = configured(self.home, flags, base)
-        before = () if recorded else chosen(self.app, RunFlags(), base, is_terminal=True).warnings
+        before = chosen(self.app, RunFlags(), self.settings, is_terminal=True).warnings
         settings, warnings = chosen(replace(self.app, config=config), flags, base, is_terminal=True)
         await self.app.resolve(settings.model.facts.name)
-        for warning in warnings:
-            if warning not in before:
-                tell([Span("! ", "yellow"), *with_commands(warning)])
+        warn(self.app, settings, [each for each in warnings if each not in before])
         self.settings = settings
         self.show_rest()

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from holdfast.cli.called import as_called
+from holdfast.errors import StorageError, StorageFull
 from holdfast.views.lines import COMMAND, EXACT, Line, Span, neutral, safe_json, wrapped
 
 PIPE_COLUMNS = 100
@@ -23,6 +24,14 @@ _SGR = {
 
 
 _COMMAND = re.compile(r"(`holdfast [^`]*`)")
+_LOST = {
+    errno.EBADF: "stdout is closed",
+    errno.ENOSPC: "no space is left on the device",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file may not grow further",
+    errno.EIO: "the device or terminal fails",
+}
+"""Why stdout could not be written, by the number of the error. A closed pipe is no error: its reader has enough."""
 
 
 def legible(text: str) -> str:
@@ -107,6 +116,18 @@ def is_unread(error: OSError) -> bool:
 def mute(stream: TextIO) -> None:
     """Discard further output to a stream that nobody reads, so that writing does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def output_lost(error: OSError, hint: str = "") -> StorageError | None:
+    """Return the error of a command whose output could not be written, and discard the rest of it; None for any other
+    error. A reader that left is one.
+    """
+    why = _LOST.get(error.errno or 0)
+    if why is None or error.filename is not None:
+        return None
+    mute(sys.stdout)
+    kind = StorageFull if error.errno == errno.ENOSPC else StorageError
+    return kind(f"The output could not be written: {why}.", hint=hint)
 
 
 def say_json(value: object) -> None:

@@ -33,6 +33,11 @@ from holdfast.config.trust import is_trusted
 from holdfast.errors import ConfigError
 
 _LISTED_KEYS = 5
+UNSAFE = (
+    "Tools run with your own permissions; there is no sandbox yet."
+    ' Accept that with [sandbox] mode = "unsafe" in the configuration.'
+)
+"""The warning of a configuration that does not say that this is wanted."""
 
 
 def load(
@@ -184,10 +189,7 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
             settings[given.name] = Setting(given.value, given.origin, source.layer)
     _check_repeats(settings, problems)
     if settings["sandbox.mode"].layer == "default":
-        warnings.append(
-            "Tools run with your own permissions; there is no sandbox yet."
-            ' Accept that with [sandbox] mode = "unsafe" in the configuration.'
-        )
+        warnings.append(UNSAFE)
     if problems:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)

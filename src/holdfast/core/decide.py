@@ -36,6 +36,11 @@ RIVAL_NOTE = (
     "still take effect, or take effect once more: {calls}. Look at the state of the world before you rely on it."
 )
 WITH_THE_ANSWER = "This came with the answer to your question."
+_STOPS = {
+    "hangup": "Stopped: the terminal of {by} was closed",
+    "terminated": "Stopped: the process of {by} was told to end",
+}
+"""What happened when a signal and no person stopped a run, by its reason."""
 MAX_INTERRUPTIONS = 3
 """A call that was interrupted this many times does not run again: the call itself may crash the process."""
 
@@ -158,14 +163,13 @@ def _command(draft: Draft, cause: Commanded) -> None:
         case Restored():
             files.restored(draft, command.body)
         case Stop(reason=reason):
-            stop(draft, "interrupted", reason, _stopped(draft.state, by), by)
+            stop(draft, "interrupted", reason, _stopped(draft.state, reason, by), by)
 
 
-def _stopped(state: State, by: str) -> str:
+def _stopped(state: State, reason: str, by: str) -> str:
     """Return the message for the user. If the run sent no request, the next task does not contain its words."""
-    if has_begun(state):
-        return f"Stopped by {by}."
-    return f"Stopped by {by} before it began; the next task is without it."
+    what = _STOPS.get(reason, "Stopped by {by}").format(by=by)
+    return f"{what}." if has_begun(state) else f"{what} before it began; the next task is without it."
 
 
 def _send(draft: Draft, principal: Principal, words: Send) -> None:
