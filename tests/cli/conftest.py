@@ -18,7 +18,7 @@ from tests.views.journals import Book, a_finished_run, a_waiting_run, write
 WHOLE_OUTPUT = b"the whole output " * 10
 
 
-class Answer(NamedTuple):
+class Finished(NamedTuple):
     """What a command came to."""
 
     code: int
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-Holdfast = Callable[..., Answer]
+Holdfast = Callable[..., Finished]
 
 
 class Filled(NamedTuple):
@@ -53,10 +53,10 @@ def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "no-home"))
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str) -> Answer:
+    def call(*arguments: str) -> Finished:
         code = run(arguments)
         captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
+        return Finished(code, captured.out, captured.err)
 
     return call
 

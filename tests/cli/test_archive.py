@@ -15,12 +15,12 @@ from holdfast.protocol.events import MessageReceived
 from holdfast.storage import deletion
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import a_holder, an_id, drive
-from tests.cli.conftest import WHOLE_OUTPUT, Answer, Filled, Holdfast
+from tests.cli.conftest import WHOLE_OUTPUT, Filled, Finished, Holdfast
 from tests.cli.forging import parts_of
 from tests.cli.processes import SLOW, Cli, calls, says
 
 
-def run(holdfast: Holdfast, home: Path, *words: str) -> Answer:
+def run(holdfast: Holdfast, home: Path, *words: str) -> Finished:
     return holdfast(*words, "--home", str(home))
 
 

@@ -25,7 +25,7 @@ from holdfast.protocol.rows import InboxEntry
 from holdfast.protocol.settings import Posture, name_of
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import an_id
-from tests.cli.conftest import Answer, Filled, Holdfast
+from tests.cli.conftest import Filled, Finished, Holdfast
 from tests.cli.forging import Parts, forge, parts_of, with_events, with_fields
 
 
@@ -42,10 +42,10 @@ def exported(holdfast: Holdfast, home: Filled, tmp_path: Path) -> Callable[[str]
 
 
 @pytest.fixture
-def imported(holdfast: Holdfast, tmp_path: Path) -> Callable[[Parts], Answer]:
+def imported(holdfast: Holdfast, tmp_path: Path) -> Callable[[Parts], Finished]:
     """Imports what was forged into a new home."""
 
-    def adopt(parts: Parts) -> Answer:
+    def adopt(parts: Parts) -> Finished:
         file = forge(tmp_path / "forged.jsonl", parts)
         return holdfast("import", str(file), "--home", str(tmp_path / "other"))
 
@@ -53,7 +53,7 @@ def imported(holdfast: Holdfast, tmp_path: Path) -> Callable[[Parts], Answer]:
 
 
 Exported = Callable[[str], Parts]
-Imported = Callable[[Parts], Answer]
+Imported = Callable[[Parts], Finished]
 
 
 def test_a_file_that_nobody_changed_is_forged_as_it_was(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Answer, Filled, Holdfast
+from tests.cli.conftest import Filled, Finished, Holdfast
 
 LINES = [
     {"tool_calls": [{"name": "shell", "arguments": {"command": "echo once >> log.txt"}}]},
@@ -65,7 +65,7 @@ def test_a_branch_from_the_middle_of_a_call_is_open_and_not_running(
     assert call["status"] == "open"
 
 
-def run(holdfast: Holdfast, folder: Path, *words: str) -> Answer:
+def run(holdfast: Holdfast, folder: Path, *words: str) -> Finished:
     return holdfast(*words, "--home", str(folder / "home"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.root import run as run_command
-from tests.cli.conftest import Answer, Holdfast
+from tests.cli.conftest import Finished, Holdfast
 
 AGAIN = {"tool_calls": [{"name": "list_dir", "arguments": {}}], "usage": {"input_tokens": 1_000}}
 LINES = [AGAIN, AGAIN, AGAIN, {"text": "Done."}]
@@ -25,7 +25,7 @@ def recorded(holdfast: Holdfast, tmp_path: Path) -> str:
     return str(answer.rows[0]["session"])
 
 
-def ask(holdfast: Holdfast, folder: Path, session: str, config: str = "") -> Answer:
+def ask(holdfast: Holdfast, folder: Path, session: str, config: str = "") -> Finished:
     flags: tuple[str, ...] = ()
     if config:
         (folder / "other.toml").write_text(config)

@@ -28,7 +28,7 @@ LONG_LEASE = {"PYTHONPATH": str(CUSTOMIZED), "LEASE_MS": "600000"}
 """Nobody who waits for the end of a lease is done before a test is ended as one that hangs."""
 
 
-class Answer(NamedTuple):
+class Finished(NamedTuple):
     """What a command came to."""
 
     code: int
@@ -69,12 +69,12 @@ class Machine:
         """What all started commands said for people."""
         return self.folder / "said"
 
-    def holdfast(self, *arguments: str, timeout_s: float = PATIENCE_S, **environ: str) -> Answer:
+    def holdfast(self, *arguments: str, timeout_s: float = PATIENCE_S, **environ: str) -> Finished:
         """Run the command to its end; whatever it comes to, it must not be a traceback or a bug."""
         done = nursery.run(arguments, text=True, timeout=timeout_s, **self._options(environ))
         assert "Traceback (most recent call last):\n" not in done.stdout + done.stderr, done.stderr
         assert "that should not have" not in done.stderr, "a bug, told as one"
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Finished(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str, is_loaded_anew: bool = False, **environ: str) -> subprocess.Popen[str]:
         """Start the command; its stdout is a pipe, what it says for people goes to a file.

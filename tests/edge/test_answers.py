@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
-from tests.edge.machine import CUSTOMIZED, Answer, Machine, at_s, call, of_type
+from tests.edge.machine import CUSTOMIZED, Finished, Machine, at_s, call, of_type
 
 WIRES = {
     "openai": ("openai:gpt-5.5", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY"),
@@ -25,7 +25,7 @@ HURRIED = {"PYTHONPATH": str(CUSTOMIZED), "FIRST_DELAY_MS": "20"}
 both_wires = pytest.mark.parametrize("wire", WIRES)
 
 
-async def run(machine: Machine, wire: str, url: str, *arguments: str) -> Answer:
+async def run(machine: Machine, wire: str, url: str, *arguments: str) -> Finished:
     """One run against a server on this wire."""
     model, address, path, key = WIRES[wire]
     environ = {address: url + path, key: "a-key-of-nobody", **HURRIED}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing.model_server import ModelServer, Reply
-from tests.edge.machine import Answer, Machine, call
+from tests.edge.machine import Finished, Machine, call
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -72,13 +72,13 @@ class Shown:
             self.run("run", "Wait for me.", "-m", asks, "--approve-by", "wait")
         self.newest = self.rows("sessions")[0]["session"]
 
-    def run(self, *words: str) -> Answer:
+    def run(self, *words: str) -> Finished:
         return self.machine.holdfast(*words, **self.environ)
 
     def rows(self, *words: str) -> list[dict[str, str]]:
         return self.run(*words, "--json").rows
 
-    def follow(self, shown: str) -> Answer:
+    def follow(self, shown: str) -> Finished:
         """Run one command."""
         words = shlex.split(shown)[1:]
         named = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.machine import Answer, Machine
+from tests.edge.machine import Finished, Machine
 
 MEMORY_BYTES = 4 << 30
 """The address space of a command: far more than it needs, and soon used up if it reads an endless file."""
@@ -21,7 +21,7 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ: str) -> Answer:
+def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ: str) -> Finished:
     """A command with little memory."""
     command, options = machine.launch(arguments, environ)
     with Path(stdin).open("rb") as given:
@@ -30,7 +30,7 @@ def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ:
             preexec_fn=limited, **options,
         )  # fmt: skip
     assert "Traceback" not in done.stderr
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def linked(link: Path, file: str) -> None:

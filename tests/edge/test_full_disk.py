@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.machine import Answer, Machine, call, make_machine
+from tests.edge.machine import Finished, Machine, call, make_machine
 
 STORAGE = 9
 PAGE = 4096
@@ -43,7 +43,7 @@ def fill(machine: Machine, free_pages: int) -> Path:
     return ballast
 
 
-def says_accepted(answer: Answer) -> bool:
+def says_accepted(answer: Finished) -> bool:
     """Whether the refusal says that the command was accepted."""
     assert answer.code == STORAGE, answer
     is_accepted = "do not send it again" in answer.err

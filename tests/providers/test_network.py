@@ -66,7 +66,7 @@ async def test_a_stream_that_breaks_tells_what_had_arrived(name: str, fault: Fau
 
 
 HALF = Reply(text="é" * 600, chunk_bytes=100, fault="stall")
-"""An answer that is not a stream: more than 600 bytes of it come, and then nothing."""
+"""A response that is not a stream: more than 600 bytes of it come, and then nothing."""
 
 
 @pytest.mark.requirement("H3")
@@ -238,13 +238,15 @@ async def test_a_server_that_is_not_there_is_a_passing_failure_that_names_it() -
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         pool = HttpPool()
-        answer = await pool.post(f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=60, check=never_over)
+        response = await pool.post(
+            f"http://user:pw@127.0.0.1:{port}/x", {}, b"{}", idle_s=60, check=never_over
+        )
         await pool.aclose()
-    assert isinstance(answer, http_module.NoAnswer)
-    assert not answer.was_sent
-    assert answer.failure.code == "provider_transient"
-    assert f"127.0.0.1:{port}" in answer.failure.message
-    assert "pw" not in repr(answer)
+    assert isinstance(response, http_module.NoResponse)
+    assert not response.was_sent
+    assert response.failure.code == "provider_transient"
+    assert f"127.0.0.1:{port}" in response.failure.message
+    assert "pw" not in repr(response)
 
 
 @pytest.mark.requirement("A4")
@@ -429,8 +431,8 @@ async def test_the_model_server_runs_in_a_process_of_its_own(tmp_path: Path) -> 
             entry = PROVIDERS["openai"]
             provider = make_provider(entry, model="m", base_url=f"{address}/v1", api_key="", http=pool)
             facts, said = ModelFacts("openai", "m"), []
-            answer = Message("assistant", (Text("one"),))
-            for messages in ([QUESTION], [QUESTION], [QUESTION, answer, QUESTION], [answer] * 3):
+            response = Message("assistant", (Text("one"),))
+            for messages in ([QUESTION], [QUESTION], [QUESTION, response, QUESTION], [response] * 3):
                 body = written_request(provider.wire, facts, messages)
                 reply = await provider.respond(
                     ModelAttempt(

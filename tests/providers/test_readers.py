@@ -15,7 +15,7 @@ from holdfast.protocol.messages import ModelReply, Reasoning, Text, ToolCall, Us
 from holdfast.protocol.ports import Delta
 from holdfast.providers import objects, openai_reply
 from holdfast.providers.anthropic_reply import MessageReader
-from holdfast.providers.errors import BadAnswer
+from holdfast.providers.errors import BadResponse
 from holdfast.providers.native import Reader
 from holdfast.providers.objects import Growing, is_json
 from holdfast.providers.openai_reply import ChatReader
@@ -202,7 +202,7 @@ def test_a_value_that_grows_is_whole_exactly_when_all_of_it_is_json(pieces: list
     "content", [b"[1]", b"nonsense", b"null", b'{"choices":[]}', b'{"content":"x"}', b"\xff"]
 )
 def test_a_body_of_the_wrong_shape_is_a_passing_failure(reader: type[Any], content: bytes) -> None:
-    with pytest.raises(BadAnswer) as caught:
+    with pytest.raises(BadResponse) as caught:
         reader("openai:m", lambda delta: None).take_body(content)
     assert caught.value.failure.code == "provider_transient"
 
@@ -217,7 +217,7 @@ def test_a_body_of_the_wrong_shape_is_a_passing_failure(reader: type[Any], conte
     ],
 )
 def test_a_chunk_of_the_wrong_shape_is_a_passing_failure(chunk: dict[str, Any]) -> None:
-    with pytest.raises(BadAnswer) as caught:
+    with pytest.raises(BadResponse) as caught:
         chat(chunk)
     assert caught.value.failure.code == "provider_transient"
 
@@ -225,10 +225,10 @@ def test_a_chunk_of_the_wrong_shape_is_a_passing_failure(chunk: dict[str, Any]) 
 @pytest.mark.requirement("L7")
 def test_a_stream_that_ends_without_saying_so_is_cut_and_brings_no_calls() -> None:
     for chunks in ([choice(content="Par")], [piece(0, "c1", "read", '{"path":"a"}')], []):
-        with pytest.raises(BadAnswer) as caught:
+        with pytest.raises(BadResponse) as caught:
             chat(*chunks, done=False)
         assert caught.value.failure.code == "provider_transient"
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         chat(piece(0, "c1", "read", '{"pa'), done=True)
 
 
@@ -275,11 +275,11 @@ def test_an_error_inside_a_stream_is_a_failure_of_its_class() -> None:
         "context_overflow": {"message": "maximum context length is 4096 tokens", "code": 400},
     }
     for code, error in classes.items():
-        with pytest.raises(BadAnswer) as caught:
+        with pytest.raises(BadResponse) as caught:
             chat(choice(content="x"), {"error": error})
         assert caught.value.failure.code == code
     overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n'
-    with pytest.raises(BadAnswer) as caught:
+    with pytest.raises(BadResponse) as caught:
         read(MessageReader("anthropic:m", lambda delta: None), overloaded)
     assert caught.value.failure.code == "provider_transient"
 
@@ -430,7 +430,7 @@ def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
     body = render(reply, wire, 0, is_streaming=True).body
     try:
         got = read(READERS[wire](f"{wire}:m", lambda delta: None), body[: int(len(body) * share)])
-    except BadAnswer:
+    except BadResponse:
         return
     assert got.parts == read(READERS[wire](f"{wire}:m", lambda delta: None), body).parts
 

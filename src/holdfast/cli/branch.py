@@ -110,8 +110,8 @@ def replay(
     holdfast replay last
     holdfast replay last --with strict.toml
 
-    Replay uses the recorded answers of models, tools and gates, and writes nothing. So it cannot show what they
-    would answer today, or whether a request would have the same bytes. With other settings it stops at the first
+    Replay uses what models, tools and gates returned then, and writes nothing. So it cannot show what they
+    would return today, or whether a request would have the same bytes. With other settings it stops at the first
     difference, because everything after it would have been different too.
     """
     change = load_only(config) if config is not None else None

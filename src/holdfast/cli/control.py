@@ -1,7 +1,7 @@
 """Commands that act on a session from any process: `pause`, `stop`, `approve`, `deny`.
 
 If a process drives the session, it gets the command and we wait for the outcome. Otherwise the command is recorded by
-a visit, and the session continues at the next `resume`. `answer` asks at the terminal.
+a visit, and the session continues at the next `resume`. `ask` asks at the terminal.
 """
 
 from __future__ import annotations

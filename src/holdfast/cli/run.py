@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from holdfast.app import App, open_app
-from holdfast.cli.answer import Person
+from holdfast.cli.ask import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.edits import Edits
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags

@@ -1,6 +1,6 @@
 """A sitting: drive or follow a session until it rests, show what happens, ask the person, handle signals.
 
-`run`, `resume` and `chat` use sittings. `live` shows events, `answer` asks.
+`run`, `resume` and `chat` use sittings. `live` shows events, `ask` asks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from typing import NamedTuple
 
 from holdfast.app import App
-from holdfast.cli.answer import Person, Unanswered, ask, decided
+from holdfast.cli.ask import Person, Unanswered, ask, decided
 from holdfast.cli.edits import proposed
 from holdfast.cli.keyboard import restore_terminal
 from holdfast.cli.live import View

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.app import App
-from holdfast.cli.answer import Person
+from holdfast.cli.ask import Person
 from holdfast.cli.attachments import Given, mentioned, message_with
 from holdfast.cli.flags import RunFlags, chosen, configured
 from holdfast.cli.live import Bottom

@@ -145,7 +145,7 @@ class Leases(Protocol):
     async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         """Take the session's lease with a new epoch if it is free or lapsed, or take it `over` from exactly that
         lease, whose holder is dead. Return the lease in force, which is ours if its holder is ours. The store's
-        clock measures its time, from some moment between question and answer.
+        clock measures its time, from some moment during this request.
         """
         ...
 
@@ -308,7 +308,7 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     idle_s: float
     """The longest silence before the attempt fails."""
     outcomes: int
-    """The number of answered attempts of model calls in the session's journal: responses and recorded failures. A
+    """The number of model calls with an outcome in the session's journal: responses and recorded failures. A
     scripted model uses it to select its line.
     """
     on_delta: OnDelta

@@ -124,11 +124,11 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
     holder: Holder
     left_ms: int
-    """How much time was left when the store answered; 0 if it has lapsed."""
+    """How much time was left when the store was read; 0 if it has lapsed."""
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """Everything that decides whether a session is to be driven, in one answer."""
+    """Everything that decides whether a session is to be driven, read at once."""
 
     row: SessionRow
     lease: Lease | None
@@ -179,7 +179,7 @@ class News(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a driver needs to begin with a session, in one answer."""
+    """What a driver needs to begin with a session, read at once."""
 
     after_seq: int
     """The last seq that the snapshot covers; 0 without a snapshot."""

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
-from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
+from holdfast.providers.errors import BadResponse, cut_short, from_error_object, wrong_shape
 from holdfast.providers.objects import Objects, is_json, parse_object
 from holdfast.providers.sse import Event, Heard
 from holdfast.providers.usage import NOTHING_REPORTED, Count, Reported, count, plain, reported
@@ -107,17 +107,17 @@ class MessageReader:
             case "ping":
                 return Heard.NOTHING
             case "error":
-                raise BadAnswer(from_error_object(data.get("error"), self._model))
+                raise BadResponse(from_error_object(data.get("error"), self._model))
         return Heard.SOMETHING
 
     def take_body(self, body: bytes) -> None:
         """See `native.Reader`."""
         message = parse_object(body)
         if message.get("error"):
-            raise BadAnswer(from_error_object(message["error"], self._model))
+            raise BadResponse(from_error_object(message["error"], self._model))
         content = message.get("content")
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            raise BadAnswer(wrong_shape("a message without content", body.decode("utf-8", "replace")))
+            raise BadResponse(wrong_shape("a message without content", body.decode("utf-8", "replace")))
         self._on_delta = _nobody
         self._take_head(message)
         for index, block in enumerate(content):
@@ -128,7 +128,7 @@ class MessageReader:
     def reply(self, request_ref: str) -> ModelReply:
         """See `native.Reader`."""
         if not self._is_done:
-            raise BadAnswer(cut_short())
+            raise BadResponse(cut_short())
         finish = _FINISH.get(self._stop_reason, "other")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         if finish == "length" and blocks and _may_be_half(blocks[-1]):
@@ -149,7 +149,7 @@ class MessageReader:
 
     def _start(self, index: object, start: dict[str, Any]) -> None:
         if not isinstance(index, int):
-            raise BadAnswer(wrong_shape("a content block without an index", str(start)))
+            raise BadResponse(wrong_shape("a content block without an index", str(start)))
         block = self._blocks[index] = _Block(start)
         if block.kind == "text":
             self._show("text", _text(start.get("text")))
@@ -159,7 +159,7 @@ class MessageReader:
     def _add(self, index: object, delta: dict[str, Any]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
         if block is None:
-            raise BadAnswer(wrong_shape("a delta for a block that has not begun", str(delta)))
+            raise BadResponse(wrong_shape("a delta for a block that has not begun", str(delta)))
         match delta.get("type"):
             case "text_delta":
                 block.added.append(_text(delta.get("text")))

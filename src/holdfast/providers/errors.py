@@ -66,7 +66,7 @@ _STATUS_OF_TYPE = {
 }
 
 
-class BadAnswer(Exception):
+class BadResponse(Exception):
     """The response is not usable. The adapter returns the failure."""
 
     def __init__(self, failure: Failure) -> None:

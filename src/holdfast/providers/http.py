@@ -34,8 +34,8 @@ Receive = Callable[[bytes], Heard]
 """Takes a chunk of a stream, and returns what it says."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The answer of a server. `body` is empty for a stream, whose chunks went to the receiver."""
+class Response(msgspec.Struct, frozen=True):
+    """The HTTP response of a server. `body` is empty for a stream, whose chunks went to the receiver."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,14 +43,14 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class NoAnswer(msgspec.Struct, frozen=True):
-    """Why there is no answer, or not a whole one."""
+class NoResponse(msgspec.Struct, frozen=True):
+    """Why there is no response, or not a whole one."""
 
     failure: Failure
     was_sent: bool = True
     """Whether the server may have the request, and may charge for it."""
     size_bytes: int = 0
-    """How many bytes came of an answer that was too large to keep."""
+    """How many bytes came of a response that was too large to keep."""
 
 
 class HttpPool:
@@ -70,11 +70,11 @@ class HttpPool:
         check: Check,
         receive: Receive | None = None,
         kept: list[bytes] | None = None,
-    ) -> Answer | NoAnswer:
-        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; any other answer is read whole.
-        Its chunks go to `kept` too, for who wants to know what came of an answer that breaks off.
+    ) -> Response | NoResponse:
+        """Send exactly these bytes. An event stream goes to `receive` chunk by chunk; another response is read whole.
+        Its chunks go to `kept` too, for who wants to know what came of a response that breaks off.
         `idle_s` is the longest silence, before the first word and after each. Comments, pings and empty lines
-        count as silence. A redirect is an answer like any other: it is not followed.
+        count as silence. A redirect is a response like any other: it is not followed.
 
         Cancelling closes the connection. Never raises for what the network or the server does.
 
@@ -96,21 +96,21 @@ class HttpPool:
                 return await _read(response, deadline, idle_s, receive, [] if kept is None else kept)
         except aiohttp.ClientConnectorCertificateError as error:
             message = "The certificate of the model's server is not valid for its address."
-            return NoAnswer(
+            return NoResponse(
                 Failure("provider_fatal", message, clip(f"{_authority(url)}: {error}")), was_sent=False
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             message = f"The model's server at {_authority(url)} is not reachable."
             failure = Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
-            return NoAnswer(failure, was_sent=False)
+            return NoResponse(failure, was_sent=False)
         except TimeoutError:
             message = f"The model's server was silent for {idle_s:g} seconds."
-            return NoAnswer(Failure("provider_transient", message, _authority(url)))
+            return NoResponse(Failure("provider_transient", message, _authority(url)))
         except (aiohttp.ClientError, OSError) as error:
             if data.fenced is not None:
                 raise data.fenced from None
             message, kind = "The connection to the model's server broke.", type(error).__name__
-            return NoAnswer(
+            return NoResponse(
                 Failure("provider_transient", message, clip(f"{_authority(url)}: {kind}: {error}"))
             )
 
@@ -141,7 +141,7 @@ async def _read(
     idle_s: float,
     receive: Receive | None,
     kept: list[bytes],
-) -> Answer | NoAnswer:
+) -> Response | NoResponse:
     chunks = kept if response.status == 200 else []  # a refusal costs nothing
     is_stream = receive is not None and response.status == 200 and _is_event_stream(response.headers)
     limit = MAX_RESPONSE_BYTES if response.status == 200 else MAX_ERROR_BYTES
@@ -152,7 +152,7 @@ async def _read(
             if response.status != 200:
                 break
             message = f"The response is larger than {MAX_RESPONSE_BYTES >> 20} MiB."
-            return NoAnswer(Failure("provider_fatal", message), size_bytes=size_bytes)
+            return NoResponse(Failure("provider_fatal", message), size_bytes=size_bytes)
         if is_stream and receive is not None:
             heard = receive(chunk)
         else:
@@ -164,7 +164,7 @@ async def _read(
             patience_s = AFTER_END_S
         if heard is not Heard.NOTHING:
             deadline.reschedule(asyncio.get_running_loop().time() + patience_s)
-    return Answer(response.status, response.headers, b"".join(chunks))
+    return Response(response.status, response.headers, b"".join(chunks))
 
 
 def _is_event_stream(headers: Mapping[str, str]) -> bool:

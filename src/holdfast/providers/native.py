@@ -1,4 +1,4 @@
-"""A provider that speaks one of our own wire formats over HTTP: sends the body, and gives the answer to a reader.
+"""A provider that speaks one of our own wire formats over HTTP: sends the body, and gives the response to a reader.
 
 `openai`, `anthropic` and their `_reply` modules have the formats.
 """
@@ -15,15 +15,15 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
-from holdfast.providers.errors import BadAnswer, from_status
-from holdfast.providers.http import Answer, HttpPool, NoAnswer
+from holdfast.providers.errors import BadResponse, from_status
+from holdfast.providers.http import HttpPool, NoResponse, Response
 from holdfast.providers.objects import is_json
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
 from holdfast.providers.usage import NOTHING_REPORTED, Reported
 
 
 class Reader(Protocol):
-    """Collects one response, from the events of a stream or from a whole body. Any step may raise `BadAnswer`."""
+    """Collects one response, from the events of a stream or from a whole body. Any step may raise `BadResponse`."""
 
     @property
     def reported(self) -> Reported:
@@ -92,7 +92,7 @@ class NativeProvider:
             return max(map(reader.take, parser.feed(chunk)), default=Heard.NOTHING)
 
         try:
-            answer = await self._http.post(
+            response = await self._http.post(
                 self._url,
                 self._headers,
                 attempt.body,
@@ -101,8 +101,8 @@ class NativeProvider:
                 receive=receive if attempt.is_streaming else None,
                 kept=kept,
             )
-            result: ModelReply | ModelFailure = _read(answer, reader, model, streamed_bytes, kept)
-        except BadAnswer as bad:
+            result: ModelReply | ModelFailure = _read(response, reader, model, streamed_bytes, kept)
+        except BadResponse as bad:
             result = _unusable(bad.failure, reader)
         except EventTooLarge:
             message = f"The response has an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
@@ -132,24 +132,26 @@ def _size(chunks: list[bytes]) -> int:
 
 
 def _read(
-    answer: Answer | NoAnswer, reader: Reader, model: str, streamed_bytes: int, kept: list[bytes]
+    response: Response | NoResponse, reader: Reader, model: str, streamed_bytes: int, kept: list[bytes]
 ) -> ModelReply | ModelFailure:
-    if isinstance(answer, NoAnswer):
-        # The connection may break after the last word. Another attempt would pay twice for the same answer.
+    if isinstance(response, NoResponse):
+        # The connection may break after the last word. Another attempt would pay twice for the same response.
         if reader.is_whole:
             return _whole(reader, "")
-        if answer.was_sent:
-            return _charged(answer.failure, reader, max(answer.size_bytes, _size(kept)))
-        return ModelFailure(answer.failure)
-    if answer.status != 200:
-        body = answer.body.decode("utf-8", "replace")
-        return ModelFailure(from_status(answer.status, answer.headers, body, model))
+        if response.was_sent:
+            return _charged(response.failure, reader, max(response.size_bytes, _size(kept)))
+        return ModelFailure(response.failure)
+    if response.status != 200:
+        body = response.body.decode("utf-8", "replace")
+        return ModelFailure(from_status(response.status, response.headers, body, model))
     try:
-        if answer.body:
-            reader.take_body(answer.body)
-        return _whole(reader, answer.headers.get("x-request-id") or answer.headers.get("request-id") or "")
-    except BadAnswer as bad:
-        if streamed_bytes or _is_half(answer.body):
+        if response.body:
+            reader.take_body(response.body)
+        return _whole(
+            reader, response.headers.get("x-request-id") or response.headers.get("request-id") or ""
+        )
+    except BadResponse as bad:
+        if streamed_bytes or _is_half(response.body):
             return _charged(bad.failure, reader, _size(kept))
         raise
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.providers.errors import BadAnswer, wrong_shape
+from holdfast.providers.errors import BadResponse, wrong_shape
 
 _REPLACEMENT = "\\ufffd"
 _ESCAPE = re.compile(
@@ -37,7 +37,7 @@ class Objects:
         out at the end of the last object.
 
         Raises:
-            BadAnswer: it is not JSON, or not an object.
+            BadResponse: it is not JSON, or not an object.
         """
         value = _decoded(text)
         if value is None:
@@ -109,7 +109,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Return the object of a whole response.
 
     Raises:
-        BadAnswer: it is not JSON, or not an object.
+        BadResponse: it is not JSON, or not an object.
     """
     value = _decoded(body)
     if value is None:
@@ -138,7 +138,7 @@ def _object(value: Any, read: str | bytes) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     shown = read if isinstance(read, str) else read.decode("utf-8", "replace")
-    raise BadAnswer(wrong_shape("something that is not a JSON object", shown))
+    raise BadResponse(wrong_shape("something that is not a JSON object", shown))
 
 
 def _mended(text: str, before: str) -> tuple[str, str]:

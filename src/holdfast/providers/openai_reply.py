@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.protocol.messages import Finish, ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, OnDelta
-from holdfast.providers.errors import BadAnswer, cut_short, from_error_object, wrong_shape
+from holdfast.providers.errors import BadResponse, cut_short, from_error_object, wrong_shape
 from holdfast.providers.objects import Growing, Objects, is_json, parse_object
 from holdfast.providers.sse import Event, Heard
 from holdfast.providers.usage import NOTHING_REPORTED, count, plain, reported
@@ -93,14 +93,14 @@ class ChatReader:
         self._on_delta = _nobody
         self._take_chunk(chunk, is_error=False)
         if dict not in [type(choice.get("message")) for choice in _dicts(chunk.get("choices"))]:
-            raise BadAnswer(wrong_shape("a response without a message", body.decode("utf-8", "replace")))
+            raise BadResponse(wrong_shape("a response without a message", body.decode("utf-8", "replace")))
         self._is_done = True
 
     def reply(self, request_ref: str) -> ModelReply:
         """See `native.Reader`."""
         # Some servers leave out the finish reason, some `[DONE]`. Without both, the response was cut.
         if not (self._finish or self._is_done):
-            raise BadAnswer(cut_short())
+            raise BadResponse(cut_short())
         calls = self._whole_calls()
         text, reasoning = "".join(self._text), "".join(self._reasoning)
         refusal = "".join(self._refusal)
@@ -123,7 +123,7 @@ class ChatReader:
     def _take_chunk(self, chunk: dict[str, Any], *, is_error: bool) -> None:
         self._take_usage(chunk)
         if is_error or chunk.get("error"):
-            raise BadAnswer(from_error_object(chunk.get("error") or chunk, self._model))
+            raise BadResponse(from_error_object(chunk.get("error") or chunk, self._model))
         self._said_model = self._said_model or _text(chunk.get("model"))
         self._id = self._id or _text(chunk.get("id"))
         for choice in _dicts(chunk.get("choices")):
@@ -133,7 +133,7 @@ class ChatReader:
     def _take_choice(self, choice: dict[str, Any]) -> None:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, dict):
-            raise BadAnswer(wrong_shape("a message that is not an object", str(choice)))
+            raise BadResponse(wrong_shape("a message that is not an object", str(choice)))
         if content := delta.get("content"):
             self._take_content(content)
         if refusal := delta.get("refusal"):
@@ -145,7 +145,7 @@ class ChatReader:
                 self._take_call(call)
         if finish := choice.get("finish_reason"):
             if finish == "error":
-                raise BadAnswer(from_error_object(choice, self._model))
+                raise BadResponse(from_error_object(choice, self._model))
             self._finish = _text(finish)
 
     def _take_content(self, content: object) -> None:
@@ -154,7 +154,7 @@ class ChatReader:
             self._say(content)
             return
         if not isinstance(content, list):
-            raise BadAnswer(wrong_shape("content that is not text", str(content)))
+            raise BadResponse(wrong_shape("content that is not text", str(content)))
         for piece in _dicts(content):
             if piece.get("type") == "thinking":
                 self._think("".join(_text(thought.get("text")) for thought in _dicts(piece.get("thinking"))))
@@ -173,7 +173,7 @@ class ChatReader:
     def _take_call(self, piece: dict[str, Any]) -> None:
         function = piece.get("function")
         if not isinstance(function, dict):
-            raise BadAnswer(wrong_shape("a tool call without a function", str(piece)))
+            raise BadResponse(wrong_shape("a tool call without a function", str(piece)))
         name, arguments = _text(function.get("name")), function.get("arguments")
         if isinstance(arguments, dict):
             arguments = msgspec.json.encode(arguments).decode()
@@ -253,7 +253,7 @@ class ChatReader:
                 if call.name and is_json(grown.arguments.text)
             ]
         if not self._finish and any(not is_json(call.arguments) for call in calls):
-            raise BadAnswer(cut_short())
+            raise BadResponse(cut_short())
         return calls
 
     def _finished(self, *, has_calls: bool, is_refused: bool) -> Finish:

@@ -33,13 +33,13 @@ class _Choice(msgspec.Struct, frozen=True):
     message: _Said | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Choices(msgspec.Struct, frozen=True):
     """The fields of a whole body or a chunk that matter here."""
 
     choices: tuple[_Choice, ...] | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
+_decode = msgspec.json.Decoder(_Choices).decode
 
 
 class SignedReader:
@@ -87,9 +87,9 @@ class SignedReader:
         kept = Reasoning(self._provider, payload=msgspec.json.encode(self._extras).decode())
         return msgspec.structs.replace(reply, parts=(kept, *reply.parts))
 
-    def _keep(self, answer: str | bytes) -> None:
+    def _keep(self, response: str | bytes) -> None:
         try:
-            choices = _decode(answer).choices or ()
+            choices = _decode(response).choices or ()
         except (
             msgspec.DecodeError,
             UnicodeDecodeError,

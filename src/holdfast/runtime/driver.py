@@ -1,7 +1,7 @@
 """The driver: turns causes into commits, and keeps the actions in flight that the state wants.
 
 There is one per session. It decides nothing (`core`) and runs nothing itself (`runner`). While it has the lease,
-only it appends. Resume, timer, approval, cancel and a late answer are all the same step.
+only it appends. Resume, timer, approval, cancel and a late response are all the same step.
 
 Causes are decided one after the other, under a lock. An attempt commits its own outcome, and then runs what follows
 from it: in a run whose calls come one by one, one task goes from call to call, and nobody has to be woken in between.

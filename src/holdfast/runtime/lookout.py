@@ -49,7 +49,7 @@ class Lookout:
 
     @contextmanager
     def watching(self, *, is_hurried: bool = False) -> Iterator[None]:
-        """Poll inside the block. `is_hurried`: somebody waits for an answer."""
+        """Poll inside the block. `is_hurried`: somebody waits for the result."""
         self._watchers += 1
         self._hurried += is_hurried
         if self._looking is None:

@@ -1,4 +1,4 @@
-"""Files without a name, which pass arguments and answers between processes and leave no trace on a disk."""
+"""Files without a name, which pass arguments and results between processes and leave no trace on a disk."""
 
 from __future__ import annotations
 

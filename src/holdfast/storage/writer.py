@@ -1,4 +1,4 @@
-"""The one thread that writes: it takes everything that waits, makes one transaction of it, and answers all senders.
+"""The one thread that writes: it takes all jobs that wait, runs them in one transaction, and returns the results.
 
 One fsync pays for all operations of a group. Each has its own savepoint, so that one that is refused or fails does
 not undo its neighbours. The queue is bounded: if the disk is slow, senders wait. `writes` has the operations.
@@ -34,7 +34,7 @@ class _Job(msgspec.Struct, frozen=True):
     future: asyncio.Future[Any]
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Result(msgspec.Struct, frozen=True):
     future: asyncio.Future[Any]
     value: Any
     error: Exception | None = None
@@ -127,7 +127,7 @@ class Writer:
                 self._is_closed = True
                 self._jobs.put(None)
                 lost = [job.future for job in jobs + self._next()[0]] + list(self._waiting)
-            _tell([_Answer(future, None, StorageError("the writer ended with an error")) for future in lost])
+            _tell([_Result(future, None, StorageError("the writer ended with an error")) for future in lost])
             try:
                 self._connection.close()
             finally:
@@ -146,21 +146,21 @@ class Writer:
     def _admit(self) -> None:
         """Wake a sender: there is room again."""
         with self._lock:
-            admitted = [_Answer(room, None) for room in self._waiting]
+            admitted = [_Result(room, None) for room in self._waiting]
             self._waiting.clear()
         _tell(admitted)
 
-    def _carry_out(self, jobs: list[_Job]) -> list[_Answer]:
-        """Run all jobs in one transaction. Return their answers, or the failure of the transaction for all."""
+    def _carry_out(self, jobs: list[_Job]) -> list[_Result]:
+        """Run all jobs in one transaction. Return their results, or the failure of the transaction for all."""
         connection = self._connection
         carry_out = self._beside_others if len(jobs) > 1 else self._alone
         try:
             self._begin()
-            answers = [carry_out(job) for job in jobs]
+            results = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
             if place_of(self._path) != self._place:  # the file was replaced: no reader will find these writes
                 raise replaced(self._path)
-            return answers
+            return results
         except (
             Exception
         ) as error:  # the edge of this thread: the sender gets the error, and the next group runs
@@ -183,46 +183,46 @@ class Writer:
                     raise
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def _alone(self, job: _Job) -> _Answer:
+    def _alone(self, job: _Job) -> _Result:
         """Run a single job. A refusal undoes the transaction: a savepoint would make a commit a fifth slower."""
-        return _Answer(job.future, job.operation(self._connection))
+        return _Result(job.future, job.operation(self._connection))
 
-    def _beside_others(self, job: _Job) -> _Answer:
+    def _beside_others(self, job: _Job) -> _Result:
         connection = self._connection
         connection.execute("SAVEPOINT one")
         try:
-            answer = _Answer(job.future, job.operation(connection))
+            result = _Result(job.future, job.operation(connection))
         except Exception as error:
             if not connection.in_transaction:
                 raise  # the whole transaction is gone, and its neighbours with it
             connection.execute("ROLLBACK TO one")
-            answer = self._refused(job, error)
+            result = self._refused(job, error)
         connection.execute("RELEASE one")
-        return answer
+        return result
 
-    def _refused(self, job: _Job, error: Exception) -> _Answer:
+    def _refused(self, job: _Job, error: Exception) -> _Result:
         """Raise a bug unchanged, for the sender that brought it."""
         refusal = storage_error(error, self._path) if isinstance(error, FAULTS) else error
-        return _Answer(job.future, None, refusal)
+        return _Result(job.future, None, refusal)
 
 
-def _tell(answers: list[_Answer]) -> None:
-    """Deliver the answers, with one wake-up for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer.future.get_loop(), []).append(answer)
-    for loop, its_answers in by_loop.items():
+def _tell(results: list[_Result]) -> None:
+    """Deliver the results, with one wake-up for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Result]] = {}
+    for result in results:
+        by_loop.setdefault(result.future.get_loop(), []).append(result)
+    for loop, its_results in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_resolve, its_answers)
+            loop.call_soon_threadsafe(_resolve, its_results)
         except RuntimeError:
             pass  # the loop is closed, so nobody waits there
 
 
-def _resolve(answers: list[_Answer]) -> None:
-    for answer in answers:
-        if answer.future.done():
+def _resolve(results: list[_Result]) -> None:
+    for result in results:
+        if result.future.done():
             continue  # the sender was cancelled meanwhile
-        if answer.error is None:
-            answer.future.set_result(answer.value)
+        if result.error is None:
+            result.future.set_result(result.value)
         else:
-            answer.future.set_exception(answer.error)
+            result.future.set_exception(result.error)

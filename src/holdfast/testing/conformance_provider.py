@@ -165,7 +165,7 @@ async def counts_silence_as_a_passing_failure(prepare: Prepare) -> None:
 
 
 async def lets_go_when_it_is_cancelled(prepare: Prepare) -> None:
-    """A cancelled call ends at once, with its connection: long before its answer would have come."""
+    """A cancelled call ends at once, with its connection: long before its response would have come."""
     async with prepare([Reply(text="late", delay_s=LONG_S), Reply(text="again")]) as subject:
         async with asyncio.TaskGroup() as group:
             call = group.create_task(attempt(subject))

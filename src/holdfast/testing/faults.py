@@ -62,7 +62,7 @@ class FaultyStore:
         self.commits = 0
         """The number of commits that were requested."""
         self.in_flight = 0
-        """Operations without an answer of the inner store. A jumping clock waits for them."""
+        """Operations that wait for the inner store. A jumping clock waits for them."""
         self.is_crashed = False
         self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
 
@@ -177,7 +177,7 @@ class FaultyStore:
             raise StorageFull
 
     async def pass_on(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Return the inner store's answer, delayed and counted; raise `Crash` if this store died meanwhile."""
+        """Return the inner store's result, delayed and counted; raise `Crash` if this store died meanwhile."""
         self._check_alive()
         if self._faults.delay_s:
             await asyncio.sleep(self._faults.delay_s)  # not in flight: a jumping clock may jump over it

@@ -46,7 +46,7 @@ class ReplyCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer of the server."""
+    """One response of the server."""
 
     text: str = ""
     reasoning: str = ""
@@ -71,7 +71,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pause_s: float = 0.0
     """Between those."""
     repeat: bool = False
-    """On the last reply: it answers every later request too."""
+    """On the last reply: it is sent for every later request too."""
 
 
 class Rendered(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ MAX_KEPT_REQUESTS = 10_000
 
 Choice = Literal["order", "turn"]
 """How a reply is chosen. `order`: the next one for each request. `turn`: by the number of the assistant's messages in
-the request, so that many sessions share one script and a repeated request gets the same answer.
+the request, so that many sessions share one script and a repeated request gets the same response.
 """
 
 

@@ -240,13 +240,13 @@ class FunctionTool(Generic[P, R]):
         self, target: dict[str, str], arguments: dict[str, Any], context: CallContext
     ) -> RawResult:
         processes = Processes()
-        with unnamed_file() as request, unnamed_file() as answer:
+        with unnamed_file() as request, unnamed_file() as result:
             facts = {"session": context.session, "call_id": context.call_id, "key": context.key}
             facts |= {"workspace": context.workspace}
             request.write(json.dumps({**target, "arguments": arguments, "context": facts}).encode())
             request.seek(0)
             launch = Launch(
-                argv=(sys.executable, "-P", _CHILD, str(answer.fileno()), *sys.path),
+                argv=(sys.executable, "-P", _CHILD, str(result.fileno()), *sys.path),
                 cwd=str(Path.cwd()),
                 key=context.key,
                 env=dict(os.environ),
@@ -254,18 +254,18 @@ class FunctionTool(Generic[P, R]):
                 idle_s=context.idle_s,
                 check=context.check,
                 stdin_fd=request.fileno(),
-                pass_fds=(answer.fileno(),),
+                pass_fds=(result.fileno(),),
             )
             try:
                 ended = await processes.run(launch, context.on_output)
             finally:
                 await processes.aclose()
-            answer.seek(0)
-            told = answer.read()
+            result.seek(0)
+            told = result.read()
         if ended.how in ("timeout", "idle"):
             return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
         if not told:
-            why = f"{self.spec.name} ended without an answer (exit code {ended.exit_code})."
+            why = f"{self.spec.name} ended without a result (exit code {ended.exit_code})."
             return RawResult("error", why, detail=ended.output[-4000:])
         return msgspec.json.decode(told, type=RawResult)
 

@@ -20,11 +20,11 @@ def main() -> None:
     """Read the request, call the function, and write its result."""
     sys.path[:] = sys.argv[2:]
     request = json.load(sys.stdin)
-    with open(int(sys.argv[1]), "w", encoding="utf-8", closefd=False) as answer:
-        answer.write(_answer(request))
+    with open(int(sys.argv[1]), "w", encoding="utf-8", closefd=False) as file:
+        file.write(_result(request))
 
 
-def _answer(request: dict[str, Any]) -> str:
+def _result(request: dict[str, Any]) -> str:
     import msgspec
 
     from holdfast.protocol.ports import CallContext
@@ -44,7 +44,7 @@ def _answer(request: dict[str, Any]) -> str:
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
         result = result_of(value)
-    except Exception as error:  # the edge of this process: every exception of the function becomes its answer
+    except Exception as error:  # the edge of this process: every exception of the function becomes its result
         result = failed(request["name"].rpartition(".")[2], error)
     return msgspec.json.encode(result).decode()
 
