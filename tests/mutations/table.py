@@ -624,9 +624,9 @@ _MONEY = (
         "tests/providers/test_network.py",
     ),
     Mutation(
-        "what had come of a plain answer that breaks is not counted",
+        "what had come of a plain response that breaks is not counted",
         "providers/native.py",
-        "max(answer.size_bytes, _size(kept))",
+        "max(response.size_bytes, _size(kept))",
         "answer.size_bytes",
         "tests/providers/test_network.py",
     ),
