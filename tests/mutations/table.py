@@ -294,7 +294,7 @@ _DISK = (
     Mutation(
         "a database that was replaced is not noticed",
         "storage/writer.py",
-        "place_of(self._path) != self._place",
+        "place_of(self._file) != self._place",
         "self._place is None",
         "tests/storage/test_home.py",
     ),

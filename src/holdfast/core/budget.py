@@ -272,17 +272,19 @@ def _worst_input_price(model: ModelFacts, input_tokens: int) -> int:
     """Return the highest price per million input tokens of a request with up to so many. Writing to the cache can
     cost more than plain input, and a catalog may say anything."""
     return max(
-        max(
-            prices.input_microusd_per_mtok,
-            prices.cache_write_microusd_per_mtok,
-            prices.cache_read_microusd_per_mtok,
-        )
-        for prices in _reachable(model, input_tokens)
+        [
+            max(
+                prices.input_microusd_per_mtok,
+                prices.cache_write_microusd_per_mtok,
+                prices.cache_read_microusd_per_mtok,
+            )
+            for prices in _reachable(model, input_tokens)
+        ]
     )
 
 
 def _worst_output_price(model: ModelFacts, input_tokens: int) -> int:
-    return max(prices.output_microusd_per_mtok for prices in _reachable(model, input_tokens))
+    return max([prices.output_microusd_per_mtok for prices in _reachable(model, input_tokens)])
 
 
 def _price(model: ModelFacts, input_tokens: int, output_tokens: int) -> int:

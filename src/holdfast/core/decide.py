@@ -67,7 +67,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     #
     # An attach and a visitor's command bring their own epoch. All other causes come from the driver of the last
     # one.
-    epoch = cause.epoch if isinstance(cause, (Attach, Commanded)) else state.epoch
+    epoch = cause.epoch if type(cause) is Attach or type(cause) is Commanded else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
     follow_up(draft)

@@ -95,7 +95,7 @@ def _responded(state: State, event: e.Responded) -> State:
             verdict=event.verdict,
             has_landed=model_call is not None and model_call.is_last_pass,
         )
-    calls = tuple(Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked)
+    calls = tuple([Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked])
     return replace(
         state,
         run=run,

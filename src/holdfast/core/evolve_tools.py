@@ -29,12 +29,12 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
     match event:
         case e.ToolCallAdmitted(call_id=call_id, resources=resources):
             return with_call(state, call_id, resources=resources)
-        case e.ToolCallQueued(call_id=call_id, resources=resources):
-            return with_call(state, call_id, resources=resources)
         case e.ToolCallStarted():
             return _started(state, event)
         case e.ToolCallFinished():
             return _finished(state, event)
+        case e.ToolCallQueued(call_id=call_id, resources=resources):
+            return with_call(state, call_id, resources=resources)
         case e.ToolCallRefused(call_id=call_id, failure=failure):
             return _done(state, call_id, f"refused\0{failure.message}")
         case e.ToolCallAbandoned(call_id=call_id, text=text):
@@ -120,10 +120,12 @@ def _consumed(state: State, event: e.ApprovalConsumed) -> State:
 def _done(state: State, call_id: str, result: str) -> State:
     """Close a call. If it is the last one of its turn, count the repeats."""
     calls = tuple(
-        replace(call, stage=Done(guard.signature(call, result)))
-        if call.call_id == call_id and not isinstance(call.stage, Done)
-        else call
-        for call in state.turn.calls
+        [
+            replace(call, stage=Done(guard.signature(call, result)))
+            if call.call_id == call_id and type(call.stage) is not Done
+            else call
+            for call in state.turn.calls
+        ]
     )
     turn = replace(state.turn, calls=calls)
     # Repeats are counted once per turn, when its last call is done, in whichever order the calls end.

@@ -294,9 +294,6 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The record of an intent to put files back that has no outcome yet; 0 without one."""
 
 
-_DONE = {Done}
-
-
 def open_run(state: State) -> Run | None:
     """The run that has not ended."""
     return state.run if state.run is not None and not state.run.status else None
@@ -318,15 +315,15 @@ def phase(state: State) -> Phase:
         return "stopping"
     if state.models.open is not None:
         return "calling"
-    stages = {type(call.stage) for call in state.turn.calls}
-    if Started in stages:
-        return "acting"
+    is_open = False
+    for call in state.turn.calls:
+        if type(call.stage) is Started:
+            return "acting"
+        is_open = is_open or type(call.stage) is not Done
     if run.is_paused:
         return "paused"
-    if Proposed in stages and next(admissible(state), None) is not None:
-        return "admitting"
-    if stages - {Done}:
-        return "waiting"
+    if is_open:
+        return "admitting" if next(admissible(state), None) is not None else "waiting"
     return "backing_off" if state.models.retry_at_ms else "preparing"
 
 
@@ -336,17 +333,19 @@ def admissible(state: State) -> Iterator[Call]:
     Calls take effect in the order in which the model wrote them; those that do not touch the same run side by side.
     What a call touches is known once the gates have seen it, so that they see one after the other.
     """
-    before = Touched()
+    before: Touched | None = None  # most turns have only one call
     for call in state.turn.calls:
         if type(call.stage) is Done:
             continue
-        if type(call.stage) is Proposed and not before.is_in_conflict(call.resources or ()):
+        is_free = before is None or not before.is_in_conflict(call.resources or ())
+        if type(call.stage) is Proposed and is_free:
             yield call
         # Not judged yet, or a shell command, which may touch anything: no later call may pass it. An example:
         # the model asks for read a, shell, read b. `read a` and the shell command may go before the gates;
         # `read b` waits.
         if call.resources is None or EVERYTHING[0] in call.resources:
             return
+        before = before or Touched()
         before.add(call.resources)
 
 
@@ -381,18 +380,18 @@ def next_key(state: State) -> str:
 
 def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
     """The tool calls with an attempt that has no outcome yet, and that attempt."""
-    return [(call, call.stage.attempt) for call in state.turn.calls if isinstance(call.stage, Started)]
+    return [(call, call.stage.attempt) for call in state.turn.calls if type(call.stage) is Started]
 
 
 def is_complete(turn: Turn) -> bool:
     """Whether every call of the turn has its result."""
-    return {type(call.stage) for call in turn.calls} <= _DONE
+    return not [call for call in turn.calls if type(call.stage) is not Done]
 
 
 def starts_of(call: Call) -> int:
     """How often the call was started."""
     # Attempts are numbered from 1 and never reset: t3.c1#2 is the second attempt of the first call of turn 3.
-    attempt = call.stage.attempt if isinstance(call.stage, Started) else call.interrupted
+    attempt = call.stage.attempt if type(call.stage) is Started else call.interrupted
     return attempt.number if attempt is not None else 0
 
 

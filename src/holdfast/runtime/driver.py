@@ -154,9 +154,11 @@ class Driver:
         """Return whether nothing is in flight, and nothing is due soon."""
         if self._running or self._preparing or self._causes:
             return False
-        return all(
-            isinstance(action, Wait) and self._left_ms(action) > PATIENCE_MS for action in self._wanted
-        )
+        return not [
+            action
+            for action in self._wanted
+            if type(action) is not Wait or self._left_ms(action) <= PATIENCE_MS
+        ]
 
     async def _step(self) -> None:
         """Wait for a cause, or until an attempt has committed its own outcome. Decide the cause. None is a ring."""
@@ -301,11 +303,11 @@ class Driver:
     async def _sync(self, by: asyncio.Task[None] | None) -> _Begun | None:
         """Cancel what is no longer wanted, and begin what is wanted and does not run yet: its intent is committed
         by now. Return the first attempt that begins, if a task is there to run it."""
-        keys = {action.key for action in self._wanted}
-        if self._running.keys() - keys:
-            await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
-            _cancel(task for key, task in self._running.items() if task is not None and key not in keys)
-        if self._preparing:
+        if self._running or self._preparing:
+            keys = {action.key for action in self._wanted}
+            if self._running.keys() - keys:
+                await asyncio.sleep(0)  # an attempt that has not begun could not say that it was cancelled
+                _cancel(task for key, task in self._running.items() if task is not None and key not in keys)
             _cancel(task for key, task in self._preparing.items() if key not in keys)
         first: _Begun | None = None
         if self.failure is not None:  # it came during the commit
@@ -340,11 +342,12 @@ class Driver:
         elif (failure := task.exception()) is not None:
             self.fail(failure)
 
-    async def _run(self, begun: _Begun | None) -> None:
+    async def _run(self, first: _Begun) -> None:
         """Run an attempt and commit its outcome, then the attempt that follows from it, as long as one does."""
+        self._running[first.action.key] = asyncio.current_task()
+        begun: _Begun | None = first
         while begun is not None:
             assert begun.state.settings is not None
-            self._running[begun.action.key] = asyncio.current_task()
             outcome = await self._runner.run(*begun, begun.state.settings)
             begun = await self._take_outcome(outcome)
 

@@ -170,7 +170,7 @@ class Fold:
 
     def _snapshot(self, batch: Sequence[Record]) -> bytes:
         """Return the snapshot that the commit of a linked batch leaves for the next `open`; empty for most."""
-        if not (batch and isinstance(batch[-1].event, ModelCallStarted) and is_due(self.state)):
+        if not (batch and type(batch[-1].event) is ModelCallStarted and is_due(self.state)):
             return b""
         return packed(Snapshot(self.state, self._link))
 
@@ -189,7 +189,7 @@ class Fold:
         event = record.event
         if type(event) in FOLDED:
             self.conversation.add(record)
-            if isinstance(event, ModelCallStarted):
+            if type(event) is ModelCallStarted:
                 self.wire = event.request.wire
 
 

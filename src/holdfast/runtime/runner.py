@@ -162,9 +162,8 @@ class Runner:
         """Return whether an answer matches the run's schema; None if the response is not an answer. The words are
         judged as they are stored: redacted.
         """
-        text = text_of(parts)
         judge = self._ports.judge
-        if judge is None or not output.schema or calls_of(parts) or not text.strip():
+        if judge is None or not output.schema or calls_of(parts) or not (text := text_of(parts)).strip():
             return None
         if (
             finish == "length" and text[-1].isdigit()
@@ -346,7 +345,7 @@ class _Teller:
 
     def flush(self) -> None:
         """Publish what was withheld: there are no more deltas."""
-        if self._bus.is_heard(self._session):
+        if self._streams and self._bus.is_heard(self._session):
             for kind, stream in self._streams.items():
                 self._show(kind, stream.flush())
 

@@ -132,7 +132,7 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Conne
         raise
 
 
-def place_of(path: Path) -> tuple[int, int, bool] | None:
+def place_of(path: Path | str) -> tuple[int, int, bool] | None:
     """Return which file has the name now, by device and inode, and whether it holds anything. None if there is no
     file. Every commit asks."""
     try:

@@ -48,7 +48,8 @@ class Writer:
         connection.execute(f"PRAGMA busy_timeout = {round(busy_s * 1000 / _TRIES)}")
         self._connection = connection
         self._path = path
-        self._place = place_of(path)
+        self._file = str(path)
+        self._place = place_of(self._file)
         self._capacity = capacity
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         """None is the end: nothing comes after it."""
@@ -158,7 +159,7 @@ class Writer:
             self._begin()
             results = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
-            if place_of(self._path) != self._place:  # the file was replaced: no reader will find these writes
+            if place_of(self._file) != self._place:  # the file was replaced: no reader will find these writes
                 raise replaced(self._path)
             return results
         except (

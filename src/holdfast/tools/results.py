@@ -34,6 +34,8 @@ def result_of(value: object) -> RawResult:
     Raises:
         Unwritable: a part has no such type, and cannot be written as JSON.
     """
+    if isinstance(value, str):
+        return RawResult("ok", value)
     parts = [(each, _content(each)) for each in (value if isinstance(value, list | tuple) else (value,))]
     if all(content is None for _, content in parts):
         return RawResult("ok", text_of(value))
