@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import UsageError
 from holdfast.protocol.events import MessageReceived
+from holdfast.protocol.settings import Posture
+from holdfast.runtime import archive
 from holdfast.storage import deletion
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import a_holder, an_id, drive
@@ -152,6 +155,37 @@ def test_a_record_of_a_file_that_was_changed_together_with_its_last_line_breaks_
     answer = run(holdfast, tmp_path / "other", "import", str(exported))
     assert answer.code == 9
     assert "was changed" in answer.err
+
+
+@pytest.mark.requirement("H2")
+def test_a_session_goes_from_one_home_to_another_through_a_pipe(
+    holdfast: Holdfast, home: Filled, exported: Path, cli: Cli, tmp_path: Path
+) -> None:
+    answer = cli("import", "-", "--home", str(tmp_path / "other"), "--json", stdin=exported.read_text())
+    assert (answer.code, answer.json) == (0, {"session": home.finished})
+    assert run(holdfast, tmp_path / "other", "fsck").code == 0
+
+
+@pytest.mark.parametrize("content", ["", "{}\n", "not JSON"])
+@pytest.mark.parametrize("is_piped", [True, False])
+def test_an_import_that_is_refused_leaves_no_new_home(
+    cli: Cli, tmp_path: Path, content: str, is_piped: bool
+) -> None:
+    (tmp_path / "it").write_text(content)
+    name = "-" if is_piped else str(tmp_path / "it")
+    answer = cli("import", name, "--home", str(tmp_path / "other"), stdin=content)
+    assert answer.code == 9
+    assert not (tmp_path / "other").exists()
+
+
+def test_records_that_are_too_large_together_are_not_imported(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posture = Posture("supervised", "wait")
+    assert archive.proven(exported, 1, posture).contents.stored
+    monkeypatch.setattr(archive, "RECORDS_BYTES", 2_000)
+    with pytest.raises(UsageError, match="more than 0 MiB of records"):
+        archive.proven(exported, 1, posture)
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])

@@ -404,8 +404,8 @@ async def test_a_refusal_of_a_session_with_a_file_names_the_ways_out(cli: Cli) -
         task = ("run", "Look.", "-m", MODELS[0], "-s", "cli:a")
         refused = await asyncio.to_thread(cli, *task, "--attach", "b.png")
         (session,) = (each["session"] for each in map(json.loads, cli("sessions", "--json").out.splitlines()))
-        assert f"holdfast rewind {session} --to SEQ" in refused.err
-        assert f"holdfast fork {session} --at SEQ" in refused.err
+        assert f"holdfast rewind {session} --to 2" in refused.err
+        assert f"holdfast fork {session} --at 2" in refused.err
         assert cli("rewind", session, "--to", "2").code == 0
         ended = await asyncio.to_thread(cli, *task)
         assert (ended.code, ended.out) == (0, "Fine.\n"), ended.err

@@ -158,3 +158,12 @@ def test_a_session_that_somebody_drives_is_neither_undone_nor_rewound(cli: Cli) 
             assert answer.code == 1
             assert "drives" in answer.err
     assert not (cli.folder / "copy").exists()
+
+
+def test_a_record_that_is_not_there_is_refused_with_those_that_are(cli: Cli) -> None:
+    session = cli("run", "edit", "-m", cli.model(says("Done.")), "--json").json["session"]
+    last = len(cli("show", session, "--events", "--json").out.splitlines())
+    assert f"from 0 to {last}." in cli("rewind", session, "--to", "99").err
+    assert f"from 1 to {last}." in cli("fork", session, "--at", "99").err
+    refused = cli("fork", session, "--at", "1", "--copy", str(cli.folder / "copy"))
+    assert (refused.code, "The first run began with record 5." in refused.err) == (2, True)

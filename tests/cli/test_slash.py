@@ -210,7 +210,7 @@ def test_diff_shows_what_was_edited_and_undo_puts_it_back(cli: Cli) -> None:
         screen.until("-roses are red")
         screen.until("+roses are blue")
         screen.type("/undo\r")
-        screen.until("put back  poem.txt")
+        screen.until("restored  poem.txt")
         assert (cli.workspace / "poem.txt").read_text() == "roses are red\n"
         screen.type("/undo\r")
         screen.until("There is nothing to put back.")

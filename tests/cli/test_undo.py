@@ -381,3 +381,33 @@ def test_a_file_whose_permissions_were_changed_since_stays_as_it_is(
     assert (ended.code, ended.json["restored"]) == (1, [])
     assert ended.json["kept"] == [{"path": "a.txt", "reason": "its permissions have changed since"}]
     assert ((work / "a.txt").read_bytes(), (work / "a.txt").stat().st_mode & 0o777) == (before, 0o600)
+
+
+@pytest.mark.requirement("H2")
+def test_each_file_has_the_verb_for_what_became_of_it(cli: Cli, work: Path) -> None:
+    session = run(cli, edit("a.txt", "first", "second"), write("new.txt", "n"), says("Done."))
+    assert cli("undo", session, "--dry-run").out == "would be restored  a.txt\nwould be removed  new.txt\n"
+    assert cli("undo", session).out == "restored  a.txt\nremoved  new.txt\n"
+    assert cli("undo", session, "--redo").out == "written again  a.txt\nwritten again  new.txt\n"
+    assert cli("undo", session, "--redo").out == "There is nothing to redo.\n"
+    assert "removed  new.txt" in cli("rewind", session, "--to", "0", "--files").out
+
+
+@pytest.mark.requirement("H2")
+def test_a_file_that_was_removed_since_is_said_to_be_removed(cli: Cli, work: Path) -> None:
+    session = run(cli, edit("a.txt", "first", "second"), says("Done."))
+    (work / "a.txt").unlink()
+    found = cli("undo", session, "--json")
+    assert (found.code, found.json["kept"]) == (1, [{"path": "a.txt", "reason": "it was removed since"}])
+    assert cli("undo", session, "--redo").code == 0
+
+
+def test_a_session_without_edits_says_that_it_has_no_diff(cli: Cli, work: Path) -> None:
+    session = run(cli, write("a.txt", "first\n"), says("Done."))
+    shown = cli("show", session, "--diff")
+    assert (shown.code, shown.out, shown.err) == (0, "", "File tools changed no files.\n")
+
+
+def test_an_edit_that_changes_nothing_has_no_diff(cli: Cli, work: Path) -> None:
+    ran = cli("run", "x", "-m", cli.model(write("a.txt", "first\n"), says("Done.")))
+    assert "secret" not in ran.err

@@ -303,8 +303,8 @@ async def test_a_result_that_is_no_json_is_an_error(tmp_path: Path, value: objec
 
 # --- bytes and images -----------------------------------------------------------------------------
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
-PDF = b"%PDF-1.7\n/Type /Page\n" + bytes(99)
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) + b"\0\0\0\0IEND\xaeB`\x82"
+PDF = b"%PDF-1.7\n/Type /Page\n%%EOF\n" + bytes(99)
 
 
 class Drawing:
@@ -404,6 +404,18 @@ async def test_more_than_a_model_reads_is_an_error(tmp_path: Path, given: object
     result = the(ToolCallFinished, await called(tmp_path, give, {})).result
     assert (result.status, result.attachments) == ("error", ())
     assert "at most 20 images or PDFs of 5,000,000 bytes" in result.text
+
+
+@pytest.mark.parametrize("whole", [PNG, PDF], ids=["png", "pdf"])
+async def test_a_picture_or_pdf_that_is_cut_off_is_an_error(tmp_path: Path, whole: bytes) -> None:
+    @tool(effect="read")
+    def give() -> object:
+        """Give."""
+        return whole[: len(whole) - 110] if whole == PDF else whole[:-12]
+
+    result = the(ToolCallFinished, await called(tmp_path, give, {})).result
+    assert (result.status, result.attachments) == ("error", ())
+    assert "no whole header, or no end" in result.text
 
 
 async def test_a_text_of_bytes_is_redacted_like_any_other(tmp_path: Path) -> None:

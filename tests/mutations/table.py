@@ -516,6 +516,23 @@ _DISK = (
         "tests/redact/test_originals.py",
     ),
     Mutation(
+        "an import that is refused leaves a new home",
+        "cli/archive.py",
+        "        file = archive.proven(path, SYSTEM_CLOCK.now_ms(), Posture(config.autonomy, approve_by))\n"
+        "        async with",
+        "        await open_store(home).aclose()\n"
+        "        file = archive.proven(path, SYSTEM_CLOCK.now_ms(), Posture(config.autonomy, approve_by))\n"
+        "        async with",
+        "tests/cli/test_archive.py",
+    ),
+    Mutation(
+        "a cut picture of a tool poisons its session",
+        "tools/results.py",
+        "if not is_whole(each.media_type, each.content)]",
+        "if not each.content]",
+        "tests/library/test_tools.py",
+    ),
+    Mutation(
         "an undo that was killed is not completed",
         "runtime/undo.py",
         "        if left is not None:\n            outcome",

@@ -7,8 +7,9 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -35,6 +36,7 @@ from holdfast.views.lines import COMMAND, Line, Span, counted, neutral, one_line
 FILE_BYTES = 4 << 30
 """The largest file that is imported."""
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PART_BYTES = 1 << 20
 _TITLE_CELLS = 60
 _CALL_CELLS = 200
 _NOT_DELETED = 1
@@ -92,7 +94,9 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `holdfast export` wrote.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file that `holdfast export` wrote; - is stdin.")
+    ],
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
@@ -100,13 +104,14 @@ def import_(
 
     \b
     holdfast import session.jsonl
-    holdfast show last
+    ssh other holdfast export last - | holdfast import -
 
     The session keeps its id and name. Importing it again changes nothing. An open run is paused, approvals in the
     file do not count, and autonomy is at most what this home gives. When it is resumed, it continues with the folder,
     the model and the limits that its records name: look at them first.
     """
-    adopted = asyncio.run(_import(home_of(home), file))
+    with _from_stdin() if str(file) == "-" else nullcontext(file) as path:
+        adopted = asyncio.run(_import(home_of(home), path))
     if is_json:
         say_json({"session": adopted.session})
     else:
@@ -120,9 +125,33 @@ async def _import(home: Home, path: Path) -> archive.Adopted:
     config = load(home, None, {}, os.environ)
     approve_by = config.approve_by or ("prompt" if has_person() else "wait")
     with before_sending():
-        async with aclosing(open_store(home)) as store:
-            posture = Posture(config.autonomy, approve_by)
-            return await archive.adopt(store, SYSTEM_CLOCK, path, posture)
+        file = archive.proven(path, SYSTEM_CLOCK.now_ms(), Posture(config.autonomy, approve_by))
+        async with aclosing(
+            open_store(home)
+        ) as store:  # not before: a file that is refused leaves no new home
+            return await archive.adopt(store, file)
+
+
+@contextmanager
+def _from_stdin() -> Iterator[Path]:
+    """Save what comes on stdin in a file for as long as it is needed: an import reads it twice.
+
+    Raises:
+        UsageError: nothing comes, or it cannot be saved.
+    """
+    if sys.stdin.isatty():
+        raise UsageError("Nothing comes on stdin.", hint="Export into it: `holdfast export last -`.")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="holdfast-", suffix=".jsonl"))
+            while part := sys.stdin.buffer.read(_PART_BYTES):
+                if file.tell() + len(part) > FILE_BYTES:
+                    raise UsageError(f"stdin has more than {FILE_BYTES >> 30} GiB, which no session has.")
+                file.write(part)
+            file.flush()
+        except OSError as error:
+            raise UsageError(f"stdin cannot be saved: {error.strerror or error}.") from None
+        yield Path(file.name)
 
 
 def _resumed(adopted: archive.Adopted) -> Iterator[Line]:

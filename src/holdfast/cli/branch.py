@@ -72,7 +72,7 @@ def fork(
     else:
         say([found.branch])
         if folder is not None:
-            say(files_lines(found.files, is_dry=False))
+            say(files_lines(found.files))
         if is_terminal():
             say([["  continue:  ", Span(f"holdfast resume {found.branch}", COMMAND)]])
     return _KEPT if found.files.kept else 0

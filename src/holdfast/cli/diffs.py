@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from holdfast.app import known_secrets, open_workshop
-from holdfast.cli.terminal import say, say_json
+from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.protocol.ports import Store
@@ -30,6 +30,8 @@ async def show_diff(home: Home, store: Store, journal: Journal, *, is_json: bool
 
 def say_diffs(found: Sequence[FileDiff], *, is_json: bool) -> None:
     """Print diffs, one object a line or one after the other."""
+    if not found:
+        tell("File tools changed no files.")
     if is_json:
         for each in found:
             say_json(diff_row(each))

@@ -41,7 +41,11 @@ class Edits:
                 self._copies = {call.call_id: call for call in calls_of(parts) if call.is_masked}
             case ToolCallStarted(call_id=call_id, expects=Files(changes=changes)) as started:
                 masked = masked_texts(self._copies.get(call_id)) if started.is_masked else None
-                self._planned[call_id] = [Edit(record.seq, 0, "", each, masked=masked) for each in changes]
+                self._planned[call_id] = [
+                    Edit(record.seq, 0, "", each, masked=masked)
+                    for each in changes
+                    if each.before != each.after
+                ]
             case ToolCallFinished(call_id=call_id, result=result):
                 planned: Sequence[Edit] = self._planned.pop(call_id, ())
                 if planned and result.status == "ok" and self._app.home is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from holdfast.protocol.events import MessageReceived, Record, ToolCallFinished
 from holdfast.protocol.failures import SAID_CHARS
 from holdfast.protocol.rows import ApprovalRow
 from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
@@ -69,14 +70,30 @@ def closing_lines(report: Result[Any], driven_ms: int) -> Iterator[Line]:
         yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
 
 
+def last_before_files(records: Iterable[Record]) -> int:
+    """Return the number of the record before the last message that brought files; 0 without any.
+
+    A tool may bring them too.
+    """
+    message = found = 0
+    for record in records:
+        match record.event:
+            case MessageReceived(attachments=attached):
+                message = record.seq
+                found = message - 1 if attached else found
+            case ToolCallFinished(result=result) if result.attachments:
+                found = message - 1
+    return found
+
+
 def next_steps(
-    report: Result[Any], approvals: Sequence[ApprovalRow], *, has_attachments: bool = False
+    report: Result[Any], approvals: Sequence[ApprovalRow], *, before_files: int = 0
 ) -> Iterator[Line]:
     """Return the commands that continue from here, with everything that each open approval is about.
 
     Args:
-        has_attachments: The session has files, which each request repeats. So what a provider refuses because of one,
-            it refuses again.
+        before_files: The record before the last message with files, which each request repeats. So what a provider
+            refuses because of one, it refuses again. 0: there are no files.
     """
     if report.reason == "question":
         yield ["  answer:    ", Span(f'{next_command(report)} "TEXT"', COMMAND)]
@@ -86,10 +103,9 @@ def next_steps(
             yield from approval_call_lines(row)
             yield ["  approve:   ", Span(f"holdfast approve {row.id}", COMMAND)]
             yield ["  deny:      ", Span(f'holdfast deny {row.id} --note "why"', COMMAND)]
-    if report.reason == "provider_fatal" and has_attachments:
+    if report.reason == "provider_fatal" and before_files:
         yield ["  If it refuses a file of this session, go back to before its message, or branch off there:"]
-        yield ["  go back:   ", Span(f"holdfast rewind {report.session_id} --to SEQ", COMMAND)]
-        yield ["  branch:    ", Span(f"holdfast fork {report.session_id} --at SEQ", COMMAND)]
-        yield ["  find SEQ:  ", Span(f"holdfast show {report.session_id} --events", COMMAND)]
+        yield ["  go back:   ", Span(f"holdfast rewind {report.session_id} --to {before_files}", COMMAND)]
+        yield ["  branch:    ", Span(f"holdfast fork {report.session_id} --at {before_files}", COMMAND)]
     if report.can_go_on:
         yield ["  continue:  ", Span(next_command(report), COMMAND)]

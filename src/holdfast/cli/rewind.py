@@ -67,8 +67,8 @@ async def _rewind(home: Home, name: str, seq: int, *, is_with_files: bool, is_dr
         if is_dry:
             todo = await planned_rewind(workshop, parent, seq)
             todo = todo if is_with_files else Todo((), (), ())
-            paths = [each.path for each in todo.files if each.before != each.after]
-            found = Found("", paths, todo.kept)
+            done = [each for each in todo.files if each.before != each.after]
+            found = Found("", done, todo.kept)
         else:
             found = Found(*await go_back(workshop, parent, sender(), seq, with_files=is_with_files))
         redact = Redactor(known_secrets(config, os.environ))

@@ -20,7 +20,7 @@ from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
-from holdfast.cli.outcome import closing_lines, exit_code, is_answer, left, next_steps
+from holdfast.cli.outcome import closing_lines, exit_code, is_answer, last_before_files, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
 from holdfast.cli.terminal import has_person, is_terminal, output_lost, say_json, tell, with_commands
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
@@ -33,6 +33,7 @@ from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.fold import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.happenings import Detail
+from holdfast.views.journal import readable_here
 from holdfast.views.lines import Span, neutral
 from holdfast.views.report import Result, result_row
 
@@ -257,8 +258,12 @@ async def work(app: App, state: State, settings: Settings, output: Output, detai
     if detail == "quiet" and code == 0:
         return code
     approvals = await app.store.approvals(state.session)
-    has_attachments = any(label.origin in ("file", "stdin") for label in rest.state.labels)
-    for line in next_steps(came_to, approvals, has_attachments=has_attachments):
+    is_refused = came_to.reason == "provider_fatal"
+    before_files = 0
+    if is_refused:
+        stored = await app.store.read(state.session)
+        before_files = last_before_files(each for each in map(readable_here, stored) if each is not None)
+    for line in next_steps(came_to, approvals, before_files=before_files):
         tell(line)
     return code
 

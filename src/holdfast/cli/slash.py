@@ -170,7 +170,7 @@ async def _undo(talk: Talk, argument: str) -> None:
         raise UsageError(f"/undo {argument}: the number of messages must be 1 to {MESSAGES_MAX:,}.")
     plan = plan_of("undo", int(argument or 1))
     found = await put_files_back(talk.home, talk.app.store, _session(talk), "undo", plan)
-    say(files_lines(found, is_dry=False))
+    say(files_lines(found))
     tell("What shell commands changed is not undone.")
 
 

@@ -18,7 +18,7 @@ from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.protocol.commands import Restoring
 from holdfast.protocol.ports import Store
-from holdfast.protocol.tools import KeptFile
+from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.redact import Redactor
 from holdfast.runtime.differences import changed_since
 from holdfast.runtime.fold import readable
@@ -58,7 +58,7 @@ def undo(
     if is_json:
         say_json({"session": found.session, **files_row(found)})
     else:
-        say(files_lines(found, is_dry=is_dry))
+        say(files_lines(found, why, is_dry=is_dry))
         if not is_redo:
             tell("What shell commands changed is not undone.")
     return _KEPT if found.kept else 0
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     """What became of the files of a session, or would become of them."""
 
     session: str
-    restored: Sequence[str]
+    done: Sequence[FileRestore]
     kept: Sequence[KeptFile]
     diffs: Sequence[FileDiff] = ()
     """What something else changed in the files that stay as they are."""
@@ -96,10 +96,10 @@ async def put_files_back(
     workshop = open_workshop(home, store, config, os.environ)
     if is_dry:
         todo = await planned(workshop, session, plan)
-        found = Found(session, [each.path for each in todo.files if each.before != each.after], todo.kept)
+        found = Found(session, [each for each in todo.files if each.before != each.after], todo.kept)
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)
-        found = Found(session, outcome.restored, outcome.kept)
+        found = Found(session, *outcome)
     redact = Redactor(known_secrets(config, os.environ))
     return found._replace(diffs=await diffs_of(workshop, session, found.kept, redact))
 
@@ -119,16 +119,17 @@ async def diffs_of(
 def files_row(found: Found) -> dict[str, Any]:
     """Return what became of the files, for scripts."""
     kept = [{"path": each.path, "reason": each.reason} for each in found.kept]
-    return {"restored": list(found.restored), "kept": kept}
+    return {"restored": [each.path for each in found.done], "kept": kept}
 
 
-def files_lines(found: Found, *, is_dry: bool) -> Iterator[Line]:
+def files_lines(found: Found, why: Restoring = "undo", *, is_dry: bool = False) -> Iterator[Line]:
     """Return what became of the files, for people."""
-    verb = "would be put back" if is_dry else "put back"
-    for path in found.restored:
-        yield [Span(f"{verb}  ", "green"), neutral(path)]
-    for each in found.kept:
-        yield [Span("left as it is  ", "yellow"), neutral(each.path), f": {neutral(each.reason)}"]
+    put_back = "written again" if why == "redo" else "restored"
+    for each in found.done:
+        verb = put_back if each.after else "removed"
+        yield [Span(f"would be {verb}  " if is_dry else f"{verb}  ", "green"), neutral(each.path)]
+    for left in found.kept:
+        yield [Span("left as it is  ", "yellow"), neutral(left.path), f": {neutral(left.reason)}"]
     yield from diff_lines(found.diffs)
-    if not found.restored and not found.kept:
-        yield ["There is nothing to put back."]
+    if not found.done and not found.kept:
+        yield ["There is nothing to redo." if why == "redo" else "There is nothing to put back."]

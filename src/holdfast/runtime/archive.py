@@ -26,7 +26,7 @@ from holdfast.protocol import archive as a
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
 from holdfast.protocol.events import Record, RunPaused, SessionImported, SettingsStored, Trigger, blobs_of
 from holdfast.protocol.ids import approval_id, is_command_id
-from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit
 from holdfast.protocol.settings import Autonomy, Posture, changed, name_of
 from holdfast.runtime.holder import LEASE_MS, is_free, this_process
@@ -35,6 +35,9 @@ from holdfast.storage.derived import own_records
 from holdfast.storage.names import check_session
 
 CAUSE = Trigger("import")
+RECORDS_BYTES = 256 << 20
+"""The most that the records of an imported session may have together: they are checked in memory. Blobs are not
+among them."""
 _LISTED = 8
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999. No time is later, and no length of time is longer."""
@@ -95,21 +98,41 @@ class Adopted(msgspec.Struct, frozen=True):
     """What the file said."""
 
 
-async def adopt(store: Store, clock: Clock, path: Path, posture: Posture) -> Adopted:
-    """Import the file. If the session is here already, do nothing.
+class Proven(msgspec.Struct, frozen=True):
+    """A file that is what was exported, with the commit that makes its session."""
 
-    The imported session has no more rights than this home gives: its autonomy is the lesser of the two, its
+    path: Path
+    contents: _Contents
+    commit: Commit
+    adopted: Adopted
+
+
+def proven(path: Path, now_ms: int, posture: Posture) -> Proven:
+    """Prove the whole file. This needs no home.
+
+    The imported session has no more rights than its new home gives: its autonomy is the lesser of the two, its
     permissions are void, and its open run is paused.
 
     Args:
-        posture: What a new run would have in this home.
+        posture: What a new run would have in the home.
 
     Raises:
         StorageCorrupt: the file is not what was exported.
         StorageNewer: a newer version wrote it.
-        Conflict: other records are here under its id, or another session has its name.
+        UsageError: its records are too large to be held in memory.
     """
     found = _read(path)
+    return Proven(path, found, *_commit(found, path, now_ms, posture))
+
+
+async def adopt(store: Store, file: Proven) -> Adopted:
+    """Import the session of the file. If it is here already, do nothing.
+
+    Raises:
+        StorageCorrupt: the file was changed in this moment.
+        Conflict: other records are here under its id, or another session has its name.
+    """
+    found, commit = file.contents, file.commit
     head = found.head
     row = await store.session(head.session)
     if row is not None:
@@ -120,15 +143,14 @@ async def adopt(store: Store, clock: Clock, path: Path, posture: Posture) -> Ado
             f"Session {namesakes[0]} in this home has the name {head.key}. Nothing was imported.",
             hint="Import it into another home with --home DIR.",
         )
-    commit, adopted = _commit(found, path, clock.now_ms(), posture)
-    for line in _lines(path):
+    for line in _lines(file.path):
         if isinstance(line, tuple) and line[0] in commit.blobs:
             await store.blobs.put(line[1])
     try:
         await store.begin(commit, this_process(), LEASE_MS)
     except Fenced:  # another process was faster
         await _check_same(store, found)
-    return adopted
+    return file.adopted
 
 
 async def _check_same(store: Store, found: _Contents) -> None:
@@ -198,12 +220,19 @@ def _read(path: Path) -> _Contents:
     head: a.Head | None = None
     stored: list[StoredRecord] = []
     blobs: set[str] = set()
+    size = 0
     for line in _lines(path):
         match line:
             case a.Head():
                 head = line
             case StoredRecord():
                 stored.append(line)
+                size += len(line.body)
+                if size > RECORDS_BYTES:
+                    raise UsageError(
+                        f"{path} has more than {RECORDS_BYTES >> 20} MiB of records (outputs apart), which is more "
+                        "than an import can hold. Nothing was imported."
+                    )
             case sha256, content:
                 if hashlib.sha256(content).hexdigest() != sha256:
                     raise _changed(path, f"the blob {sha256} was changed")

@@ -59,12 +59,17 @@ async def fork(
     return branch
 
 
-async def check_place(store: Store, parent: str, at_seq: int) -> None:
-    """Check that the parent has that record. Raises what `fork` raises."""
+async def check_place(store: Store, parent: str, at_seq: int, first_seq: int = 1) -> None:
+    """Check that the parent has that record. Raises what `fork` raises.
+
+    Args:
+        first_seq: The first one that the caller takes.
+    """
     last_seq = await store.last_seq(parent)
     if not last_seq and await store.session(parent) is None:
         raise NoSuchSession(f"There is no session {parent}.", hint="`holdfast sessions` lists them.")
     if not 1 <= at_seq <= last_seq:
-        span = f"from 1 to {last_seq}" if last_seq else "none yet"
+        span = f"from {first_seq} to {last_seq}" if last_seq else "none yet"
         hint = f"`holdfast show {parent} --events` lists them."
-        raise UsageError(f"Session {parent} has no record {at_seq}. Its records are {span}.", hint=hint)
+        what = "Its records are" if first_seq == 1 else "A record can be"
+        raise UsageError(f"Session {parent} has no record {at_seq}. {what} {span}.", hint=hint)

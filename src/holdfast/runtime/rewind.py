@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from holdfast.core.evolve import fold
 from holdfast.errors import Conflict, UsageError
 from holdfast.protocol.commands import Principal
-from holdfast.protocol.events import MessageReceived, Record, SessionForked, SessionRenamed
+from holdfast.protocol.events import MessageReceived, Record, RunStarted, SessionForked, SessionRenamed
 from holdfast.protocol.rows import Commit
-from holdfast.protocol.tools import KeptFile
+from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
@@ -36,7 +36,7 @@ class Rewound(NamedTuple):
     """The branch, and what became of files."""
 
     session: str
-    restored: Sequence[str] = ()
+    done: Sequence[FileRestore] = ()
     kept: Sequence[KeptFile] = ()
 
 
@@ -66,7 +66,7 @@ async def rewind(
                 return rewind_of(records, at_seq, look)
 
             done = await put_back(workshop, branch, principal, "rewind", plan)
-            outcome = Rewound(branch, done.restored, done.kept)
+            outcome = Rewound(branch, *done)
         await _take_over(workshop, lease, branch)
         return outcome
 
@@ -87,7 +87,7 @@ async def _place(workshop: Workshop, parent: str, seq: int) -> tuple[list[Record
     if seq == 0:
         messages = (record.seq for record in records if isinstance(record.event, MessageReceived))
         seq = max(next(messages, len(records)) - 1, 1)
-    await check_place(workshop.store, parent, seq)
+    await check_place(workshop.store, parent, seq, first_seq=0)
     if open_restore(records) is not None:
         raise Conflict(
             f"An undo of session {parent} was interrupted. Nothing was changed.",
@@ -141,17 +141,21 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
         records = [readable(each) for each in await workshop.store.read(parent)]
         settings = fold(records[:at_seq]).settings
         if settings is None:
-            raise UsageError(f"No run had begun by record {at_seq}, so there is no workspace to copy.")
+            begun = next((each.seq for each in records if isinstance(each.event, RunStarted)), 0)
+            raise UsageError(
+                f"No run had begun by record {at_seq}, so there is no workspace to copy.",
+                hint=f"The first run began with record {begun}." if begun else "No run has begun yet.",
+            )
         workspace = settings.tools.workspace
         _check_new(Path(workspace), folder)
         shelf = await shelf_of(workshop, parent)
 
-        def copy() -> tuple[list[str], list[KeptFile], str]:
+        def copy() -> tuple[list[FileRestore], list[KeptFile], str]:
             return _copied(workshop, records, at_seq, _Copy(Path(workspace), folder, home), shelf)
 
-        restored, kept, real = await asyncio.to_thread(copy)
+        done, kept, real = await asyncio.to_thread(copy)
         branch = await fork(workshop.store, workshop.clock, parent, at_seq, workspace=real)
-        return Rewound(branch, restored, kept)
+        return Rewound(branch, done, kept)
 
 
 class _Copy(msgspec.Struct, frozen=True):
@@ -179,7 +183,7 @@ def _check_new(workspace: Path, folder: Path) -> None:
 
 def _copied(
     workshop: Workshop, records: Sequence[Record], at_seq: int, copy: _Copy, shelf: restoring.Shelf
-) -> tuple[list[str], list[KeptFile], str]:
+) -> tuple[list[FileRestore], list[KeptFile], str]:
     """Copy the workspace, put files in the copy back, and give it its name at last. Return the files and the
     copy's real path."""
     draft = copy.folder.with_name(f".{copy.folder.name}.{os.getpid()}")
@@ -194,16 +198,17 @@ def _copied(
         shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(copy.home))
         todo = rewind_of(records, at_seq, look)
         goals = [replace(goal, workspace=new) for goal in todo.files]
-        kept, restored = list(todo.kept), []
+        kept = list(todo.kept)
+        done: list[FileRestore] = []
         for goal in goals:
             reason = restoring.put_back(workshop.own, goal, shelf, _unhindered)
             if reason:
                 kept.append(KeptFile(goal.path, reason))
             elif goal.before != goal.after:
-                restored.append(goal.path)
+                done.append(goal)
         restoring.remove_folders(workshop.own, goals, _unhindered)
         draft.rename(copy.folder)
-        return restored, kept, os.path.realpath(copy.folder)
+        return done, kept, os.path.realpath(copy.folder)
     except OSError as error:
         raise UsageError(f"{copy.folder} cannot be made: {error.strerror or error}.") from None
     finally:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
@@ -30,6 +31,14 @@ from holdfast.views.edits import Edit, Found, Look, Place, Todo, edits_of, open_
 
 Plan = Callable[[Sequence[Edit], Look], Todo]
 """Says what to do for the edits, given what is on the disk."""
+
+
+class PutBack(NamedTuple):
+    """What became of files."""
+
+    done: tuple[FileRestore, ...]
+    """Those that were changed."""
+    kept: tuple[KeptFile, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
 
 async def put_back(
     workshop: Workshop, session: str, principal: Principal, why: Restoring, plan: Plan
-) -> Restored:
+) -> PutBack:
     """Put files back, and return what became of them. First complete what an earlier one left undone: if that was
     the same kind, it is all that is done.
 
@@ -89,7 +98,7 @@ async def put_back(
             records = [readable(each) for each in await workshop.store.read(session)]
         todo = await _todo(workshop, session, records, plan)
         if not todo.files:
-            return Restored(why, (), todo.kept)
+            return PutBack((), todo.kept)
         await visit.tell(Restore(why, todo.messages, todo.files, todo.kept))
         intent = FilesRestoring(why, principal.label, todo.messages, todo.files, todo.kept)
         return await visit.finish(intent)
@@ -116,21 +125,20 @@ class _Visit:
         await self.lease.commit(self.workshop.store, commit)
         self.is_contested = False
 
-    async def finish(self, intent: FilesRestoring) -> Restored:
+    async def finish(self, intent: FilesRestoring) -> PutBack:
         """Do what an intent says, and record the outcome."""
         shelf = await shelf_of(self.workshop, self.fold.session)
-        done: list[str] = []
+        done: list[FileRestore] = []
         kept = list(intent.kept)
         for goal in intent.files:
             reason = await asyncio.to_thread(self._one, goal, shelf)
             if reason:
                 kept.append(KeptFile(goal.path, reason))
             elif goal.before != goal.after:
-                done.append(goal.path)
+                done.append(goal)
         await asyncio.to_thread(restoring.remove_folders, self.workshop.own, intent.files, self.lease.check)
-        outcome = Restored(intent.why, tuple(done), tuple(kept))
-        await self.tell(outcome)
-        return outcome
+        await self.tell(Restored(intent.why, tuple(goal.path for goal in done), tuple(kept)))
+        return PutBack(tuple(done), tuple(kept))
 
     def _one(self, goal: FileRestore, shelf: restoring.Shelf) -> str:
         return restoring.put_back(self.workshop.own, goal, shelf, self.lease.check)

@@ -95,7 +95,7 @@ def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> s
             if now == goal.after:
                 return ""
             if now != goal.before:
-                return edits.CHANGED
+                return edits.since(now)
         with place(root, goal.path, makes_folders=bool(goal.after)) as found:
             if now:
                 with open_regular(found, goal.path) as fd:

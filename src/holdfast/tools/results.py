@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ToolError
-from holdfast.protocol.media import MEDIA_BYTES, media_type
+from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
 from holdfast.protocol.ports import Medium, RawResult
 
 MAX_MEDIA = 20
 """The most images and files in the result of one call."""
 _PLAIN = frozenset({str, int, float, bool, dict, list, tuple, type(None)})
 """Types of values that are not bytes. Most results have no others."""
+_TOO_MUCH = (
+    f"It ran, but its result cannot be shown: at most {MAX_MEDIA} images or PDFs of {MEDIA_BYTES:,} bytes."
+)
 _TYPES = "A tool may return PNG, JPEG, GIF or WebP images, PDFs, and UTF-8 text."
 
 _DETAIL_CHARS = 16_384
@@ -56,14 +59,18 @@ def result_of(value: object) -> RawResult:
 
 
 def bounded(result: RawResult) -> RawResult:
-    """Return the result, or an error if its media are too large, too many, or not what they are said to be."""
+    """Return the result, or an error if its media are too large, too many, not whole, or not of their type."""
     if not result.media:
         return result
     is_large = any(len(each.content) > MEDIA_BYTES for each in result.media)
     is_wrong = any(media_type(each.content) != each.media_type for each in result.media)
-    if not (is_large or is_wrong or len(result.media) > MAX_MEDIA):
+    if is_large or is_wrong or len(result.media) > MAX_MEDIA:
+        return RawResult("error", _TOO_MUCH, trust=result.trust)
+    broken = [each.media_type for each in result.media if not is_whole(each.media_type, each.content)]
+    if not broken:
         return result
-    why = f"It ran, but its result cannot be shown: at most {MAX_MEDIA} images or PDFs of {MEDIA_BYTES:,} bytes."
+    # A provider would refuse it, and with it every later request of the session.
+    why = f"It ran, but its result cannot be shown: a part ({broken[0]}) has no whole header, or no end."
     return RawResult("error", why, trust=result.trust)
 
 

@@ -33,6 +33,7 @@ from holdfast.protocol.tools import FileChange, FileRestore, Files, KeptFile
 from holdfast.protocol.untrusted import decode_untrusted
 
 CHANGED = "it has changed since"
+REMOVED = "it was removed since"
 MODE = "its permissions have changed since"
 BETWEEN = "something else changed it between two edits"
 MASKED = "its path holds what looks like a secret, so it is not known which file was edited"
@@ -340,6 +341,11 @@ def _todo(
     return Todo(messages, tuple(files), tuple(kept))
 
 
+def since(now: str) -> str:
+    """Return what something else did to a file. `now`: the mark of its content; empty if there is no file."""
+    return CHANGED if now else REMOVED
+
+
 def _other_mode(edit: Edit, found: Found) -> str:
     """Return a problem if somebody changed the permissions of a file: an edit, its undo and its redo keep them."""
     is_same = not edit.change.mode or edit.change.mode == found.mode
@@ -366,7 +372,7 @@ def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
         elif not edit.is_certain and goal.sha256 == change.before:
             goal = msgspec.structs.replace(goal, new_folders=goal.new_folders + change.new_folders)
         else:
-            return msgspec.structs.replace(goal, problem=BETWEEN if number else CHANGED)
+            return msgspec.structs.replace(goal, problem=BETWEEN if number else since(found.sha256))
     return goal
 
 
@@ -383,7 +389,7 @@ def _forwards(chain: Sequence[Edit], found: Found) -> _Walk:
             folders = goal.new_folders + change.new_folders
             goal = _Walk(change.after, edit.mode or goal.mode, folders)
         elif edit.is_certain:
-            return msgspec.structs.replace(goal, problem=BETWEEN if number else CHANGED)
+            return msgspec.structs.replace(goal, problem=BETWEEN if number else since(found.sha256))
     return goal
 
 
