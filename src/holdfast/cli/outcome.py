@@ -48,15 +48,15 @@ def is_answer(report: Result[Any]) -> bool:
     return not isinstance(report.answer, UnsetType)
 
 
-def closing_lines(report: Result[Any], driven_ms: int) -> Iterator[Line]:
-    """Return the status of the run and what it used."""
+def closing_lines(report: Result[Any], lasted_ms: int) -> Iterator[Line]:
+    """Return the status of the run, what it used and how long it lasted."""
     about = "about " if report.is_estimated else ""
     spent = (
         counted(report.turns, "turn"),
         counted(report.tool_calls, "tool call"),
         f"{about}{short(report.usage.total_tokens)} tokens",
         "cost unknown" if report.cost_microusd is None else about + money(report.cost_microusd),
-        took(driven_ms),
+        took(lasted_ms),
     )
     style = f"bold {_STYLES.get(report.status, 'red')}"
     yield [Span(report.status, style), Span(" · " + " · ".join(spent), "dim")]

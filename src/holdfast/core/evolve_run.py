@@ -146,7 +146,13 @@ def _stopping(state: State, event: e.RunStopping) -> State:
 
 def _stopped(state: State, event: e.RunStopped) -> State:
     ended = with_run(
-        state, status=event.status, reason=event.reason, message=event.message, stopping=None, is_paused=False
+        state,
+        ended_ms=state.at_ms,
+        status=event.status,
+        reason=event.reason,
+        message=event.message,
+        stopping=None,
+        is_paused=False,
     )
     return replace(
         ended,

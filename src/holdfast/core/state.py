@@ -104,6 +104,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """The last pass was answered."""
     is_paused: bool = False
     stopping: Stopping | None = None
+    ended_ms: int = 0
+    """0 while it is open."""
     status: str = ""
     """Empty while it is open."""
     reason: str = ""

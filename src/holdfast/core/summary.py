@@ -27,6 +27,15 @@ def status(state: State) -> SessionStatus:
     return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
 
 
+def lasted_ms(state: State) -> int:
+    """Return the time from the start of the newest run to its end, or to the last record if it is open.
+
+    Everything counts that a person waited for: calls, retries, approvals, and time in which no process drove it.
+    """
+    run = state.run
+    return max((run.ended_ms or state.at_ms) - run.started_ms, 0) if run is not None else 0
+
+
 def _due_ms(state: State) -> int:
     """Return when a waiting session goes on by itself: its next attempt or the deadline of an approval; 0: never."""
     # A list of sessions shows this time when no driver runs. It comes from the same timers that a driver would
