@@ -322,8 +322,8 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Teller:
-    """Publishes deltas. It masks secrets across their borders, including a secret that began before the first
-    listener came.
+    """Publishes deltas, so that together they are what will be stored. It masks secrets across their borders,
+    including a secret that began before the first listener came.
     """
 
     def __init__(self, bus: Bus, redact: Redactor, session: str, key: str) -> None:
@@ -351,7 +351,7 @@ class _Teller:
 
     def _show(self, kind: DeltaKind, text: str) -> None:
         if text:
-            self._bus.publish(self._session, (Delta(kind, text, self._session, self._key),))
+            self._bus.publish(self._session, (Delta(kind, clean(text), self._session, self._key),))
 
 
 class _FirstDelta:
