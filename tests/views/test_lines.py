@@ -8,7 +8,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.views.lines import COMMAND, EXACT, Line, Span, cells, iso, local, moment, table, wrapped
+from holdfast.views.lines import (
+    COMMAND,
+    EXACT,
+    Line,
+    Span,
+    cells,
+    clipped,
+    filled,
+    iso,
+    local,
+    moment,
+    table,
+    wrapped,
+)
 
 RESUME = "holdfast resume 01M80H5ZWKGTTC1B9KXKKZAPN7"
 
@@ -35,17 +48,62 @@ def test_styles_stay_with_their_words() -> None:
     assert second[-1] == Span("four", "red")
 
 
+def test_a_word_in_several_styles_is_not_broken() -> None:
+    line = ["one ", Span("two", "bold"), ", ", "(", Span("thr", "red"), "ee)", " four"]
+    assert [text_of(piece) for piece in wrapped(line, 12)] == ["one two,", "(three) four"]
+
+
+def test_a_long_word_gets_a_line_with_less_indentation_instead_of_being_cut() -> None:
+    label = Span("  workspace  ", "dim")
+    assert [text_of(piece) for piece in wrapped([label, "a ", "x" * 36], 40)] == [
+        "  workspace  a",
+        "    " + "x" * 36,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("one two three", 13, "one two three"),
+        ("one two three", 12, "one two…"),
+        ("one two three", 8, "one two…"),
+        ("read src/holdfast/core.py", 20, "read src/holdfast/…"),
+        ("read " + "x" * 50, 20, "read " + "x" * 14 + "…"),
+        ("語語語 語語", 7, "語語語…"),
+        ("👩‍💻👩‍💻", 6, "👩‍💻…"),
+    ],
+)
+def test_a_clipped_line_ends_between_words_or_parts_of_a_path(text: str, width: int, short: str) -> None:
+    assert clipped(text, width) == short
+
+
+@given(st.text("ab /語e\u0301", max_size=60), st.integers(1, 40))
+def test_a_clipped_line_fits(text: str, width: int) -> None:
+    assert cells(clipped(text, width)) <= width
+    assert text.startswith(clipped(text, width).removesuffix("…"))
+
+
+@given(st.lists(st.text("ab 語\n", max_size=30), max_size=6), st.integers(2, 30))
+def test_filled_lines_fit_and_lose_no_word(texts: list[str], width: int) -> None:
+    lines = [*filled([Span(text) for text in texts], width, Span("> "), Span("  "))]
+    whole = "".join("".join(span.text for span in line[1:]) for line in lines)
+    assert "".join(whole.split()) == "".join("".join(texts).split())
+    assert all(sum(cells(span.text) for span in line) <= max(width, 4) for line in lines)
+
+
 def test_a_command_is_never_broken() -> None:
     pieces = [text_of(piece) for piece in wrapped(["  Continue with: ", Span(RESUME, COMMAND)], 50)]
     assert pieces == ["  Continue with:", f"  {RESUME}"]
 
 
-def test_exact_text_is_cut_where_the_line_is_full_and_goes_on_behind_a_bar() -> None:
+def test_exact_text_is_cut_before_the_blanks_of_a_word_and_goes_on_behind_a_bar() -> None:
     text = "rm  -rf   build   and   everything"
     framed = [text_of(piece) for piece in wrapped([Span("  │ ", "yellow"), Span(text, EXACT)], 20)]
-    assert framed == ["  │ rm  -rf   build", "  │   and   everythi", "  │ ng"]
+    assert framed == ["  │ rm  -rf   build", "  │    and", "  │    everything"]
     labelled = [text_of(piece) for piece in wrapped([Span("  in  "), Span("/a/b c/d", EXACT)], 10)]
     assert labelled == ["  in  /a/b", "    │  c/d"]
+    long = [text_of(piece) for piece in wrapped([Span("  │ ", "yellow"), Span("x" * 20, EXACT)], 20)]
+    assert long == ["  │ " + "x" * 16, "  │ xxxx"]
 
 
 @given(st.text("a \t语e\u0301", max_size=90), st.integers(4, 40))

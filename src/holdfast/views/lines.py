@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,11 @@ _UNSAFE = re.compile(
 )
 """Control characters except tab and newline, characters that change the text direction, invisible characters, and
 letters that look like a blank."""
+_EMOJI_STYLE = "\ufe0f"
+"""Shows the character before it as an emoji, which takes one cell more."""
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f]"
+_CHARACTER = re.compile(f".{_MARK}*(?:\u200d.{_MARK}*)*", re.DOTALL)
+_PART = re.compile(r"[^ /]*")
 _INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
 """The label of a line, like `  model     `. Wrapped text is indented to the column after it."""
 COMMAND = "command"
@@ -29,6 +35,9 @@ EXACT = "exact"
 its further lines has a frame, so that it cannot pass for another line."""
 FRAME = "│ "
 """Precedes text that must be shown exactly."""
+_PIECE = re.compile(
+    r"\n|[^\S\n\xa0]+|[^ \t\v\f\r\n\x1c-\x1f\x85\u1680\u2000-\u2006\u2008-\u200a\u205f\u3000]+"
+)
 _FIRST_MS = -62_135_510_400_000
 """The first full day of the calendar is over."""
 _LAST_MS = 253_402_128_000_000
@@ -73,25 +82,40 @@ def one_line(text: str, width: int) -> str:
 
 
 def clipped(text: str, width: int) -> str:
-    """Cut a line to at most `width` cells, with an ellipsis if it was longer."""
+    """Cut a line to at most `width` cells, with an ellipsis if it was longer.
+
+    It is cut between words or parts of a path. Only a word that is longer than a line is cut inside.
+    """
     if cells(text) <= width:
         return text
-    kept, used = [], 1
-    for character in text:
+    end, used = 0, 1
+    for character in _characters(text):
         used += cells(character)
         if used > width:
             break
-        kept.append(character)
-    return "".join(kept) + "…"
+        end += len(character)
+    begin = max(text.rfind(" ", 0, end + 1), text.rfind("/", 0, end)) + 1
+    (rest,) = _PART.findall(text, begin)[:1] or [""]
+    is_cut = begin <= end and cells(rest) <= width
+    return text[: begin if is_cut else end].rstrip() + "…"
 
 
 def cells(text: str) -> int:
-    """Count the terminal cells that the text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    """Count the terminal cells that the text takes, also where emoji are not joined but shown side by side."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+@lru_cache(4_096)
+def _cells_of(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf") and character != _EMOJI_STYLE:
+        return 0
+    is_wide = unicodedata.east_asian_width(character) in "WF" or "\U0001f1e6" <= character <= "\U0001f1ff"
+    return 2 if is_wide else 1  # the second range has the letters of flags
+
+
+def _characters(text: str) -> Sequence[str]:
+    """Return the characters as a person sees them: with their accents, and joined emoji in one piece."""
+    return text if text.isascii() else _CHARACTER.findall(text)
 
 
 def padded(text: str, width: int, *, is_right: bool = False) -> str:
@@ -117,19 +141,93 @@ def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
     indent = min(cells(head[0]), width // 2)
     piece: list[Span] = []
     used, is_begun = 0, False
-    for span in spans:
-        for word in [span.text] if span.style == COMMAND else re.findall(r"\s+|\S+", span.text):
-            if is_begun and used + cells(word) > width and indent + cells(word) <= width:
-                yield piece
-                piece, used, is_begun = [Span(" " * indent)], indent, False
-                if word.isspace():
-                    continue
-            if word.isspace() and not is_begun:
-                word = word[: max(width // 2 - used, 0)]
-            piece.append(Span(word, span.style))
-            used += cells(word)
-            is_begun = is_begun or not word.isspace()
+    for word in _words(spans):
+        size, is_blank = _size(word), _is_blank(word)
+        if is_begun and used + size > width and size <= width:
+            yield piece
+            blanks = min(indent, width - size)
+            piece, used, is_begun = [Span(" " * blanks)], blanks, False
+            if is_blank:
+                continue
+        if is_blank and not is_begun:
+            word = [Span(span.text[: max(width // 2 - used, 0)], span.style) for span in word]
+        piece += word
+        used += _size(word)
+        is_begun = is_begun or not is_blank
     yield piece
+
+
+def filled(spans: Line, width: int, first: Span, rest: Span) -> Iterator[list[Span]]:
+    """Fill lines of at most `width` cells with words, behind what precedes the first line and the others.
+
+    A word that is longer than a line is cut where the line is full. Each line begins with `first` or `rest`.
+    """
+    line, used, begin = [first], cells(first.text), cells(rest.text)
+    blank: list[Span] = []
+    for word in _words([each if isinstance(each, Span) else Span(each) for each in spans]):
+        if word[0].text == "\n":
+            yield line
+            line, used, blank = [rest], begin, []
+            continue
+        if _is_blank(word):
+            blank = word if len(line) > 1 else []
+            continue
+        size, gap = _size(word), _size(blank)
+        if used + gap + size <= width:
+            line += [*blank, *word]
+            used += gap + size
+        elif begin + size <= width:
+            if len(line) > 1:
+                yield line
+                line = [rest]
+            line += word
+            used = begin + size
+        else:
+            *full, line = _broken([*line, *blank] if used + gap < width else line, word, width, rest)
+            yield from full
+            used = _size(line)
+        blank = []
+    yield line
+
+
+def _broken(line: Sequence[Span], word: Sequence[Span], width: int, rest: Span) -> Iterator[list[Span]]:
+    """Yield lines with a word that is longer than a line, cut where a line is full."""
+    line, used = list(line), _size(line)
+    for text, style in word:
+        kept = ""
+        for character in _characters(text):
+            size = cells(character)
+            if used + size > width and (kept or len(line) > 1):
+                yield [*line, Span(kept, style)]
+                line, kept, used = [rest], "", cells(rest.text)
+            kept += character
+            used += size
+        line.append(Span(kept, style))
+    yield line
+
+
+def _words(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield words, and what is between them. A word may have several styles; a command is one word."""
+    word: list[Span] = []
+    for span in spans:
+        for piece in [span.text] if span.style == COMMAND else _PIECE.findall(span.text):
+            if not piece.isspace():
+                word.append(Span(piece, span.style))
+                continue
+            if word:
+                yield word
+                word = []
+            yield [Span(piece, span.style)]
+    if word:
+        yield word
+
+
+def _is_blank(word: Sequence[Span]) -> bool:
+    return len(word) == 1 and word[0].text.isspace()
+
+
+def _size(spans: Sequence[Span]) -> int:
+    return sum(cells(span.text) for span in spans)
 
 
 def _cut(head: Sequence[Span], text: str, width: int) -> Iterator[Sequence[Span]]:
@@ -140,10 +238,22 @@ def _cut(head: Sequence[Span], text: str, width: int) -> Iterator[Sequence[Span]
     for at, character in enumerate(text):
         size = cells(character)
         if used + size > width and at > start:
-            yield [*head, Span(text[start:at], EXACT)]
-            head, start, used = [frame], at, column
+            end = _before_word(text, start, at)
+            end = end if column + cells(text[end:at]) + size <= width else at
+            yield [*head, Span(text[start:end], EXACT)]
+            head, start, used = [frame], end, column + cells(text[end:at])
         used += size
     yield [*head, Span(text[start:], EXACT)]
+
+
+def _before_word(text: str, start: int, at: int) -> int:
+    """Return where to cut a full line: before the blanks before a word that would be cut, so that none gets lost."""
+    end = at
+    while end > start and text[end] != " ":
+        end -= 1
+    while end > start and text[end - 1] == " ":
+        end -= 1
+    return end if end > start else at
 
 
 def table(
