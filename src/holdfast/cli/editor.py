@@ -31,7 +31,7 @@ from holdfast.cli.editor_keys import keys_of
 from holdfast.cli.pastes import Message, Pastes
 from holdfast.cli.pastes import typed as typed_message
 from holdfast.cli.recall import Recall
-from holdfast.cli.terminal import legible, tell
+from holdfast.cli.terminal import legible, styled, tell
 from holdfast.cli.written import History, edited_elsewhere
 from holdfast.config.files import TEXT_MAX_BYTES
 from holdfast.core.state import State
@@ -65,6 +65,7 @@ class Editor:
         self._about, self._complete = about, complete
         self._doing, self._state = "", State()
         self._printed: Sequence[str] = ()
+        self._said: Sequence[Sequence[Span]] = ()
         self._queue: deque[str] = deque()
         """The lines that were sent and not taken yet."""
         self._came = asyncio.Event()
@@ -218,18 +219,26 @@ class Editor:
 
     # --- what the area shows --------------------------------------------------------------------
 
-    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
-        """Show in the status line what is running (empty: nothing) and what was used. Lines that a command printed
-        are above the input.
+    def show(
+        self, doing: str, state: State, printed: Sequence[str] = (), said: Sequence[Sequence[Span]] = ()
+    ) -> None:
+        """Show in the status line what is running (empty: nothing) and what was used. Lines that a command printed,
+        and words of a block that is not finished, are above the input.
         """
-        if (doing, state, printed) != (self._doing, self._state, self._printed):
-            self._doing, self._state, self._printed = doing, state, printed
-            self._app.invalidate()
+        if (doing, state, printed, said) != (self._doing, self._state, self._printed, self._said):
+            self._doing, self._state, self._printed, self._said = doing, state, printed, said
+            if not self._is_due:  # otherwise it is drawn with what is printed
+                self._app.invalidate()
 
     @property
     def printed(self) -> Sequence[str]:
         """The last lines that the running command printed."""
         return self._printed
+
+    @property
+    def said(self) -> str:
+        """The words of the block that is not finished."""
+        return "\n".join("".join(styled(*span, self._terminal) for span in line) for line in self._said)
 
     @property
     def unfinished(self) -> str:

@@ -41,6 +41,11 @@ class Shown(Protocol):
         ...
 
     @property
+    def said(self) -> str:
+        """The words of the block that is not finished, with their styles."""
+        ...
+
+    @property
     def unfinished(self) -> str:
         """The line that is still being written."""
         ...
@@ -101,6 +106,7 @@ def area(shown: Shown, line: Buffer, answer: Buffer) -> Area:
     is_asked = Condition(lambda: bool(shown.question))
     rows = HSplit(
         [
+            _text(lambda: ANSI(shown.said), Condition(lambda: bool(shown.said))),
             _text(lambda: ANSI(shown.unfinished), Condition(lambda: bool(shown.unfinished))),
             _text(lambda: _printed(shown), Condition(lambda: bool(shown.printed)), style="class:status"),
             _text(lambda: _waiting(shown), Condition(lambda: bool(shown.waiting))),

@@ -10,22 +10,41 @@ import itertools
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.cli.edits import Edits
-from holdfast.cli.flow import Flow
-from holdfast.cli.terminal import PIPE_COLUMNS, columns, is_unread, mute, say_json, styled, tell, write
+from holdfast.cli.status import fitting
+from holdfast.cli.terminal import (
+    PIPE_COLUMNS,
+    columns,
+    has_styles,
+    is_unread,
+    mute,
+    say_json,
+    shown,
+    styled,
+    tell,
+    write,
+)
 from holdfast.core.state import State, phase, started_calls
 from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.happenings import Detail, Happenings, spent
-from holdfast.views.lines import clipped, iso, neutral, one_line, took
+from holdfast.views.lines import Line, iso, one_line, took
 
+if TYPE_CHECKING:
+    from holdfast.cli.markdown import Page, Spans
+
+MARKDOWN = "holdfast.cli.markdown"
+"""Loaded with the first words for a terminal, because it takes long to load."""
 _TICK_S = 0.1
 _PRINTED_LINES, _PRINTED_CHARS = 3, 4_000
 """The most that is shown of what a running command prints."""
+_SAID_LINES = 6
+"""The most that is shown of a block that is not finished."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ERASE = "\r\x1b[K"
 
@@ -116,8 +135,18 @@ class LineView:
 class Bottom(Protocol):
     """Shows what is running, below everything that was written."""
 
-    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
-        """Show what is running (empty: nothing), what was used, and the last lines that a command printed."""
+    def show(self, doing: str, state: State, printed: Sequence[str] = (), said: Sequence[Spans] = ()) -> None:
+        """Show what is running (empty: nothing), and what was used.
+
+        Args:
+            printed: The last lines that a command printed.
+            said: The words of the block that is not finished, in lines of `width` cells.
+        """
+        ...
+
+    @property
+    def width(self) -> int:
+        """The most cells of a line of `said`."""
         ...
 
     def erase(self) -> None:
@@ -132,13 +161,21 @@ class Spinner:
         self._signs = itertools.cycle(_SPINNER)
         self._is_there = False
 
-    def show(self, doing: str, state: State, printed: Sequence[str] = ()) -> None:
+    def show(self, doing: str, state: State, printed: Sequence[str] = (), said: Sequence[Spans] = ()) -> None:
         """See `Bottom`. There is room for one line only."""
         if doing:
-            doing += f" │ {one_line(printed[-1], columns(sys.stderr) // 3)}" if printed else ""
-            told = clipped(f"{next(self._signs)} {doing} · {spent(state)}", columns(sys.stderr) - 1)
+            words = ["".join(span.text for span in line) for line in said] or printed
+            doing += f" │ {one_line(words[-1], self.width)}" if words else ""
+            told = fitting(
+                (f"{next(self._signs)} {doing}", *spent(state).split(" · ")), columns(sys.stderr) - 1
+            )
             write(_ERASE + styled(told, "dim", sys.stderr))
             self._is_there = True
+
+    @property
+    def width(self) -> int:
+        """See `Bottom`. A window that becomes narrower breaks a longer line, and then a part of it would stay."""
+        return max(columns(sys.stderr) // 3, 1)
 
     def erase(self) -> None:
         """See `Bottom`."""
@@ -177,7 +214,9 @@ class LiveView:
         self._since_s = time.monotonic()
         self._streamed: list[str] = []
         """The words of the current response so far."""
-        self._flow, self._style = Flow(), ""
+        self._page: Page | None = None
+        """The words that arrive, from the first one to the next line about something else."""
+        self._style = ""
         self._is_after_lines = False
         """The last line was about a call or an event, so words begin after an empty line."""
         self._is_paused = False
@@ -194,6 +233,7 @@ class LiveView:
             return
         match item.event:
             case ModelCallStarted():
+                self._end_words()
                 self._streamed, self._since_s = [], time.monotonic()
             case ToolCallStarted() if len(started_calls(state)) <= 1:
                 self._printed, self._since_s = "", time.monotonic()
@@ -203,13 +243,13 @@ class LiveView:
                 self._words(text, item.seq)
         changed = await self._edits.lines(item) if self._edits is not None else []
         for line in [*self._happenings.lines(item, columns(sys.stderr)), *changed]:
-            self._end_line()
+            self._end_words()
             tell(line)
             self._is_after_lines = True
 
     def pause(self) -> None:
         """See `View`."""
-        self._end_line()
+        self._end_words()
         self._is_paused = True
 
     def resume(self) -> None:
@@ -219,7 +259,7 @@ class LiveView:
 
     def close(self) -> None:
         """See `View`."""
-        self._end_line()
+        self._end_words()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -244,38 +284,48 @@ class LiveView:
         """Show the part of a complete response that was not streamed."""
         streamed = "".join(self._streamed)
         if not text.startswith(streamed):
-            self._end_line()
+            self._end_words()
             streamed = ""
         self._write(text[len(streamed) :])
-        self._end_line()
+        self._end_words()
         self._streamed, self.shown_seq = [], seq
 
     def _write(self, text: str, style: str = "") -> None:
         if not text:
             return
         if style != self._style:
-            self._end_line()
+            self._end_words()
         self._style = style
-        self._put(self._flow.feed(neutral(text), columns(sys.stderr)))
+        if self._page is None:
+            self._page = import_module(MARKDOWN).Page(style, has_styles=has_styles(sys.stderr))
+        self._put(self._page.feed(text, columns(sys.stderr)))
 
-    def _end_line(self) -> None:
-        self._put(self._flow.end(columns(sys.stderr)))
+    def _end_words(self) -> None:
+        if self._page is not None:
+            self._put(self._page.end(columns(sys.stderr)))
+            self._page = None
         self._bottom.erase()
 
-    def _put(self, text: str) -> None:
-        if text:
+    def _put(self, lines: Sequence[Line]) -> None:
+        """Write lines of an answer, and show the rest of it at the bottom at once: no word is there twice."""
+        if lines:
             self._bottom.erase()
-            write("\n" if self._is_after_lines else "")
+            before = "\n" if self._is_after_lines else ""
             self._is_after_lines = False
-            write("\n".join(styled(line, self._style, sys.stderr) for line in text.split("\n")))
+            write(before + "".join(shown(line, sys.stderr) for line in lines))
+            if self._is_apart:
+                self._show_bottom()
 
     def _tick(self) -> None:
-        if self._is_apart or not (self._is_paused or self._flow.is_mid_line):
-            is_acting = not self._is_paused and phase(self._state) == "acting"
-            printed = self._printed.rstrip().split("\n")[-_PRINTED_LINES:] if is_acting else []
-            doing = "" if self._is_paused else self._doing()
-            self._bottom.show(doing, self._state, [line for line in printed if line.strip()])
+        self._show_bottom()
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _show_bottom(self) -> None:
+        is_acting = not self._is_paused and phase(self._state) == "acting"
+        printed = self._printed.rstrip().split("\n")[-_PRINTED_LINES:] if is_acting else []
+        doing = "" if self._is_paused else self._doing()
+        said = self._page.unfinished(self._bottom.width) if self._page is not None else []
+        self._bottom.show(doing, self._state, [line for line in printed if line.strip()], said[-_SAID_LINES:])
 
     def _doing(self) -> str:
         """Return what is running and for how long; empty if nothing is."""

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import typer
@@ -18,14 +19,25 @@ from holdfast.cli.edits import Edits
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
 from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
-from holdfast.cli.live import Bottom, JsonView, LineView, LiveView, View
+from holdfast.cli.live import MARKDOWN, Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, last_before_files, left, next_steps
 from holdfast.cli.sitting import Rest, Sitting, sender
-from holdfast.cli.terminal import has_person, is_terminal, output_lost, say_json, tell, with_commands
+from holdfast.cli.terminal import (
+    columns,
+    has_person,
+    has_styles,
+    is_terminal,
+    output_lost,
+    say,
+    say_json,
+    tell,
+    with_commands,
+)
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_stream
 from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
+from holdfast.core.summary import lasted_ms
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
@@ -34,7 +46,7 @@ from holdfast.runtime.fold import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.happenings import Detail
 from holdfast.views.journal import readable_here
-from holdfast.views.lines import Span, neutral
+from holdfast.views.lines import Span
 from holdfast.views.report import Result, result_row
 
 Output = Literal["text", "json", "stream"]
@@ -323,7 +335,7 @@ def show(
         raise output_lost(error, stored) or error from None
     code = exit_code(came_to.status, came_to.reason)
     if not is_quiet or code:
-        for line in closing_lines(came_to, run.driven_ms if run is not None else 0):
+        for line in closing_lines(came_to, lasted_ms(state)):
             tell(line)
     return code
 
@@ -335,6 +347,16 @@ def _write_answer(came_to: Result[Any], output: Output, *, is_shown: bool) -> No
         if came_to.has_schema:
             say_json(came_to.answer)
         else:
-            text = neutral(came_to.text) if is_terminal() else came_to.text
-            sys.stdout.write(text.rstrip("\n") + "\n")
+            _say(came_to.text.rstrip("\n"))
     sys.stdout.flush()
+
+
+def _say(answer: str) -> None:
+    """Write an answer to stdout. In a pipe it stays as the model wrote it."""
+    if is_terminal():
+        lines = import_module(MARKDOWN).rendered(
+            answer, columns(sys.stdout), has_styles=has_styles(sys.stdout)
+        )
+        say(lines or [""])
+    else:
+        sys.stdout.write(answer + "\n")

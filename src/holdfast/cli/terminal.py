@@ -18,8 +18,8 @@ from holdfast.views.lines import COMMAND, EXACT, Line, Span, neutral, safe_json,
 
 PIPE_COLUMNS = 100
 _SGR = {
-    "bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "blue": "34",
-    "magenta": "35", "cyan": "36", COMMAND: "1", EXACT: "39",
+    "bold": "1", "dim": "2", "italic": "3", "underline": "4", "strike": "9", "red": "31",
+    "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36", COMMAND: "1", EXACT: "39",
 }  # fmt: skip
 
 
@@ -65,20 +65,20 @@ def columns(stream: TextIO) -> int:
 def say(lines: Iterable[Line | str]) -> None:
     """Write lines to stdout."""
     for line in lines:
-        sys.stdout.write(_shown(line, sys.stdout))
+        sys.stdout.write(shown(line, sys.stdout))
 
 
 def tell(line: Line | str) -> None:
     """Write a line, or each line of a text, to stderr. Unsafe characters are escaped."""
     lines = neutral(line).split("\n") if isinstance(line, str) else [[_safe(piece) for piece in line]]
-    write("".join(_shown(each, sys.stderr) for each in lines))
+    write("".join(shown(each, sys.stderr) for each in lines))
 
 
 def _safe(piece: Span | str) -> Span:
     return Span(neutral(piece)) if isinstance(piece, str) else piece._replace(text=neutral(piece.text))
 
 
-def _shown(line: Line | str, stream: TextIO) -> str:
+def shown(line: Line | str, stream: TextIO) -> str:
     """Return the line as the stream gets it: styled and wrapped on a terminal, unchanged in a pipe."""
     spans = _spans(line)
     pieces = wrapped(spans, columns(stream)) if stream.isatty() else [spans]
@@ -102,10 +102,14 @@ def with_commands(text: str) -> list[Span]:
 
 def styled(text: str, style: str, stream: TextIO) -> str:
     """Return the text in a style like `bold red`, if the stream shows styles."""
-    is_shown = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if not style or not text or not is_shown:
+    if not style or not text or not has_styles(stream):
         return text
     return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def has_styles(stream: TextIO) -> bool:
+    """Return whether the stream shows styles."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_unread(error: OSError) -> bool:
