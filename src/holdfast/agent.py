@@ -38,8 +38,7 @@ from holdfast.library.tools import built_in_names, check_deps, distinct, lent
 from holdfast.protocol.commands import Continue, Resolve, Send
 from holdfast.protocol.ids import is_session_id, is_session_key
 from holdfast.protocol.ports import Delta, Tool
-from holdfast.protocol.rows import ApprovalRow as Approval
-from holdfast.protocol.rows import Sought
+from holdfast.protocol.rows import Approval, Sought
 from holdfast.protocol.settings import Settings
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context

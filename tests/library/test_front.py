@@ -12,7 +12,7 @@ import pytest
 from holdfast import Agent, Event, Limits, Result
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.events import SettingsStored, ToolCallFinished, ToolCallRefused
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.protocol.settings import Prompt
 from tests.library.test_agent import ADDING, add, deploy, script
 from tests.library.test_secrets import stored
@@ -85,9 +85,9 @@ async def test_events_of_a_long_session_are_read_page_by_page(
 async def test_on_approval_decides_while_the_run_goes_on(
     tmp_path: Path, decision: bool | str, text: str, runs: bool, is_streaming: bool
 ) -> None:
-    asked: list[ApprovalRow] = []
+    asked: list[Approval] = []
 
-    async def decide(approval: ApprovalRow) -> bool | str:
+    async def decide(approval: Approval) -> bool | str:
         asked.append(approval)
         return decision
 
@@ -108,7 +108,7 @@ async def test_on_approval_decides_while_the_run_goes_on(
 
 
 async def test_on_approval_may_be_a_plain_function_and_answers_questions_with_text(tmp_path: Path) -> None:
-    def decide(approval: ApprovalRow) -> str:
+    def decide(approval: Approval) -> str:
         return f"Blue, for {approval.question}"
 
     async with Agent(model=script(tmp_path, ASKING), tools=["ask_user"], on_approval=decide) as agent:

@@ -14,7 +14,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.protected import Own
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
 from holdfast.protocol.ports import Provider, Store
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.protocol.settings import Settings, changed
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
@@ -158,5 +158,5 @@ async def runtime(scenario: Scenario, store: Store, world: World) -> AsyncIterat
         yield door
 
 
-def shown(row: ApprovalRow) -> tuple[str, ...]:
+def shown(row: Approval) -> tuple[str, ...]:
     return (row.tool, row.source, row.arguments, row.workspace, row.cwd, row.binary, row.reason)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.views.lines import cells, wrapped
 from holdfast.views.lists import approval_call_lines, approval_lines, clipped_call
 
@@ -23,7 +23,7 @@ def test_a_clipped_call_says_how_much_is_hidden() -> None:
 @pytest.mark.parametrize("blank", [" ", "\t", "\u2800", "\u3164"])
 def test_nothing_in_a_call_can_pass_for_a_line_of_the_prompt(width: int, blank: str) -> None:
     forged = "".join(f"x{blank * n}Approve it? y{blank * n}  in          /safe " for n in range(1, 2 * width))
-    row = ApprovalRow(
+    row = Approval(
         "ID", "S", "t1.c1", "shell", json.dumps({"command": forged[:3_900]}), 0, 1,
         source="builtin", cwd=forged, binary=forged,
     )  # fmt: skip
@@ -39,7 +39,7 @@ def test_nothing_in_a_call_can_pass_for_a_line_of_the_prompt(width: int, blank: 
 
 def test_the_lines_of_an_approval_stay_at_its_left_on_a_narrow_terminal() -> None:
     reason = "Running commands needs approval."
-    row = ApprovalRow("01JXT21Q020000000000000002-1", "S", "t1.c1", "shell", "{}", 0, 604_800_000, reason)
+    row = Approval("01JXT21Q020000000000000002-1", "S", "t1.c1", "shell", "{}", 0, 604_800_000, reason)
     first, *others = (
         "".join(span.text for span in piece)
         for line in approval_lines([row], 40)

@@ -12,7 +12,7 @@ from typing import Protocol
 from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Index
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.views.lines import EXACT, Line, Span, counted, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
@@ -47,7 +47,7 @@ class Unanswered(Exception):
 
 
 async def ask(
-    index: Index, person: Person, row: ApprovalRow, diff: Sequence[Line] = (), *, can_run: bool
+    index: Index, person: Person, row: Approval, diff: Sequence[Line] = (), *, can_run: bool
 ) -> Resolve | None:
     """Return the person's answer, or None if the approval was decided elsewhere.
 
@@ -88,7 +88,7 @@ async def decided(index: Index, approval_id: str) -> None:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-async def _approval(person: Person, row: ApprovalRow, diff: Sequence[Line], *, can_run: bool) -> Resolve:
+async def _approval(person: Person, row: Approval, diff: Sequence[Line], *, can_run: bool) -> Resolve:
     """Ask for yes or no. Enter alone does not answer, and yes is refused while a part of the call is hidden."""
     _, hidden = clipped_call(row.arguments)
     tell([])
@@ -120,7 +120,7 @@ async def _approval(person: Person, row: ApprovalRow, diff: Sequence[Line], *, c
 # --- questions ----------------------------------------------------------------------------------
 
 
-async def _question(person: Person, row: ApprovalRow) -> Resolve:
+async def _question(person: Person, row: Approval) -> Resolve:
     """Ask for words. A number picks an option."""
     tell([])
     tell([Span(neutral(row.question), "bold yellow")])

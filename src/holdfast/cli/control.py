@@ -25,7 +25,7 @@ from holdfast.core.state import State, open_run
 from holdfast.core.summary import status
 from holdfast.errors import NoSuchSession, UsageError
 from holdfast.protocol.commands import CommandBody, Decided, Pause, Resolve, Stop
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.views.lines import COMMAND, Span, local, neutral
 from holdfast.views.lists import approval_call_lines
 
@@ -160,7 +160,7 @@ def _too_late(how: str, when: str) -> int:
 
 
 @asynccontextmanager
-async def _asked(home: Home, name: str) -> AsyncIterator[tuple[App, ApprovalRow]]:
+async def _asked(home: Home, name: str) -> AsyncIterator[tuple[App, Approval]]:
     """Open the app and read the approval.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.app import App, open_workshop
 from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallStarted
 from holdfast.protocol.messages import ToolCall, calls_of
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.protocol.tools import Files
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.runtime.differences import difference
@@ -75,7 +75,7 @@ def folded(diff: Iterable[Line], *rest: Span | str) -> list[Line]:
     return [*lines[:FOLDED_LINES], [f"    … {counted(len(lines) - FOLDED_LINES, 'more line')}", *rest]]
 
 
-def proposed(app: App, row: ApprovalRow) -> list[Line]:
+def proposed(app: App, row: Approval) -> list[Line]:
     """Return the diff of the edit that an approval is about; empty if it is about something else."""
     given = decode_untrusted(row.arguments)
     path = given.get("path") if isinstance(given, dict) else None

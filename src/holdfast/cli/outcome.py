@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.events import MessageReceived, Record, ToolCallFinished
 from holdfast.protocol.failures import SAID_CHARS
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
 from holdfast.views.lists import approval_call_lines
 from holdfast.views.report import Result, ResultStatus, next_command
@@ -87,7 +87,7 @@ def last_before_files(records: Iterable[Record]) -> int:
 
 
 def next_steps(
-    report: Result[Any], approvals: Sequence[ApprovalRow], *, before_files: int = 0
+    report: Result[Any], approvals: Sequence[Approval], *, before_files: int = 0
 ) -> Iterator[Line]:
     """Return the commands that continue from here, with everything that each open approval is about.
 

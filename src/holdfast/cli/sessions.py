@@ -20,7 +20,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
 from holdfast.config.values import duration
 from holdfast.errors import UsageError
-from holdfast.protocol.rows import EVERY, ApprovalRow, SessionRow, SessionStatus, Sought
+from holdfast.protocol.rows import EVERY, Approval, SessionRow, SessionStatus, Sought
 from holdfast.runtime.driven import listed
 from holdfast.runtime.unread import with_unread
 from holdfast.views.lines import COMMAND, Span
@@ -121,6 +121,6 @@ def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
         say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
 
 
-async def _approvals(home: Home) -> list[ApprovalRow]:
+async def _approvals(home: Home) -> list[Approval]:
     async with reading(home) as store:
         return await with_unread(store, await store.approvals())

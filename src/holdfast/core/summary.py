@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.core.state import State, Totals, facts, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Record
-from holdfast.protocol.rows import ApprovalMark, ApprovalRow, SessionRow, SessionStatus
+from holdfast.protocol.rows import Approval, ApprovalMark, SessionRow, SessionStatus
 
 _OPEN: dict[str, SessionStatus] = {"waiting": "waiting", "paused": "paused", "backing_off": "parked"}
 
@@ -79,13 +79,13 @@ def approval_marks(records: Iterable[Record]) -> Iterator[ApprovalMark]:
             yield ApprovalMark(event.approval_id, record.seq, isinstance(event, ApprovalResolved))
 
 
-def approval(name: str, asked: Record, decided: Record | None) -> ApprovalRow | None:
+def approval(name: str, asked: Record, decided: Record | None) -> Approval | None:
     """The approval of that name, from the record that asks for it and the one that decides it; None where they tell
     of something else."""
     event, decision = asked.event, decided.event if decided is not None else None
     if not isinstance(event, ApprovalRequested) or event.approval_id != name:
         return None
-    row = ApprovalRow(
+    row = Approval(
         id=name,
         session=asked.session,
         call_id=event.call_id,

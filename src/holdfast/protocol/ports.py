@@ -17,7 +17,7 @@ from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall,
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.rows import (
     EVERY,
-    ApprovalRow,
+    Approval,
     Commit,
     Holder,
     InboxEntry,
@@ -225,11 +225,11 @@ class Index(Protocol):
         """Return the sessions that are due by then, longest waiting first."""
         ...
 
-    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         """Return approvals by age, of one session or of all."""
         ...
 
-    async def approval(self, approval_id: str) -> ApprovalRow | None:
+    async def approval(self, approval_id: str) -> Approval | None:
         """Return one approval, open or decided."""
         ...
 

@@ -65,7 +65,7 @@ class Sought(msgspec.Struct, frozen=True):
 EVERY = Sought()
 
 
-class ApprovalRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     """An approval or a question, open or decided, from its records."""
 
     id: str

@@ -29,7 +29,7 @@ from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
-from holdfast.protocol.rows import ApprovalRow, InboxEntry, Lease, SessionRow, Situation
+from holdfast.protocol.rows import Approval, InboxEntry, Lease, SessionRow, Situation
 from holdfast.runtime.acceptance import accepted, accepting, name_of, refused, stored
 from holdfast.runtime.border import check_name, storable
 from holdfast.runtime.bus import Bus, Item
@@ -341,7 +341,7 @@ class SessionController:
             self._originals.note(session, batch)
             self._bus.committed(session, batch)
 
-    def can_run(self, row: ApprovalRow) -> bool:
+    def can_run(self, row: Approval) -> bool:
         """Return whether this process has what an approval is about; with a masked copy, maybe another one has."""
         return not row.is_masked or self._originals.has(row.session, row.call_id)
 

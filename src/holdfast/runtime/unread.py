@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from holdfast.errors import StorageCorrupt, StorageNewer
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.ports import Store
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 from holdfast.runtime.fold import waiting_command
 
 
-async def with_unread(store: Store, rows: Sequence[ApprovalRow]) -> list[ApprovalRow]:
+async def with_unread(store: Store, rows: Sequence[Approval]) -> list[Approval]:
     """Return open approvals, each with the first decision that waits for it in the inbox: that one will count."""
-    decided: dict[str, ApprovalRow] = {}
+    decided: dict[str, Approval] = {}
     by_id = {row.id: row for row in rows}
     for session in {row.session for row in rows}:
         try:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from holdfast.core.summary import approval
 from holdfast.errors import StorageCorrupt, StorageNewer
 from holdfast.protocol.codec import StoredRecord, UnreadableEvent, decode
-from holdfast.protocol.rows import ApprovalRow
+from holdfast.protocol.rows import Approval
 
 
-def approval_row(name: str, records: Sequence[StoredRecord]) -> ApprovalRow | None:
+def approval_row(name: str, records: Sequence[StoredRecord]) -> Approval | None:
     """The approval of that name, from the proven record that asks for it and, when it is decided, the one that does;
     None when what was asked was erased.
 

@@ -17,7 +17,7 @@ from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord
 from holdfast.protocol.ids import is_session_id, is_session_key, is_session_prefix
 from holdfast.protocol.rows import (
-    ApprovalRow,
+    Approval,
     Holder,
     InboxEntry,
     Lease,
@@ -385,7 +385,7 @@ def _said(connection: sqlite3.Connection, session: str) -> Iterator[tuple[str, i
         )
 
 
-def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> list[ApprovalRow]:
+def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> list[Approval]:
     """Do what `Store.approvals` says."""
     found = connection.execute(
         f"{_MARKED} LEFT JOIN records AS r ON r.session = a.session AND r.seq = asked_seq"
@@ -396,7 +396,7 @@ def approvals(connection: sqlite3.Connection, session: str, is_open: bool) -> li
     return [row for row in rows if row is not None]
 
 
-def approval(connection: sqlite3.Connection, approval_id: str) -> ApprovalRow | None:
+def approval(connection: sqlite3.Connection, approval_id: str) -> Approval | None:
     """Do what `Store.approval` says."""
     marked = connection.execute(f"{_MARKED} WHERE a.id = ?", (approval_id,)).fetchone()
     return _approval(connection, *marked) if marked is not None else None
@@ -404,7 +404,7 @@ def approval(connection: sqlite3.Connection, approval_id: str) -> ApprovalRow | 
 
 def _approval(
     connection: sqlite3.Connection, name: str, session: str, asked_seq: int, decided_seq: int
-) -> ApprovalRow | None:
+) -> Approval | None:
     records: list[StoredRecord] = []
     for seq in (asked_seq, decided_seq) if decided_seq else (asked_seq,):
         records += read(connection, session, seq - 1, seq)

@@ -21,7 +21,7 @@ from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
     EVERY,
-    ApprovalRow,
+    Approval,
     Commit,
     Holder,
     InboxEntry,
@@ -175,10 +175,10 @@ class SqliteStore:
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self._ask(lambda connection: reads.due(connection, upto_ms, limit))
 
-    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self._ask(lambda connection: reads.approvals(connection, session, is_open))
 
-    async def approval(self, approval_id: str) -> ApprovalRow | None:
+    async def approval(self, approval_id: str) -> Approval | None:
         return await self._ask(lambda connection: reads.approval(connection, approval_id))
 
     async def delete(self, lease: Lease) -> None:

@@ -27,7 +27,7 @@ from holdfast.protocol.ids import (
 from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import (
     EVERY,
-    ApprovalRow,
+    Approval,
     Commit,
     Damage,
     Holder,
@@ -369,7 +369,7 @@ class VolatileStore:
         rows = (journal.row for journal in self._journals.values() if 0 < journal.row.due_ms <= upto_ms)
         return sorted(rows, key=lambda row: row.due_ms)[:limit]
 
-    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         rows = [
             await self.approval(name)
             for journal in self._journals.values()
@@ -378,7 +378,7 @@ class VolatileStore:
         ]
         return sorted((row for row in rows if row is not None), key=lambda row: (row.asked_ms, row.id))
 
-    async def approval(self, approval_id: str) -> ApprovalRow | None:
+    async def approval(self, approval_id: str) -> Approval | None:
         for session, journal in self._journals.items():
             if approval_id in journal.approvals:
                 records = [await self.read(session, seq - 1, seq) for seq in journal.approvals[approval_id]]

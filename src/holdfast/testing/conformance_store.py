@@ -33,8 +33,8 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
+    Approval,
     ApprovalMark,
-    ApprovalRow,
     Commit,
     Recovered,
     SessionRow,
@@ -283,7 +283,7 @@ class StoreConformance(LeaseConformance):
         driving = await drive(store)
         name = f"{driving.session}-1"
         await driving.commit(MessageReceived("one"), asked(driving))
-        row = ApprovalRow(name, driving.session, "t1.c1", "shell", "{}", NOW_MS + 2, 0)
+        row = Approval(name, driving.session, "t1.c1", "shell", "{}", NOW_MS + 2, 0)
         assert await store.approvals() == [row]
         await driving.commit(ApprovalResolved(name, "approve", "ann", "go on"))
         await driving.commit(ApprovalResolved(name, "deny", "bob"))

@@ -26,7 +26,7 @@ from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import (
-    ApprovalRow,
+    Approval,
     Commit,
     Holder,
     InboxEntry,
@@ -157,6 +157,6 @@ def asked(driving: Driving, number: int = 1) -> ApprovalRequested:
     return ApprovalRequested(f"{driving.session}-{number}", f"t1.c{number}", "shell", "{}", "0" * 64, 0)
 
 
-def names(rows: list[ApprovalRow]) -> list[str]:
+def names(rows: list[Approval]) -> list[str]:
     """Return the ids of approvals."""
     return [row.id for row in rows]

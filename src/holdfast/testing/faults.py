@@ -16,7 +16,7 @@ from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
     EVERY,
-    ApprovalRow,
+    Approval,
     Commit,
     Holder,
     InboxEntry,
@@ -150,10 +150,10 @@ class FaultyStore:
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self.pass_on(lambda: self._inner.due(upto_ms, limit))
 
-    async def approvals(self, session: str = "", is_open: bool = True) -> list[ApprovalRow]:
+    async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self.pass_on(lambda: self._inner.approvals(session, is_open))
 
-    async def approval(self, approval_id: str) -> ApprovalRow | None:
+    async def approval(self, approval_id: str) -> Approval | None:
         return await self.pass_on(lambda: self._inner.approval(approval_id))
 
     async def delete(self, lease: Lease) -> None:

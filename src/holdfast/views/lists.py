@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol.limits import usd
-from holdfast.protocol.rows import ApprovalRow, SessionRow
+from holdfast.protocol.rows import Approval, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import (
     COMMAND,
@@ -77,7 +77,7 @@ def session_lines(rows: Sequence[SessionRow], width: int) -> list[Line]:
 # --- approvals ----------------------------------------------------------------------------------
 
 
-def approval_row(row: ApprovalRow) -> dict[str, Any]:
+def approval_row(row: Approval) -> dict[str, Any]:
     """Return an open approval for scripts."""
     return {
         "id": row.id,
@@ -102,7 +102,7 @@ def _arguments(canonical: str) -> Any:
         return canonical
 
 
-def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
+def approval_lines(rows: list[Approval], width: int) -> Iterator[Line]:
     """Return each open approval with its call and the commands that decide it."""
     for row in rows:
         until = f", until {local(row.deadline_ms)}" if row.deadline_ms else ""
@@ -124,7 +124,7 @@ def approval_lines(rows: list[ApprovalRow], width: int) -> Iterator[Line]:
         yield ["The hidden part is in ", Span("holdfast approvals --json", COMMAND)]
 
 
-def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
+def _answers(row: Approval) -> list[tuple[str, str]]:
     """Return the commands that decide the approval, with a word for each."""
     if row.decision:
         return [("continue", f"holdfast resume {row.session}")]
@@ -133,7 +133,7 @@ def _answers(row: ApprovalRow) -> list[tuple[str, str]]:
     return [("approve", f"holdfast approve {row.id}"), ("deny", f'holdfast deny {row.id} --note "WHY"')]
 
 
-def approval_call_lines(row: ApprovalRow) -> Iterator[Line]:
+def approval_call_lines(row: Approval) -> Iterator[Line]:
     """Return everything that the approval covers: the call, its folder, its program and its tool."""
     shown, _ = clipped_call(row.arguments)
     yield from framed(shown)
