@@ -264,7 +264,7 @@ def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> N
         ["echo begin", *("echo x" for _ in range(100)), "echo hidden-part", *["echo y"] * 100]
     )
     with cli.terminal("run", "x", "-m", a_model(cli, command)) as screen:
-        screen.until("characters are hidden")
+        screen.until("characters hidden")
         assert "hidden-part" not in screen.screen
         screen.until("Approve it?")
         screen.type("y\n")

@@ -34,7 +34,7 @@ def test_what_is_left_is_shown_in_every_view(holdfast: Holdfast, home: Filled, s
         for flags in (view, (*view, "--json")):
             answer = holdfast("show", home.finished, *flags, "--home", str(home.folder))
             assert answer.code == 0, (flags, answer.err)
-            assert "were erased" in answer.err
+            assert "was erased" in answer.err
     rows = holdfast("show", home.finished, "--events", "--json", "--home", str(home.folder)).rows
     assert [row["seq"] for row in rows if row["body"] is None] == list(seqs)
     assert [row["type"] for row in rows] == [type(event).__name__ for event in home.book.events]

@@ -230,4 +230,4 @@ def test_a_command_may_print_a_line_that_never_ends(cli: Cli) -> None:
         assert screen.text.count("x" * 100) >= 900
         screen.type("what?\r")
         screen.until("Understood.")
-    assert "characters are left out]" in sent(cli)[0]
+    assert "characters left out]" in sent(cli)[0]

@@ -183,7 +183,7 @@ async def test_what_only_keeps_the_connection_alive_is_silence(name: str, is_str
         await subject.until_left()
     assert isinstance(result, ModelFailure), result
     assert result.failure.code == "provider_transient"
-    assert "silent for 0.2 seconds" in result.failure.message
+    assert "silent for 0.2 s" in result.failure.message
 
 
 @pytest.mark.requirement("L2-06")

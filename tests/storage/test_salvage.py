@@ -246,7 +246,7 @@ async def test_records_are_found_page_by_page_where_the_way_to_them_is_lost(
         file.write(bytes(4096))
     saved = salvage(long_home, tmp_path / "saved.db")
     assert (saved.records, saved.lost) == (61, ())
-    assert "page by page, 61 more records were found" in saved.notes
+    assert "page by page, 61 more records found" in saved.notes
     assert await journals(restored(long_home, tmp_path / "saved.db")) == whole
 
 

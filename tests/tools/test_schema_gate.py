@@ -77,7 +77,7 @@ def test_text_that_is_no_json_is_refused_with_what_to_send(text: str) -> None:
         ({"pattern": "a", "zzz": 1}, ["does not take 'zzz' (it takes pattern, limit, mode, where)"]),
         ({"pattern": "a", "where": [{"path": "x"}, {}]}, ["`where[1]` needs 'path'"]),
         ({"pattern": None}, ["`pattern` must be string, not null"]),
-        ({"pattern": ["x" * 1_000]}, ["`pattern` must be string, not the array of 1004 characters"]),
+        ({"pattern": ["x" * 1_000]}, ["`pattern` must be string, not the array of 1,004 characters"]),
     ],
 )
 def test_a_violation_names_the_path_the_value_and_what_was_expected(

@@ -13,7 +13,7 @@ from holdfast.views.lists import approval_call_lines, approval_lines, clipped_ca
 
 def test_a_clipped_call_says_how_much_is_hidden() -> None:
     shown, hidden = clipped_call(json.dumps({"command": "x" * 10_000}))
-    assert f"[... {hidden:,} characters are hidden ...]" in shown
+    assert f"[... {hidden:,} characters hidden ...]" in shown
     assert shown.count("x") + hidden == 10_000
     assert clipped_call('{"path":"a.txt"}') == ("path: a.txt", 0)
 

@@ -14,13 +14,14 @@ from holdfast.app import built_in_specs
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.errors import StorageError
+from holdfast.protocol.counts import counted
 from holdfast.protocol.rows import Damage, Salvaged, Stretch, Verified
 from holdfast.protocol.tools import ToolSpec
 from holdfast.runtime.snapshot import is_sound
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.fsck import verify_home
 from holdfast.storage.salvage import salvage
-from holdfast.views.lines import Line, Span, counted, neutral, one_line, table
+from holdfast.views.lines import Line, Span, neutral, one_line, table
 
 _BAD_NEWS = 1
 _EFFECT_STYLES = {"read": "green", "write": "yellow", "exec": "red", "network": "red"}
@@ -95,7 +96,7 @@ def _salvage_lines(saved: Salvaged, file: str) -> Iterator[Line | str]:
         yield [Span(f"{'lost':<11}", "red"), _which(stretch)]
     for note in saved.notes:
         yield [Span(f"{'also':<11}", "red"), neutral(note)]
-    yield f"Saved {saved.records} records of {saved.sessions} sessions in {file}."
+    yield f"Saved {counted(saved.records, 'record')} of {counted(saved.sessions, 'session')} in {file}."
     yield "To use it, put it in place of holdfast.db in a copy of the home. Sessions that lost records can be shown"
     yield "and forked, not continued."
 

@@ -25,13 +25,14 @@ from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.core.state import Done, open_run
 from holdfast.errors import StorageError, UsageError
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Posture
 from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
-from holdfast.views.lines import COMMAND, Line, Span, counted, neutral, one_line
+from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
 
 FILE_BYTES = 4 << 30
 """The largest file that is imported."""

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from holdfast.cli.terminal import tell, write
 from holdfast.protocol.commands import Resolve
+from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Index
 from holdfast.protocol.rows import Approval
-from holdfast.views.lines import EXACT, Line, Span, counted, neutral
+from holdfast.views.lines import EXACT, Line, Span, neutral
 from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
 
 _LOOK_S = 0.1

@@ -23,11 +23,12 @@ from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Event
 from holdfast.runtime.fork import fork as branch_off
 from holdfast.runtime.rewind import fork_with_copy
 from holdfast.views.journal import Journal
-from holdfast.views.lines import COMMAND, Line, Span, counted, one_line
+from holdfast.views.lines import COMMAND, Line, Span, one_line
 from holdfast.views.replay import Difference, Replay
 from holdfast.views.replay import replay as decide_again
 
@@ -128,7 +129,9 @@ async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal
     async with reading(home) as store:
         journal = await read_journal(store, name)
     if journal.erased:
-        raise RecordErased(f"{journal.erased} records of session {journal.row.session} were erased.")
+        raise RecordErased(
+            f"The content of {counted(journal.erased, 'record')} of session {journal.row.session} was erased."
+        )
     if journal.newer:
         raise StorageNewer(f"Session {journal.row.session} holds records of a newer version.")
     change = _said(config) if config is not None else None

@@ -13,8 +13,8 @@ import msgspec
 from holdfast.cli import demo_story
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
+from holdfast.protocol.counts import counted
 from holdfast.views.journal import Journal
-from holdfast.views.lines import counted
 from holdfast.views.replay import replay
 from holdfast.views.story import Call, story
 
@@ -81,7 +81,9 @@ def _gone(seen: Evidence) -> Check:
 
 def _kept(seen: Evidence) -> Check:
     is_same = len(seen.before) > 0 and list(seen.after.stored[: len(seen.before)]) == list(seen.before)
-    return Check("No acknowledged record is lost.", is_same, f"{len(seen.before)} records, byte for byte")
+    return Check(
+        "No acknowledged record is lost.", is_same, f"{counted(len(seen.before), 'record')}, byte for byte"
+    )
 
 
 def _resumed(seen: Evidence) -> Check:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.app import App, open_workshop
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallStarted
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.rows import Approval
@@ -17,7 +18,7 @@ from holdfast.runtime.differences import difference
 from holdfast.tools.restoring import Shelf, content_at
 from holdfast.views.diffs import FileDiff, diff_lines, file_diff
 from holdfast.views.edits import Edit, Place, masked_texts
-from holdfast.views.lines import COMMAND, Line, Span, counted
+from holdfast.views.lines import COMMAND, Line, Span
 
 _BUILT_IN = "builtin"
 FOLDED_LINES = 40

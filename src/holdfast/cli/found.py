@@ -15,6 +15,7 @@ import msgspec
 from holdfast.app import api_key_of, base_url_of, key_variables
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
+from holdfast.protocol.counts import counted
 from holdfast.providers.http import is_loopback
 from holdfast.providers.registry import PROVIDERS, Entry, address_of
 
@@ -73,7 +74,7 @@ def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
     models = ask_models(address)
     if models is None:
         return Found(entry.name, address, variable, has_key, True, False, "no server answers")
-    why = f"a server answers, {len(models)} models" if models else "a server answers"
+    why = f"a server answers, {counted(len(models), 'model')}" if models else "a server answers"
     return Found(entry.name, address, variable, has_key, True, True, why, models)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record, ToolCallFinished
 from holdfast.protocol.failures import SAID_CHARS
 from holdfast.protocol.rows import Approval
-from holdfast.views.lines import COMMAND, Line, Span, counted, local, short, took
+from holdfast.views.lines import COMMAND, Line, Span, local, short, took
 from holdfast.views.lists import approval_call_lines
 from holdfast.views.report import Result, ResultStatus, next_command
 from holdfast.views.tables import money

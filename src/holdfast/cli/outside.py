@@ -16,6 +16,7 @@ from contextlib import suppress
 from holdfast.cli.talk import Place
 from holdfast.cli.terminal import tell, write
 from holdfast.errors import UsageError
+from holdfast.protocol.counts import counted
 from holdfast.views.lines import Span, neutral, took
 
 _KEPT_CHARS = 30_000
@@ -97,5 +98,5 @@ class _Kept:
     @property
     def text(self) -> str:
         """The output, with a note about what is left out."""
-        gap = f"\n[{self._left_out:,} characters are left out]\n" if self._left_out else ""
+        gap = f"\n[{counted(self._left_out, 'character')} left out]\n" if self._left_out else ""
         return f"{self._head}{gap}{self._tail}"

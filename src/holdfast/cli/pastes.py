@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.views.lines import counted
+from holdfast.protocol.counts import counted
 
 _FIRST, _LAST = 0x100000, 0x10FFFD
 """The characters that stand for pastes: the last private plane of Unicode."""
@@ -32,7 +32,9 @@ class Pasted(msgspec.Struct, frozen=True):
         if lines > 1 or "\n" in self.pasted:
             return f"[pasted {counted(lines, 'line')}]"
         return (
-            self.pasted if len(self.pasted) <= _SHORT_CHARS else f"[pasted {len(self.pasted):,} characters]"
+            self.pasted
+            if len(self.pasted) <= _SHORT_CHARS
+            else f"[pasted {counted(len(self.pasted), 'character')}]"
         )
 
 

@@ -15,6 +15,7 @@ from holdfast.cli.terminal import columns, say, say_json, tell
 from holdfast.config.paths import Home
 from holdfast.context.requests import attached, body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
+from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Journals
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
@@ -85,12 +86,10 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
     async with reading(home) as store:
         journal = await read_journal(store, name)
         if journal.newer:
-            tell(
-                f"{journal.newer} records were written by a newer version of Holdfast."
-                " Only --events --json shows them."
-            )
+            newer = counted(journal.newer, "record")
+            tell(f"Only --events --json shows {newer} of a newer version of Holdfast.")
         if journal.erased:
-            tell(f"{journal.erased} records were erased or lost. Their content is gone.")
+            tell(f"The content of {counted(journal.erased, 'record')} was erased or lost.")
         match view:
             case "":
                 if is_json:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.core.state import State
+from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings
-from holdfast.views.lines import cells, clipped, counted, neutral, short
+from holdfast.views.lines import cells, clipped, neutral, short
 
 _LEAST_CELLS = 12
 """A part is left out before it is shortened to less."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from holdfast.protocol.counts import counted
+
 _HEAD_SHARE = 0.6
 """The head is slightly longer: the head shows what it is, the tail shows the result."""
 _LINE_SLACK = 0.2
@@ -42,7 +44,7 @@ def clean(text: str) -> str:
 
 def _marker(chars: int, lines: int, blob: str) -> str:
     whole = f"; the full text is blob {blob}" if blob else ""
-    return f"[... {chars} characters, {lines} lines left out{whole} ...]\n"
+    return f"[... {counted(chars, 'character')}, {counted(lines, 'line')} left out{whole} ...]\n"
 
 
 def _whole_lines_before(text: str, end: int) -> str:

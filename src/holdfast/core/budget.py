@@ -20,6 +20,7 @@ from holdfast.core.measure import (
     worst_tokens,
 )
 from holdfast.core.state import ModelCall, Run, State, facts
+from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
 from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsageSide
@@ -208,7 +209,7 @@ def excess(run: Run, limits: Limits, *, is_overcharged: bool) -> tuple[str, str]
         used, limit = usd(limits.cost_microusd - cost_left(run, limits)), usd(limits.cost_microusd)
         return "cost", f"The budget of ${limit} is exceeded: ${used} is used{why}"
     used = f"{limits.tokens - tokens_left(run, limits):,}"
-    return "tokens", f"The limit of {limits.tokens:,} tokens is exceeded: {used} are used{why}"
+    return "tokens", f"The limit of {counted(limits.tokens, 'token')} is exceeded: {used} are used{why}"
 
 
 def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str]]:
@@ -220,7 +221,7 @@ def warnings(run: Run, model: ModelFacts, limits: Limits) -> list[tuple[str, str
         text = f"80 % of the budget of ${usd(limits.cost_microusd)} is used; ${left} is left."
         found.append(("cost", text))
     if limits.tokens - tokens_left(run, limits) >= WARN_SHARE * limits.tokens:
-        found.append(("tokens", f"80 % of the limit of {limits.tokens:,} tokens is used."))
+        found.append(("tokens", f"80 % of the limit of {counted(limits.tokens, 'token')} is used."))
     return [(name, text) for name, text in found if name not in run.warned]
 
 
@@ -233,9 +234,9 @@ def _short_of_money(left_microusd: int, limits: Limits, is_last_pass: bool) -> s
 
 def _short_of_tokens(left: int, limits: Limits, is_last_pass: bool) -> str:
     if left <= 0:
-        return f"The limit of {limits.tokens:,} tokens is used up."
+        return f"The limit of {counted(limits.tokens, 'token')} is used up."
     next_ = _what_is_next(is_last_pass)
-    return f"With {left:,} left of the limit of {limits.tokens:,} tokens, {next_} could take more than that."
+    return f"With {left:,} left of the limit of {counted(limits.tokens, 'token')}, {next_} could take more than that."
 
 
 def _what_is_next(is_last_pass: bool) -> str:
@@ -246,7 +247,7 @@ def _short_of_window(state: State, window: int) -> str:
     """Return why no request fits. A learnt window is our guess, so the provider's own words stand in its place."""
     advice = "Use a model with a larger window, or fork the session at an earlier record."
     if not state.models.learnt_window_tokens:
-        return f"The conversation fills the model's window of {window:,} tokens. {advice}"
+        return f"The conversation fills the model's window of {counted(window, 'token')}. {advice}"
     refused = f"The model's server refuses the conversation as too long, and it cannot be shortened. {advice}"
     return in_full(Failure("context_overflow", refused, said=state.models.overflow_said))
 

@@ -19,6 +19,7 @@ from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.guard import longest
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
+from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import LONGEST_WAIT_S
 from holdfast.protocol.settings import Settings, name_of
 
@@ -204,7 +205,7 @@ def _answer(draft: Draft, run: Run, settings: Settings) -> None:
 def _turns(draft: Draft, run: Run, settings: Settings) -> None:
     if run.totals.turns >= settings.limits.turns:
         most = settings.limits.turns
-        draft.land("turns", f"The limit of {most} {'turn' if most == 1 else 'turns'} is reached.")
+        draft.land("turns", f"The limit of {counted(most, 'turn')} is reached.")
 
 
 def _wall(draft: Draft, run: Run, settings: Settings) -> None:

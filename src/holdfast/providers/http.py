@@ -104,7 +104,7 @@ class HttpPool:
             failure = Failure("provider_transient", message, clip(f"{_authority(url)}: {error}"))
             return NoResponse(failure, was_sent=False)
         except TimeoutError:
-            message = f"The model's server was silent for {idle_s:g} seconds."
+            message = f"The model's server was silent for {idle_s:g} s."
             return NoResponse(Failure("provider_transient", message, _authority(url)))
         except (aiohttp.ClientError, OSError) as error:
             if data.fenced is not None:

@@ -156,7 +156,7 @@ class ScriptProvider:
             )
         if line.delay_s / line.chunks > idle_s:
             await asyncio.sleep(idle_s)
-            message = f"{self._source}, line {number} was silent for {idle_s:g} seconds."
+            message = f"{self._source}, line {number} was silent for {idle_s:g} s."
             return ModelFailure(Failure("provider_transient", message))
         for piece in _pieces(line):
             if line.delay_s:

@@ -24,6 +24,7 @@ from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, StorageNewer, UsageError
 from holdfast.protocol import archive as a
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Record, RunPaused, SessionImported, SettingsStored, Trigger, blobs_of
 from holdfast.protocol.ids import approval_id, is_command_id
 from holdfast.protocol.ports import Store
@@ -291,7 +292,9 @@ def _head(file: BinaryIO, path: Path) -> a.Head:
 def _line(file: BinaryIO, path: Path, number: int) -> tuple[bytes, a.ArchiveLine]:
     text = file.readline(a.LINE_BYTES + 1)
     if not text:
-        raise _changed(path, f"it ends after {number - 1} lines, before the line that proves it whole")
+        raise _changed(
+            path, f"it ends after {counted(number - 1, 'line')}, before the line that proves it whole"
+        )
     try:
         return text, a.decode_line(text)
     except (ValueError, UnicodeDecodeError):

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from holdfast.errors import Lapsed
+from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Check
 from holdfast.sandbox import keeper
 
@@ -323,7 +324,7 @@ class _Output:
         head_text, tail_text = self._head.decode(errors="replace"), tail.decode(errors="replace")
         if not dropped:
             return (bytes(self._head) + tail).decode(errors="replace")
-        return f"{head_text}\n[... {dropped} bytes of output were not kept ...]\n{tail_text}"
+        return f"{head_text}\n[... {counted(dropped, 'byte')} of output not kept ...]\n{tail_text}"
 
     def _add(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)

@@ -18,6 +18,7 @@ from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
 from holdfast.protocol.codec import UnreadableEvent, decode
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import blobs_of
 from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import Damage, Recovered, SessionRow, Stretch, Verified
@@ -90,7 +91,7 @@ def _notices(connection: sqlite3.Connection, blobs: Path, before_ms: int) -> Ite
         files = unneeded(connection, blobs, before_ms)
         if files:
             size = sum(path.stat().st_size for path in files)
-            what = f"No session refers to {len(files)} of the files in {blobs} ({size} bytes)"
+            what = f"No session refers to {len(files)} of the files in {blobs} ({counted(size, 'byte')})"
             yield f"{what}: killed processes left them. The next `holdfast delete` removes them."
 
 

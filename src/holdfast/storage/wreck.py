@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.errors import StorageError
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord
+from holdfast.protocol.counts import counted
 from holdfast.storage.chain import follows
 from holdfast.storage.errors import not_ours, primary_code, storage_errors
 from holdfast.storage.home import DATABASE, check_file, check_version, connect, connect_to_read
@@ -186,7 +187,7 @@ class Wreck:
             known = {position for position, _ in rows}
             self._loose = {place: row for place, row in self._loose_records() if place not in known}
             if self._loose:
-                self.notes.append(f"page by page, {len(self._loose)} more records were found")
+                self.notes.append(f"page by page, {counted(len(self._loose), 'more record')} found")
                 rows = sorted([*rows, *((place, row[0]) for place, row in self._loose.items())])
         for position, number in rows:
             if isinstance(number, int) and number > 0:

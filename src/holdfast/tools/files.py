@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Expectation, ToolSpec
@@ -148,7 +149,7 @@ def _kept(images: Images | None, context: CallContext) -> Kept | None:
 
 def _new_content(arguments: dict[str, Any]) -> Make:
     content: bytes = arguments["content"].encode()
-    return lambda path, _: (content, f"Wrote {len(content)} bytes to {path}.")
+    return lambda path, _: (content, f"Wrote {counted(len(content), 'byte')} to {path}.")
 
 
 def _edited_content(arguments: dict[str, Any]) -> Make:

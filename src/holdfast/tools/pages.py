@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from io import BufferedReader
 
+from holdfast.protocol.counts import counted
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import Root, open_to_read
 
@@ -27,14 +28,16 @@ def read_page(root: Root, path: str, offset: int, limit: int) -> str:
     """
     with open_to_read(root, path) as (fd, _), open(fd, "rb", closefd=False) as file:
         if b"\0" in file.peek(8192)[:8192]:
-            raise Refused(f"{path} is binary ({os.fstat(fd).st_size} bytes). Only text can be read.")
+            raise Refused(
+                f"{path} is binary ({counted(os.fstat(fd).st_size, 'byte')}). Only text can be read."
+            )
         page, last, is_cut, newlines, last_byte = _page(file, offset, limit)
         newlines, last_byte, is_counted = _count_rest(file, newlines, last_byte)
     total = newlines + (last_byte not in (b"", b"\n"))
     if total == 0:
         return f"[{path} is empty]"
     if not page:
-        raise Refused(f"{path} has {total} lines. There is no line {offset}.")
+        raise Refused(f"{path} has {counted(total, 'line')}. There is no line {offset}.")
     text = page.decode(errors="replace")
     if offset == 1 and last == total and not is_cut:
         return text

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import ToolError
+from holdfast.protocol.counts import counted
 from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
 from holdfast.protocol.ports import Medium, RawResult
 
@@ -49,11 +50,13 @@ def result_of(value: object) -> RawResult:
         if content is None:
             texts.append(text_of(part))
         elif kind is None:
-            raise Unwritable(f"It ran, but it returned {len(content)} bytes of another type. {_TYPES}")
+            raise Unwritable(
+                f"It ran, but it returned {counted(len(content), 'byte')} of another type. {_TYPES}"
+            )
         elif kind == "text/plain":
             texts.append(content.decode())
         else:
-            texts.append(f"[{kind}, {len(content)} bytes: attached]")
+            texts.append(f"[{kind}, {counted(len(content), 'byte')}: attached]")
             media.append(Medium(kind, content))
     return RawResult("ok", "\n".join(texts), media=tuple(media))
 

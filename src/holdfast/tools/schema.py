@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
@@ -229,7 +230,11 @@ def _named(value: object) -> str:
     if value is None:
         return kind
     text = _json(value)
-    return f"the {kind} {text}" if len(text) <= _SHOWN_CHARS else f"the {kind} of {len(text)} characters"
+    return (
+        f"the {kind} {text}"
+        if len(text) <= _SHOWN_CHARS
+        else f"the {kind} of {counted(len(text), 'character')}"
+    )
 
 
 def _json(value: object) -> str:

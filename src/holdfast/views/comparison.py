@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallStarted
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import text_of
 from holdfast.protocol.tools import Files
 from holdfast.views.journal import Journal
-from holdfast.views.lines import Line, Span, counted, neutral, one_line
+from holdfast.views.lines import Line, Span, neutral, one_line
 from holdfast.views.story import story
 from holdfast.views.tables import has_price, money
 from holdfast.views.transcript import status_of

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.protocol.counts import counted
 from holdfast.views.lines import Line, Span, neutral
 
 MOST_LINES = 20_000
@@ -54,7 +55,7 @@ def _unified(path: str, before: bytes | None, after: bytes | None, redact: Redac
         return f"{path}: a binary file, {_size(before)} before, {_size(after)} after.\n"
     left, right = old.splitlines(keepends=True), new.splitlines(keepends=True)
     if max(len(left), len(right)) > MOST_LINES:
-        return f"{path}: too long to compare, {len(left)} lines before, {len(right)} after.\n"
+        return f"{path}: too long to compare, {counted(len(left), 'line')} before, {len(right)} after.\n"
     if old == new:
         return f"{path}: empty.\n" if not old else f"{path}: only what looks like a secret is different.\n"
     names = ("/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}")
@@ -67,7 +68,7 @@ def _ended(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _size(content: bytes | None) -> str:
-    return "no file" if content is None else f"{len(content):,} bytes"
+    return "no file" if content is None else f"{counted(len(content), 'byte')}"
 
 
 def diff_row(found: FileDiff) -> dict[str, Any]:

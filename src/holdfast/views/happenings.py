@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.core.state import Call, State
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
     Again,
     ApprovalRequested,
@@ -25,7 +26,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
-from holdfast.views.lines import MASKED, Line, Span, counted, neutral, one_line, took
+from holdfast.views.lines import MASKED, Line, Span, neutral, one_line, took
 from holdfast.views.lists import clipped_text, framed, readable_call
 from holdfast.views.notices import left_out, notice
 

@@ -334,11 +334,6 @@ def took(duration_ms: int) -> str:
     return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
-def counted(count: int, name: str) -> str:
-    """Return a count with its noun: `1 turn`, `12 turns`."""
-    return f"{count:,} {name}" + ("" if count == 1 else "s")
-
-
 def short(count: int) -> str:
     """Return a short form of a large number: `950`, `12.3k`, `4.1M`."""
     if count < 1_000:

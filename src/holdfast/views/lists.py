@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import Approval, SessionRow
 from holdfast.protocol.untrusted import decode_untrusted
@@ -158,7 +159,7 @@ def clipped_text(text: str) -> tuple[str, int]:
     head = "\n".join(lines[: SHOWN_LINES // 2])[: SHOWN_CHARS // 2]
     tail = "\n".join(lines[-SHOWN_LINES // 2 :])[-SHOWN_CHARS // 2 :]
     hidden = len(text) - len(head) - len(tail)
-    return f"{head}\n[... {hidden:,} characters are hidden ...]\n{tail}", hidden
+    return f"{head}\n[... {counted(hidden, 'character')} hidden ...]\n{tail}", hidden
 
 
 def readable_call(arguments: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Again, ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
 from holdfast.views.lines import (
@@ -15,7 +16,6 @@ from holdfast.views.lines import (
     MASKED,
     Line,
     Span,
-    counted,
     iso,
     local,
     neutral,
@@ -182,7 +182,7 @@ def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
     for line in lines[:_RESULT_LINES]:
         yield [Span(f"{indent}{FRAME}{one_line_of_code(line, width - len(indent) - 2)}", "dim")]
     if len(lines) > _RESULT_LINES:
-        yield [Span(f"{indent}{FRAME}... {len(lines) - _RESULT_LINES} more lines", "dim")]
+        yield [Span(f"{indent}{FRAME}... {counted(len(lines) - _RESULT_LINES, 'more line')}", "dim")]
 
 
 def one_line_of_code(line: str, width: int) -> str:
@@ -193,7 +193,7 @@ def one_line_of_code(line: str, width: int) -> str:
 
 def _note(call: Call) -> str:
     notes = [length_of(call)] if call.duration_ms is not None else []
-    notes += [f"{call.attempts} attempts"] if call.attempts > 1 else []
+    notes += [f"{counted(call.attempts, 'attempt')}"] if call.attempts > 1 else []
     notes += [f"repeat {call.repeat}"] if call.repeat > 1 else []
     notes += [neutral(call.decision)] if call.decision else []
     notes += [MASKED] if call.is_masked else []
@@ -279,16 +279,25 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
             Span("Cost unknown: ", "yellow"),
             f"there is no price for {run.settings.model.facts.name}. The token limit holds.",
         ]
-        yield [f"total {tokens:,} of {limits.tokens:,} tokens"]
+        yield [f"total {tokens:,} of {counted(limits.tokens, 'token')}"]
         return
     held_note = f", {money(held)} reserved for model calls with an unknown outcome" if held else ""
     paid = f"{money(total)} of {money(limits.cost_microusd)}{held_note}"
-    yield [f"total {paid}; {tokens:,} of {limits.tokens:,} tokens"]
+    yield [f"total {paid}; {tokens:,} of {counted(limits.tokens, 'token')}"]
     forecast = forecast_turns(run, spent)
     if forecast is not None and run.stopped is None:
         mean = money(total // len(spent))
-        reach = f"enough for about {forecast} more turns" if forecast else "not enough for one more turn"
-        yield [Span(f"At {mean} per turn, the rest is {reach}. The limit is {limits.turns} turns.", "cyan")]
+        reach = (
+            f"enough for about {counted(forecast, 'more turn')}"
+            if forecast
+            else "not enough for one more turn"
+        )
+        yield [
+            Span(
+                f"At {mean} per turn, the rest is {reach}. The limit is {counted(limits.turns, 'turn')}.",
+                "cyan",
+            )
+        ]
 
 
 def forecast_turns(run: Run, spent: Sequence[Spent]) -> int | None:

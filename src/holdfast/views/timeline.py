@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
 from holdfast.views.lines import (
     MASKED,
     Line,
     Span,
     clipped,
-    counted,
     iso,
     local,
     one_line,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.config.values import spoken
+from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
     MessageReceived,
     ModelCallCut,
@@ -26,7 +27,7 @@ from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Group
 from holdfast.views.journal import Journal
-from holdfast.views.lines import COMMAND, MASKED, Line, Span, counted, iso, local, neutral, one_line, took
+from holdfast.views.lines import COMMAND, MASKED, Line, Span, iso, local, neutral, one_line, took
 from holdfast.views.notices import notice
 from holdfast.views.story import Call, Run, Story, runs_of, story
 from holdfast.views.tables import (
@@ -149,7 +150,7 @@ def _limits(run: Run) -> str:
     limits, facts = run.settings.limits, run.settings
     cost = money(limits.cost_microusd) if facts.model.facts.price != "unknown" else "cost unknown"
     return (
-        f"{limits.turns} turns, {limits.tokens:,} tokens, {cost}, {spoken(limits.wall_s)},"
+        f"{counted(limits.turns, 'turn')}, {counted(limits.tokens, 'token')}, {cost}, {spoken(limits.wall_s)},"
         f" idle {spoken(limits.idle_s)}; {facts.posture.autonomy}"
     )
 
@@ -182,7 +183,7 @@ def _spent(told: Story) -> str:
     return (
         f"{counted_turns(told.attempts)}, {counted(len(told.attempts), 'model call')},"
         f" {counted_calls(told.calls)},"
-        f" {sum(u.input_tokens for u in usages):,} tokens in, {sum(u.output_tokens for u in usages):,} out,"
+        f" {counted(sum(u.input_tokens for u in usages), 'token')} in, {sum(u.output_tokens for u in usages):,} out,"
         f" {money(cost)}{f' and {money(held)} held' if held and is_priced else ''}"
     )
 
