@@ -108,7 +108,7 @@ class Agent(Generic[T]):
 
     The caller chose the tools in code. So, unless the configuration sets `autonomy`, calls need no approval, within
     the hard rules of `policy`. With `config={"autonomy": "supervised"}`, calls that run commands or use the network
-    wait for `approve` or `deny`.
+    wait for `approve` or `deny`. With `on_approval`, `supervised` is the default: who wants to be asked is asked.
 
     Raises:
         ConfigError: limits or configuration are wrong. Lists every problem.
@@ -146,12 +146,12 @@ class Agent(Generic[T]):
         )
         self._is_own = runtime is None
         self._runtime = runtime or Runtime(home=home, config=config)
+        self._on_approval = on_approval
         self._config = self._configured(model, limits or Limits())
         if not (isinstance(instructions, str) or callable(instructions)):
             raise UsageError(f"instructions = {instructions!r:.80}: must be text, or a function of the deps.")
         self._instructions = instructions
         self._output = output_type(output)
-        self._on_approval = on_approval
         self._workspace = None if workspace is None else Path(workspace)
         self._told: set[str] = set()
         self._is_closed = False
@@ -421,7 +421,7 @@ class Agent(Generic[T]):
         said: dict[str, object] = {"limits": limits.given}
         if model:
             said["model"] = model
-        if self._runtime.config.settings["autonomy"].layer == "default":
+        if self._runtime.config.settings["autonomy"].layer == "default" and self._on_approval is None:
             said["autonomy"] = "full"
         if "shell" not in self._offered:  # without such tools a sandbox would confine nothing, so do not warn
             said["sandbox"] = {"mode": "unsafe"}
@@ -459,6 +459,9 @@ class Agent(Generic[T]):
 
     async def _settings(self, app: App, session: str, output: OutputType, deps: object) -> Settings:
         """Return the settings of this agent in the session, or in a new one (empty). Log warnings once."""
+        if not self._config.model:
+            hint = 'Pass it, as in Agent(model="openai:gpt-5.5"). The library reads a file only if config= names it.'
+            raise UsageError("No model was given.", hint=hint)
         row = await app.store.session(session) if session else None
         recorded = row.workspace if row is not None else ""
         workspace = self._workspace or Path(recorded or Path.cwd())

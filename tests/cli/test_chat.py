@@ -327,3 +327,18 @@ def test_a_chat_gives_the_terminal_back_as_it_was(cli: Cli) -> None:
         assert screen.end() == 0
         assert screen.modes == before
         assert ">" not in screen.lines[-1]
+
+
+def test_a_question_that_was_left_open_is_asked_again_by_resume(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(calls("shell", command="touch made"), says("Made."))) as screen:
+        screen.until(">")
+        screen.type("work\r")
+        screen.until_shown("Approve it?")
+        screen.type("\x1b")
+        screen.until("/resume asks you again.")
+        screen.until(">")
+        screen.type("/resume\r")
+        screen.until("Approve it?")
+        screen.type("y\r")
+        screen.until("Made.")
+    assert (cli.workspace / "made").exists()

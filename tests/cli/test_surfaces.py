@@ -58,6 +58,14 @@ def test_the_help_of_a_command_has_its_pinned_flags_and_an_example(holdfast: Hol
     assert f"  holdfast {command}" in shown.partition("Options:")[0]
 
 
+@pytest.mark.parametrize("command", ["show", "path", "schema", "check"])
+def test_the_help_of_a_command_about_the_configuration_has_an_example(
+    holdfast: Holdfast, command: str
+) -> None:
+    shown = holdfast("config", command, "--help").out.partition("Options:")[0]
+    assert f"\n  holdfast config {command}" in shown
+
+
 @pytest.mark.parametrize("command", PINNED)
 def test_the_documentation_names_every_pinned_command_and_flag(command: str) -> None:
     text = pages()

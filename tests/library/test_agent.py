@@ -351,7 +351,7 @@ async def test_a_session_goes_on_where_it_was_and_tells_its_result_again(tmp_pat
 @pytest.mark.requirement("C2", "L9")
 async def test_a_task_that_cannot_begin_leaves_no_session_behind(tmp_path: Path) -> None:
     async with Agent(home=tmp_path / "home", config={}) as agent:
-        with pytest.raises(UsageError, match="No model"):
+        with pytest.raises(UsageError, match="No model was given"):
             await agent.run("hi", session="cli:demo")
         with pytest.raises(NoSuchSession):
             await agent.result("cli:demo")

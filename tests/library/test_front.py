@@ -107,6 +107,20 @@ async def test_on_approval_decides_while_the_run_goes_on(
     assert text in told
 
 
+@pytest.mark.parametrize(("config", "asks"), [(None, True), ({"autonomy": "full"}, False)])
+async def test_on_approval_is_asked_unless_the_configuration_says_that_no_call_needs_it(
+    tmp_path: Path, config: dict[str, Any] | None, asks: bool
+) -> None:
+    asked: list[Approval] = []
+    agent = Agent(
+        model=script(tmp_path, DEPLOYING), tools=[deploy], config=config,
+        on_approval=lambda approval: asked.append(approval) or True,
+    )  # fmt: skip
+    async with agent:
+        assert (await agent.run("Go on.")).status == "done"
+    assert bool(asked) is asks
+
+
 async def test_on_approval_may_be_a_plain_function_and_answers_questions_with_text(tmp_path: Path) -> None:
     def decide(approval: Approval) -> str:
         return f"Blue, for {approval.question}"

@@ -54,7 +54,12 @@ def load_here(home: str | None, workspace: str = "") -> Config:
 
 @config.command()
 def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Show every setting with its value and source, and values that do not count."""
+    """Show every setting with its value and source, and values that do not count.
+
+    \b
+    holdfast config show
+    holdfast config show -w ./project --json
+    """
     rows = shown(load_here(home, workspace))
     if is_json:
         for row in rows:
@@ -82,7 +87,12 @@ def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag
 
 @config.command()
 def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Print the path of the user file; with --json, of all files that count here."""
+    """Print the path of the user file; with --json, of all files that count here.
+
+    \b
+    $EDITOR $(holdfast config path)
+    holdfast config path --json
+    """
     user_file = home_of(home).user_file
     if is_json:
         project_file = Path.cwd() / PROJECT_FILE
@@ -97,13 +107,22 @@ def path(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
 
 @config.command()
 def schema(home: HomeFlag = None) -> None:
-    """Print the JSON Schema of config.toml and holdfast.toml, for editors."""
+    """Print the JSON Schema of config.toml and holdfast.toml, for editors.
+
+    \b
+    holdfast config schema > holdfast.schema.json
+    """
     say([json.dumps(json_schema(), indent=2)])
 
 
 @config.command()
 def check(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag = False) -> None:
-    """Check all files and variables that count here. Exits 2 and lists every problem."""
+    """Check all files and variables that count here. Exits 2 and lists every problem.
+
+    \b
+    holdfast config check
+    holdfast config check -w ./project
+    """
     loaded = load_here(home, workspace)
     if is_json:
         say_json({"ok": True, "warnings": loaded.warnings})

@@ -20,7 +20,7 @@ from holdfast.cli.run import Output, send, show, view_of, warn, what_came_of
 from holdfast.cli.sitting import Sitting
 from holdfast.cli.terminal import has_person, tell
 from holdfast.config.paths import Home
-from holdfast.core.state import State
+from holdfast.core.state import State, phase
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.protocol.settings import Settings
 from holdfast.views.happenings import Detail
@@ -120,6 +120,8 @@ class Talk:
         self.code = show(
             await what_came_of(self.app, rest), rest.state, self.output, view, is_quiet=self.detail == "quiet"
         )
+        if phase(self.state) == "waiting" and self.place.bottom is not None:
+            tell("  /resume asks you again.")
         self.show_rest()
 
     async def left_deleted(self) -> bool:
