@@ -91,9 +91,7 @@ def _means_the_same(written: str, canonical: str) -> bool:
     if written == canonical:
         return True
     try:
-        return _encode(msgspec.json.decode(written or "{}")) == _encode(
-            msgspec.json.decode(canonical or "{}")
-        )
+        return _encode(msgspec.json.decode(written or "{}")) == (canonical or "{}").encode()
     except (msgspec.DecodeError, UnicodeError):
         return False
 
