@@ -48,13 +48,6 @@ SCREEN = (
         "tests/cli/test_markdown.py::test_a_link_shows_where_it_leads",
     ),
     Mutation(
-        "HTML of an answer disappears",
-        "cli/markdown.py",
-        '{"html": False}',
-        '{"html": True}',
-        "tests/cli/test_markdown.py::test_html_and_brackets_stay_as_written",
-    ),
-    Mutation(
         "a long paragraph is held back to its end",
         "cli/blocks.py",
         'elif leaf.kind == "text" and leaf.chars > _HELD_CHARS:',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import time
 
 import pytest
@@ -94,6 +96,18 @@ def test_filled_lines_fit_and_lose_no_word(texts: list[str], width: int) -> None
 def test_a_command_is_never_broken() -> None:
     pieces = [text_of(piece) for piece in wrapped(["  Continue with: ", Span(RESUME, COMMAND)], 50)]
     assert pieces == ["  Continue with:", f"  {RESUME}"]
+
+
+@pytest.mark.parametrize("width", [20, 30, 40])
+def test_a_command_longer_than_a_line_works_when_it_is_pasted(width: int) -> None:
+    command = f"{RESUME} 'one  two' \"it's three\" --home /a/long/path/to/a/home"
+    line = ["  Continue with: ", Span(command, COMMAND), "."]
+    pieces = [text_of(piece) for piece in wrapped(line, width)]
+    assert pieces[0] == "  Continue with:"
+    pasted = "\n".join(pieces[1:]).removesuffix(".")
+    said = subprocess.run(["sh", "-c", f"printf '%s|' {pasted}"], capture_output=True, text=True, check=True)
+    assert said.stdout == "".join(f"{word}|" for word in shlex.split(command))
+    assert all(cells(piece) <= width or len(piece.split()) <= 2 for piece in pieces)
 
 
 def test_exact_text_is_cut_before_the_blanks_of_a_word_and_goes_on_behind_a_bar() -> None:

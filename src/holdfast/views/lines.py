@@ -21,6 +21,8 @@ _UNSAFE = re.compile(
 )
 """Control characters except tab and newline, characters that change the text direction, invisible characters, and
 letters that look like a blank."""
+_SHELL_WORD = re.compile(r"""(?:\\.|"[^"]*"|'[^']*'|\S)+""")
+_READS_ON = " \\"
 _EMOJI_STYLE = "\ufe0f"
 """Shows the character before it as an emoji, which takes one cell more."""
 _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f]"
@@ -29,7 +31,7 @@ _PART = re.compile(r"[^ /]*")
 _INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
 """The label of a line, like `  model     `. Wrapped text is indented to the column after it."""
 COMMAND = "command"
-"""The style of a command to copy. It is never wrapped, and shown as the user would have to type it."""
+"""The style of a command to copy. It is shown as the user would have to type it, and works when it is pasted."""
 EXACT = "exact"
 """The style of text that must be shown exactly, at the end of its line. It is cut where the line is full, and each of
 its further lines has a frame, so that it cannot pass for another line."""
@@ -127,7 +129,8 @@ def padded(text: str, width: int, *, is_right: bool = False) -> str:
 def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
     """Wrap a line between words into pieces of at most `width` cells.
 
-    Commands are never wrapped, and neither is a word that would not fit on a line of its own.
+    A command has a line of its own if it does not fit in this one, and a longer one has more, with the mark with
+    which a shell reads on. A word that would not fit on a line of its own is not cut.
     """
     spans = [each if isinstance(each, Span) else Span(each) for each in line]
     if spans and spans[-1].style == EXACT:
@@ -143,6 +146,12 @@ def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
     used, is_begun = 0, False
     for word in _words(spans):
         size, is_blank = _size(word), _is_blank(word)
+        if size > width and any(span.style == COMMAND for span in word):
+            yield piece
+            *full, piece = _command("".join(span.text for span in word), width)
+            yield from full
+            used, is_begun = _size(piece), True
+            continue
         if is_begun and used + size > width and size <= width:
             yield piece
             blanks = min(indent, width - size)
@@ -155,6 +164,18 @@ def wrapped(line: Line, width: int) -> Iterator[Sequence[Span]]:
         used += _size(word)
         is_begun = is_begun or not is_blank
     yield piece
+
+
+def _command(command: str, width: int) -> Iterator[list[Span]]:
+    """Yield a command that is longer than a line in lines that a shell reads as one, broken between its words."""
+    line = ""
+    for word in _SHELL_WORD.findall(command):
+        if line and cells(f"{line} {word}") > width - len(_READS_ON):
+            yield [Span(line + _READS_ON, COMMAND)]
+            line = f"  {word}"
+        else:
+            line = f"{line} {word}" if line else word
+    yield [Span(line, COMMAND)]
 
 
 def filled(spans: Line, width: int, first: Span, rest: Span) -> Iterator[list[Span]]:
