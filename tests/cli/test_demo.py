@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.cli.demo_checks import Check, Evidence, checks
-from holdfast.cli.journal import read_journal, reading
+from holdfast.cli.reading import read_session, reading
 from holdfast.config.paths import find_home
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.report import report
@@ -60,7 +60,7 @@ def broken(seen: Evidence) -> list[Check]:
 async def evidence(home: Path, project: Path) -> Evidence:
     """What a visitor finds in the home afterwards."""
     async with reading(find_home(str(home), {})) as store:
-        journal = await read_journal(store, "demo:ferry")
+        journal = await read_session(store, "demo:ferry")
         fold = Fold(journal.row.session, journal.row.key)
         fold.load(journal.stored)
         came_to = await report(store, fold.state)

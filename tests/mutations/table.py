@@ -645,7 +645,7 @@ _MONEY = (
         "what had come of a plain response that breaks is not counted",
         "providers/native.py",
         "max(response.size_bytes, _size(kept))",
-        "answer.size_bytes",
+        "response.size_bytes",
         "tests/providers/test_network.py",
     ),
     Mutation(

@@ -24,8 +24,8 @@ from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.rows import SessionRow
 from holdfast.views.events_view import event_lines
 from holdfast.views.happenings import Happenings
-from holdfast.views.journal import Journal
 from holdfast.views.lines import cells, wrapped
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines, request_rows
 from holdfast.views.timeline import timeline_lines, timeline_rows
@@ -87,9 +87,12 @@ def test_no_duration_is_told_of_what_nobody_saw_end() -> None:
 def test_no_line_of_a_view_is_wider_than_the_terminal(width: int) -> None:
     made = enumerate(a_finished_run("S").events, 1)
     records = [Record("S", seq, 1_750_000_000_000 + seq * 700, 1, "test", event) for seq, event in made]
-    journal, told = Journal(SessionRow("S", model="a:b", workspace="/w" * 30), [], records), story(records)
+    session, told = (
+        StoredSession(SessionRow("S", model="a:b", workspace="/w" * 30), [], records),
+        story(records),
+    )
     views = [view(told, width) for view in (request_lines, call_lines, timeline_lines, cost_lines)]
-    views += [transcript_lines(journal, width), event_lines(journal, width)]
+    views += [transcript_lines(session, width), event_lines(session, width)]
     for lines in views:
         pieces = [plain([piece]) for line in lines for piece in wrapped(line, width)]
         assert pieces
@@ -126,8 +129,8 @@ def test_what_a_full_window_leaves_out_is_shown_where_it_begins_and_ends() -> No
     assert plain([begins]) == f"from request 2 on, {full}"
     assert plain([ends]) == "from request 4 on, the model sees the whole conversation again"
     assert [row["left_out"] for row in request_rows(told)] == [[], [[3, 4], [6, 6]], [[3, 4], [6, 6]], []]
-    journal = Journal(SessionRow("S"), [], records)
-    transcript = plain(transcript_lines(journal, 100))
+    session = StoredSession(SessionRow("S"), [], records)
+    transcript = plain(transcript_lines(session, 100))
     assert transcript.count(full) == 1
     assert transcript.index(full) < transcript.index("sees the whole conversation again")
     live = Happenings(State())

@@ -16,8 +16,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 from holdfast.app import open_store
-from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session, reading
 from holdfast.cli.recall import HISTORY_FILE, Recall
 from holdfast.cli.terminal import has_person, say, say_json, tell, write
 from holdfast.clock import SYSTEM_CLOCK

@@ -13,8 +13,8 @@ import msgspec
 import typer
 
 from holdfast.app import open_workshop
-from holdfast.cli.journal import about_to_write, find_session, read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session, read_session, reading
 from holdfast.cli.terminal import columns, is_terminal, say, say_json
 from holdfast.cli.undo import Found, files_lines, files_row
 from holdfast.clock import SYSTEM_CLOCK
@@ -27,10 +27,10 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Event
 from holdfast.runtime.fork import fork as branch_off
 from holdfast.runtime.rewind import fork_with_copy
-from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, Line, Span, one_line
 from holdfast.views.replay import Difference, Replay
 from holdfast.views.replay import replay as decide_again
+from holdfast.views.stored import StoredSession
 
 _DIFFERS = 1
 _KEPT = 1
@@ -116,26 +116,26 @@ def replay(
     difference, because everything after it would have been different too.
     """
     change = load_only(config) if config is not None else None
-    journal, found = asyncio.run(_replay(home_of(home), session, change))
+    stored, found = asyncio.run(_replay(home_of(home), session, change))
     ignored = _ignored(change) if change is not None else []
     if is_json:
-        say_json(_as_json(journal, found, config, ignored))
+        say_json(_as_json(stored, found, config, ignored))
     else:
-        say(_lines(journal, found, config, ignored))
+        say(_lines(stored, found, config, ignored))
     return _DIFFERS if found.differences else 0
 
 
-async def _replay(home: Home, name: str, config: Config | None) -> tuple[Journal, Replay]:
+async def _replay(home: Home, name: str, config: Config | None) -> tuple[StoredSession, Replay]:
     async with reading(home) as store:
-        journal = await read_journal(store, name)
-    if journal.erased:
+        session = await read_session(store, name)
+    if session.erased:
         raise RecordErased(
-            f"The content of {counted(journal.erased, 'record')} of session {journal.row.session} was erased."
+            f"The content of {counted(session.erased, 'record')} of session {session.row.session} was erased."
         )
-    if journal.newer:
-        raise StorageNewer(f"Session {journal.row.session} holds records of a newer version.")
+    if session.newer:
+        raise StorageNewer(f"Session {session.row.session} contains records of a newer version.")
     change = _said(config) if config is not None else None
-    return journal, decide_again(journal.row.session, journal.row.key, journal.records, change)
+    return session, decide_again(session.row.session, session.row.key, session.records, change)
 
 
 def _said(config: Config) -> dict[str, Any]:
@@ -155,9 +155,11 @@ def _ignored(config: Config) -> list[str]:
 # --- output -------------------------------------------------------------------------------------
 
 
-def _as_json(journal: Journal, found: Replay, config: Path | None, ignored: list[str]) -> dict[str, Any]:
+def _as_json(
+    session: StoredSession, found: Replay, config: Path | None, ignored: list[str]
+) -> dict[str, Any]:
     return {
-        "session": journal.row.session,
+        "session": session.row.session,
         "with": str(config) if config is not None else None,
         "ignored": ignored,
         "records": found.records,
@@ -179,19 +181,19 @@ def _plain(event: Event | None) -> dict[str, Any] | None:
     return None if event is None else {"type": type(event).__name__, **to_builtins(event)}
 
 
-def _lines(journal: Journal, found: Replay, config: Path | None, ignored: list[str]) -> Iterator[Line]:
+def _lines(session: StoredSession, found: Replay, config: Path | None, ignored: list[str]) -> Iterator[Line]:
     whose = f"With {config}" if config is not None else "Today's code"
     size = f"{counted(found.decisions, 'decision')} over {counted(found.records, 'record')}"
     if ignored:
         yield [Span(f"Ignored by replay: {', '.join(ignored)}.", "yellow")]
     if not found.differences:
         verb = "it decides the same" if config is not None else "decides the same"
-        yield [Span("same", "bold green"), f"  {journal.row.session}: {whose} {verb} ({size})."]
+        yield [Span("same", "bold green"), f"  {session.row.session}: {whose} {verb} ({size})."]
         return
     count = (
         counted(len(found.differences), "difference") if config is None else "it would have gone differently"
     )
-    yield [Span("different", "bold red"), f"  {journal.row.session}: {count}, after {size}."]
+    yield [Span("different", "bold red"), f"  {session.row.session}: {count}, after {size}."]
     for difference in found.differences[:_SHOWN_DIFFERENCES]:
         yield from _difference(difference, columns(sys.stdout))
     if len(found.differences) > _SHOWN_DIFFERENCES:

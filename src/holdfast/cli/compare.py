@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.config.paths import Home
 from holdfast.views.comparison import compare, comparison_lines, comparison_row
-from holdfast.views.journal import Journal
+from holdfast.views.stored import StoredSession
 
 
 def diff(
@@ -36,6 +36,6 @@ def diff(
         say(comparison_lines(found, left, right, columns(sys.stdout)))
 
 
-async def _read(home: Home, name: str, other: str) -> tuple[Journal, Journal]:
+async def _read(home: Home, name: str, other: str) -> tuple[StoredSession, StoredSession]:
     async with reading(home) as store:
-        return await read_journal(store, name), await read_journal(store, other)
+        return await read_session(store, name), await read_session(store, other)

@@ -15,8 +15,8 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from holdfast.app import App, open_app
-from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.options import HomeFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import say
 from holdfast.config.load import load, load_only

@@ -22,16 +22,16 @@ import msgspec
 
 from holdfast.cli import demo_story
 from holdfast.cli.demo_checks import Check, Evidence, checks
-from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
 from holdfast.protocol.events import ToolCallStarted
 from holdfast.protocol.limits import usd
-from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, Line, Span, safe_json
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import story
 from holdfast.views.timeline import timeline_lines
 
@@ -155,7 +155,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         until=lambda: _is_in_the_middle(place),
     )  # fmt: skip
     killed_ms = SYSTEM_CLOCK.now_ms()
-    before = await _journal(place)
+    before = await _session(place)
     await run(
         "Another process continues. From now on, commands need approval.",
         "resume", _KEY, "--autonomy", "supervised", "--json",
@@ -171,7 +171,7 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
     )
     return Evidence(
         before=before.stored,
-        after=await _journal(place),
+        after=await _session(place),
         killed_ms=killed_ms,
         marker=place.project / demo_story.MARKER,
         exits=tuple(step.exit for step in steps),
@@ -222,13 +222,13 @@ async def _is_in_the_middle(place: Place) -> bool:
     """Return whether the long command is recorded as started, and running."""
     if not (place.project / demo_story.MARKER).exists():
         return False
-    started = [r.event for r in (await _journal(place)).records if isinstance(r.event, ToolCallStarted)]
+    started = [r.event for r in (await _session(place)).records if isinstance(r.event, ToolCallStarted)]
     return bool(started) and started[-1].name == "shell"
 
 
-async def _journal(place: Place) -> Journal:
+async def _session(place: Place) -> StoredSession:
     async with reading(place.home) as store:
-        return await read_journal(store, _KEY)
+        return await read_session(store, _KEY)
 
 
 # --- output -------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from holdfast.cli import demo_story
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.counts import counted
-from holdfast.views.journal import Journal
 from holdfast.views.replay import replay
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import Call, story
 
 _EXITS = (-signal.SIGKILL, 5, 0, 0, 0, 0)
@@ -27,7 +27,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
     before: Sequence[StoredRecord]
     """The journal as the killed process left it."""
-    after: Journal
+    after: StoredSession
     killed_ms: int
     marker: Path
     """The file with the process id of the interrupted command."""

@@ -15,16 +15,16 @@ from holdfast.redact import Redactor
 from holdfast.runtime.differences import all_changes
 from holdfast.runtime.undo import shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines, diff_row
-from holdfast.views.journal import Journal
+from holdfast.views.stored import StoredSession
 
 
-async def show_diff(home: Home, store: Store, journal: Journal, *, is_json: bool) -> None:
+async def show_diff(home: Home, store: Store, session: StoredSession, *, is_json: bool) -> None:
     """Print all that file tools changed in a session. Secrets are masked."""
     config = load_only({})
     workshop = open_workshop(home, store, config, os.environ)
     redact = Redactor(known_secrets(config, os.environ))
-    shelf = await shelf_of(workshop, journal.row.session)
-    found = await asyncio.to_thread(all_changes, shelf, journal.records, redact)
+    shelf = await shelf_of(workshop, session.row.session)
+    found = await asyncio.to_thread(all_changes, shelf, session.records, redact)
     say_diffs(found, is_json=is_json)
 
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from holdfast.app import known_secrets, open_workshop
-from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import is_terminal, say, say_json, tell
 from holdfast.cli.undo import Found, diffs_of, files_lines, files_row

@@ -17,11 +17,11 @@ from holdfast.cli.ask import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.edits import Edits
 from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
-from holdfast.cli.journal import about_to_write, find_session, reading
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import MARKDOWN, Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
 from holdfast.cli.outcome import closing_lines, exit_code, is_answer, last_before_files, left, next_steps
+from holdfast.cli.reading import about_to_write, find_session, reading
 from holdfast.cli.sitting import Rest, Sitting, sender
 from holdfast.cli.terminal import (
     columns,

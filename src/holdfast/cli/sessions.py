@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from holdfast.cli.journal import find_session, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.reading import find_session, reading
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.diffs import show_diff
-from holdfast.cli.journal import read_journal, reading
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json, tell
 from holdfast.config.paths import Home
 from holdfast.context.requests import attached, body_of, requests
@@ -20,8 +20,8 @@ from holdfast.protocol.ports import Journals
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
-from holdfast.views.journal import Journal
 from holdfast.views.lines import MASKED
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import runs_of, story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
 from holdfast.views.timeline import timeline_lines, timeline_rows
@@ -84,27 +84,27 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
         StorageError: The journal cannot be read.
     """
     async with reading(home) as store:
-        journal = await read_journal(store, name)
-        if journal.newer:
-            newer = counted(journal.newer, "record")
+        session = await read_session(store, name)
+        if session.newer:
+            newer = counted(session.newer, "record")
             tell(f"Only --events --json shows {newer} of a newer version of Holdfast.")
-        if journal.erased:
-            tell(f"The content of {counted(journal.erased, 'record')} was erased or lost.")
+        if session.erased:
+            tell(f"The content of {counted(session.erased, 'record')} was erased or lost.")
         match view:
             case "":
                 if is_json:
-                    say_json(overview(journal))
+                    say_json(overview(session))
                 else:
-                    say(transcript_lines(journal, columns(sys.stdout)))
+                    say(transcript_lines(session, columns(sys.stdout)))
             case "--events":
-                await _show_events(store, journal, is_json)
+                await _show_events(store, session, is_json)
             case "--request":
-                await _show_request(store, journal, number)
+                await _show_request(store, session, number)
             case "--diff":
-                await show_diff(home, store, journal, is_json=is_json)
+                await show_diff(home, store, session, is_json=is_json)
             case _:
                 lines, rows = _TABLES[view]
-                told = story(journal.records)
+                told = story(session.records)
                 if is_json:
                     for row in rows(told):
                         say_json(row)
@@ -112,29 +112,29 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
                     say(lines(told, columns(sys.stdout)))
 
 
-async def _show_events(store: Journals, journal: Journal, is_json: bool) -> None:
+async def _show_events(store: Journals, session: StoredSession, is_json: bool) -> None:
     if not is_json:
-        say(event_lines(journal, columns(sys.stdout)))
+        say(event_lines(session, columns(sys.stdout)))
         return
-    runs = dict(zip((r.seq for r in journal.records), runs_of(journal.records), strict=True))
-    records = {record.seq: record for record in journal.records}
-    events = PlainEvents(store, journal.row.session, tell)
+    runs = dict(zip((r.seq for r in session.records), runs_of(session.records), strict=True))
+    records = {record.seq: record for record in session.records}
+    events = PlainEvents(store, session.row.session, tell)
     run = 0
-    for stored in journal.stored:
+    for stored in session.stored:
         run, record = runs.get(stored.seq, run), records.get(stored.seq)
         body = await events.data(record) if record is not None else None
         say_json(event_row(stored, record, run, body))
 
 
-async def _show_request(store: Journals, journal: Journal, number: int) -> None:
+async def _show_request(store: Journals, session: StoredSession, number: int) -> None:
     count = 0
     try:
-        contents = await contents_of(store.blobs, attached(journal.records))
-        for sent in requests(journal.records, contents):
+        contents = await contents_of(store.blobs, attached(session.records))
+        for sent in requests(session.records, contents):
             count += 1
             if sent.number == number:
                 body = body_of(sent, await store.blobs.get(sent.started.request.base))
-                if any(call.is_masked for call in story(journal.records).calls):
+                if any(call.is_masked for call in story(session.records).calls):
                     tell(
                         f"Calls in it may be a {MASKED}: what looks like a secret was hidden from the model too."
                     )
@@ -142,10 +142,10 @@ async def _show_request(store: Journals, journal: Journal, number: int) -> None:
                 sys.stdout.buffer.flush()
                 return
     except StorageCorrupt:
-        if journal.erased:
+        if session.erased:
             raise RecordErased(f"Request {number} cannot be shown: a part of it was erased.") from None
         raise
     raise NoSuchSession(
-        f"There is no request {number}: {journal.row.session} sent {count}.",
-        hint=f"`holdfast show {journal.row.session} --requests` lists them.",
+        f"There is no request {number}: {session.row.session} sent {count}.",
+        hint=f"`holdfast show {session.row.session} --requests` lists them.",
     )

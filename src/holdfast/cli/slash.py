@@ -13,9 +13,9 @@ from typing import NamedTuple, get_args
 
 from holdfast.cli.admin import tool_lines
 from holdfast.cli.flags import RunFlags
-from holdfast.cli.journal import find_session
 from holdfast.cli.outside import outside
 from holdfast.cli.pastes import Message
+from holdfast.cli.reading import find_session
 from holdfast.cli.show import show_view
 from holdfast.cli.sitting import sender
 from holdfast.cli.talk import Talk, going_on

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from holdfast.app import known_secrets, open_workshop
-from holdfast.cli.journal import about_to_write, find_session
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load

@@ -12,8 +12,8 @@ from holdfast.protocol.codec import UnreadableEvent, decode_event
 from holdfast.protocol.events import Enclosed, ModelCallStarted, Quoted, Record, SettingsStored
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.settings import Group
-from holdfast.views.journal import readable_here
 from holdfast.views.plain import named, output_of, plain, quotes
+from holdfast.views.stored import readable_here
 
 _ERASED = "[erased]"
 """Replaces a text that a request quotes and that was erased."""

@@ -85,7 +85,9 @@ class VolatileBlobs:
 
 
 @dataclass
-class _Journal:
+class _Kept:
+    """What the store keeps of one session."""
+
     row: SessionRow
     records: list[StoredRecord] = field(default_factory=list)
     """The session's own records. The parent has the shared ones."""
@@ -97,7 +99,7 @@ class _Journal:
     """The counts of all records and all commands of the store when its last one came."""
     head_seq: int = 0
     position: int = 0
-    """The position of its last record among all journals."""
+    """The position of its last record among those of all sessions."""
     blobs: set[str] = field(default_factory=set)
     """The blobs that its records refer to."""
     approvals: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -129,7 +131,7 @@ class VolatileStore:
         self._clock = clock
         self._position = 0
         """The position of the newest record of the store."""
-        self._journals: dict[str, _Journal] = {}
+        self._sessions: dict[str, _Kept] = {}
         self._keys: dict[str, str] = {}
         self._mark = Mark(0, 0, 0)
 
@@ -139,158 +141,154 @@ class VolatileStore:
             check_command_id(first.command_id)
         if key and self._keys.get(key, session) != session:
             return self._keys[key]
-        if session not in self._journals:
+        if session not in self._sessions:
             if first is not None:
                 self.blobs.check(attached_in(first.body))
             if key:
                 self._keys[key] = session
-            journal = self._journals[session] = _Journal(
-                new_row(session, key, now_ms), position=self._position
-            )
+            kept = self._sessions[session] = _Kept(new_row(session, key, now_ms), position=self._position)
             if first is not None:
-                self._put(journal, first)
+                self._put(kept, first)
         return session
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         check_command_id(entry.command_id)
-        journal = self._journal(entry.session)
-        if entry.command_id in journal.commands:
-            return Posted("duplicate", self._lease(journal))
-        if len(journal.inbox) >= capacity:
-            return Posted("full", self._lease(journal))
+        kept = self._of(entry.session)
+        if entry.command_id in kept.commands:
+            return Posted("duplicate", self._lease(kept))
+        if len(kept.inbox) >= capacity:
+            return Posted("full", self._lease(kept))
         self.blobs.check(attached_in(entry.body))
-        self._put(journal, entry)
-        return Posted("accepted", self._lease(journal))
+        self._put(kept, entry)
+        return Posted("accepted", self._lease(kept))
 
-    def _put(self, journal: _Journal, entry: InboxEntry) -> None:
+    def _put(self, kept: _Kept, entry: InboxEntry) -> None:
         self._mark = Mark(self._mark.records, self._mark.commands + 1, self._mark.waiting + 1)
-        journal.asked = self._mark.commands
-        journal.commands.add(entry.command_id)
-        journal.inbox[entry.command_id] = entry
+        kept.asked = self._mark.commands
+        kept.commands.add(entry.command_id)
+        kept.inbox[entry.command_id] = entry
 
     async def news(self, since: Mark | None = None) -> News:
         mark = self._mark
         if since is None or since == mark:
             return News(mark)
-        journals = self._journals.items()
+        sessions = self._sessions.items()
         return News(
             mark,
-            tuple(name for name, journal in journals if journal.written > since.records),
-            tuple(name for name, journal in journals if journal.asked > since.commands),
+            tuple(name for name, kept in sessions if kept.written > since.records),
+            tuple(name for name, kept in sessions if kept.asked > since.commands),
             mark.waiting - since.waiting < mark.commands - since.commands,
         )
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
-        journal = self._journals.get(session)
-        return list(journal.inbox.values()) if journal is not None else []
+        kept = self._sessions.get(session)
+        return list(kept.inbox.values()) if kept is not None else []
 
     async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
-        journal = self._journal(session)
-        current = self._lease(journal)
+        kept = self._of(session)
+        current = self._lease(kept)
         is_dead = current is not None and over is not None and current.epoch == over.epoch
         if current is not None and current.left_ms and not is_dead:
             return current
-        journal.epoch += 1
-        journal.holder = holder
-        journal.until_ms = self._clock.uptime_ms() + duration_ms
-        return Lease(session, journal.epoch, holder, duration_ms)
+        kept.epoch += 1
+        kept.holder = holder
+        kept.until_ms = self._clock.uptime_ms() + duration_ms
+        return Lease(session, kept.epoch, holder, duration_ms)
 
     async def situation(self, session: str) -> Situation | None:
-        journal = self._journals.get(session)
-        return (
-            Situation(journal.row, self._lease(journal), len(journal.inbox)) if journal is not None else None
-        )
+        kept = self._sessions.get(session)
+        return Situation(kept.row, self._lease(kept), len(kept.inbox)) if kept is not None else None
 
     async def leased(self) -> Collection[str]:
-        leases = map(self._lease, self._journals.values())
+        leases = map(self._lease, self._sessions.values())
         return {lease.session for lease in leases if lease is not None and lease.left_ms}
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         lost: list[Lease] = []
         for lease in leases:
-            journal = self._journals.get(lease.session)
-            if journal is None or not journal.is_leased_in(lease.epoch):
+            kept = self._sessions.get(lease.session)
+            if kept is None or not kept.is_leased_in(lease.epoch):
                 lost.append(lease)
             else:
-                journal.until_ms = self._clock.uptime_ms() + duration_ms
+                kept.until_ms = self._clock.uptime_ms() + duration_ms
         return lost
 
     async def release(self, lease: Lease) -> None:
-        journal = self._journals.get(lease.session)
-        if journal is not None and journal.is_leased_in(lease.epoch):
-            journal.holder = None
+        kept = self._sessions.get(lease.session)
+        if kept is not None and kept.is_leased_in(lease.epoch):
+            kept.holder = None
 
-    def _lease(self, journal: _Journal) -> Lease | None:
-        if journal.holder is None:
+    def _lease(self, kept: _Kept) -> Lease | None:
+        if kept.holder is None:
             return None
-        left_ms = max(journal.until_ms - self._clock.uptime_ms(), 0)
-        return Lease(journal.row.session, journal.epoch, journal.holder, left_ms)
+        left_ms = max(kept.until_ms - self._clock.uptime_ms(), 0)
+        return Lease(kept.row.session, kept.epoch, kept.holder, left_ms)
 
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
-        journal = self._journals.get(commit.session)
-        if journal is None or not journal.is_leased_in(commit.epoch):
+        kept = self._sessions.get(commit.session)
+        if kept is None or not kept.is_leased_in(commit.epoch):
             raise Fenced(f"epoch {commit.epoch} of session {commit.session} is over")
-        head_seq = self._branch_point(journal, commit) if commit.forked_from else journal.head_seq
+        head_seq = self._branch_point(kept, commit) if commit.forked_from else kept.head_seq
         if head_seq != commit.expected_seq:
             raise Fenced(f"session {commit.session} is at record {head_seq}, not {commit.expected_seq}")
         self.blobs.check(commit.blobs)
         for other in commit.others:
             await self.commit(other)
         if commit.key is not None:
-            self._keys.pop(journal.row.key, None)
+            self._keys.pop(kept.row.key, None)
             if commit.key:
                 self._keys[commit.key] = commit.session
         if commit.forked_from:
-            journal.parent, journal.at_seq = commit.forked_from, commit.expected_seq
-        journal.records += commit.records
-        handled = journal.inbox.keys() & set(commit.acknowledged)
+            kept.parent, kept.at_seq = commit.forked_from, commit.expected_seq
+        kept.records += commit.records
+        handled = kept.inbox.keys() & set(commit.acknowledged)
         self._mark = Mark(
             self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(handled)
         )
-        journal.written = self._mark.records if commit.records else journal.written
-        journal.head_seq = commit.expected_seq + len(commit.records)
-        journal.row = commit.row
-        journal.blobs.update(commit.blobs)
+        kept.written = self._mark.records if commit.records else kept.written
+        kept.head_seq = commit.expected_seq + len(commit.records)
+        kept.row = commit.row
+        kept.blobs.update(commit.blobs)
         if commit.records:
             self._position += len(commit.records)
-            journal.position = self._position
+            kept.position = self._position
         if commit.snapshot:
-            journal.snapshot = (journal.head_seq, commit.snapshot)
-        journal.commands.update(commit.acknowledged)
+            kept.snapshot = (kept.head_seq, commit.snapshot)
+        kept.commands.update(commit.acknowledged)
         for command_id in commit.acknowledged:
-            journal.inbox.pop(command_id, None)
+            kept.inbox.pop(command_id, None)
         for mark in commit.approvals:
-            known = journal.approvals.get(mark.id, ())
+            known = kept.approvals.get(mark.id, ())
             if len(known) == int(mark.is_decision):
-                journal.approvals[mark.id] = (*known, mark.seq)
-        is_released = commit.releases_lease and not journal.inbox
+                kept.approvals[mark.id] = (*known, mark.seq)
+        is_released = commit.releases_lease and not kept.inbox
         if is_released:
-            journal.holder = None
+            kept.holder = None
         return is_released
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         session, key = commit.session, commit.row.key
         check_session(session, key)
-        if session in self._journals or key in self._keys or commit.expected_seq:
+        if session in self._sessions or key in self._keys or commit.expected_seq:
             raise Fenced(f"session {session} or its name {key!r} is taken")
         self.blobs.check(commit.blobs)
         await self.claim(session, key, commit.row.created_ms)
-        self._journals[session].epoch = commit.epoch - 1
+        self._sessions[session].epoch = commit.epoch - 1
         await self.lease(session, holder, duration_ms)
         return await self.commit(commit)
 
-    def _branch_point(self, journal: _Journal, commit: Commit) -> int:
-        parent = self._journal(commit.forked_from)
-        if journal.head_seq or commit.expected_seq > parent.head_seq:
+    def _branch_point(self, kept: _Kept, commit: Commit) -> int:
+        parent = self._of(commit.forked_from)
+        if kept.head_seq or commit.expected_seq > parent.head_seq:
             raise Fenced(f"session {commit.session} cannot branch off at record {commit.expected_seq}")
         return commit.expected_seq
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
-        journal = self._journals.get(session)
-        if journal is None:
+        kept = self._sessions.get(session)
+        if kept is None:
             return []
-        upto = journal.head_seq if upto_seq is None else min(upto_seq, journal.head_seq)
+        upto = kept.head_seq if upto_seq is None else min(upto_seq, kept.head_seq)
         if upto <= after_seq:
             return []
         link = self._link_at(session, after_seq) or FIRST_LINK
@@ -301,34 +299,34 @@ class VolatileStore:
         return checked(session, records, after_seq, link, upto)
 
     async def recover(self, session: str) -> Recovered:
-        seq, snapshot = self._journals[session].snapshot if session in self._journals else (0, b"")
+        seq, snapshot = self._sessions[session].snapshot if session in self._sessions else (0, b"")
         records, waiting = await self.read(session, seq), await self.inbox(session)
         return Recovered(seq, snapshot, tuple(records), tuple(waiting))
 
     async def select(
         self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
     ) -> T:
-        records = self._slice(session, 0, upto_seq) if session in self._journals else []
+        records = self._slice(session, 0, upto_seq) if session in self._sessions else []
         return read((each.seq, each.type, each.v, each.body) for each in records if each.type in types)
 
     def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
-        journal = self._journals[session]
-        own = journal.records[max(after_seq - journal.at_seq, 0) : max(upto_seq - journal.at_seq, 0)]
-        if after_seq >= journal.at_seq:
+        kept = self._sessions[session]
+        own = kept.records[max(after_seq - kept.at_seq, 0) : max(upto_seq - kept.at_seq, 0)]
+        if after_seq >= kept.at_seq:
             return own
-        return self._slice(journal.parent, after_seq, min(journal.at_seq, upto_seq)) + own
+        return self._slice(kept.parent, after_seq, min(kept.at_seq, upto_seq)) + own
 
     def _link_at(self, session: str, seq: int) -> bytes | None:
         found = self._slice(session, seq - 1, seq) if seq else []
         return found[0].link if found else None
 
     async def last_seq(self, session: str) -> int:
-        journal = self._journals.get(session)
-        return journal.head_seq if journal is not None else 0
+        kept = self._sessions.get(session)
+        return kept.head_seq if kept is not None else 0
 
     async def session(self, session: str) -> SessionRow | None:
-        journal = self._journals.get(session)
-        return journal.row if journal is not None else None
+        kept = self._sessions.get(session)
+        return kept.row if kept is not None else None
 
     async def find(self, name: str) -> list[str]:
         if name == "last":
@@ -336,7 +334,7 @@ class VolatileStore:
         if is_session_key(name):
             return [self._keys[name]] if name in self._keys else []
         if is_session_id(name) or is_session_prefix(name):
-            return sorted(session for session in self._journals if session.startswith(name.upper()))
+            return sorted(session for session in self._sessions if session.startswith(name.upper()))
         return []
 
     async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
@@ -352,62 +350,62 @@ class VolatileStore:
         return row.updated_ms >= sought.since_ms and (not sought.grep or self._mentions(row, sought.grep))
 
     async def branches(self, session: str) -> list[str]:
-        return [name for name, journal in self._journals.items() if journal.parent == session]
+        return [name for name, kept in self._sessions.items() if kept.parent == session]
 
     def _newest(self) -> list[SessionRow]:
-        journals = sorted(self._journals.values(), key=lambda journal: journal.position)
-        return [journal.row for journal in reversed(journals)]
+        by_age = sorted(self._sessions.values(), key=lambda kept: kept.position)
+        return [kept.row for kept in reversed(by_age)]
 
     def _mentions(self, row: SessionRow, text: str) -> bool:
         return is_in(text, row.title) or any(
             says(record.type, record.v, record.body, text)
-            for record in self._slice(row.session, 0, self._journals[row.session].head_seq)
+            for record in self._slice(row.session, 0, self._sessions[row.session].head_seq)
             if record.type in SAID_IN
         )
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
-        rows = (journal.row for journal in self._journals.values() if 0 < journal.row.due_ms <= upto_ms)
+        rows = (kept.row for kept in self._sessions.values() if 0 < kept.row.due_ms <= upto_ms)
         return sorted(rows, key=lambda row: row.due_ms)[:limit]
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         rows = [
             await self.approval(name)
-            for journal in self._journals.values()
-            for name, seqs in journal.approvals.items()
-            if session in ("", journal.row.session) and is_open == (len(seqs) == 1)
+            for kept in self._sessions.values()
+            for name, seqs in kept.approvals.items()
+            if session in ("", kept.row.session) and is_open == (len(seqs) == 1)
         ]
         return sorted((row for row in rows if row is not None), key=lambda row: (row.asked_ms, row.id))
 
     async def approval(self, approval_id: str) -> Approval | None:
-        for session, journal in self._journals.items():
-            if approval_id in journal.approvals:
-                records = [await self.read(session, seq - 1, seq) for seq in journal.approvals[approval_id]]
+        for session, kept in self._sessions.items():
+            if approval_id in kept.approvals:
+                records = [await self.read(session, seq - 1, seq) for seq in kept.approvals[approval_id]]
                 return approval_row(approval_id, [record for each in records for record in each])
         return None
 
     async def delete(self, lease: Lease) -> None:
         session = lease.session
-        journal = self._journals.get(session)
-        if journal is None or not journal.is_leased_in(lease.epoch):
+        kept = self._sessions.get(session)
+        if kept is None or not kept.is_leased_in(lease.epoch):
             raise Fenced(f"epoch {lease.epoch} of session {session} is over")
         if await self.branches(session):
             raise Fenced(f"another session branched off from session {session}")
-        del self._journals[session]
-        self._keys.pop(journal.row.key, None)
-        self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(journal.inbox))
-        kept = {blob for each in self._journals.values() for blob in each.all_blobs()}
-        self.blobs.drop(journal.all_blobs() - kept)
+        del self._sessions[session]
+        self._keys.pop(kept.row.key, None)
+        self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(kept.inbox))
+        used = {blob for each in self._sessions.values() for blob in each.all_blobs()}
+        self.blobs.drop(kept.all_blobs() - used)
 
     async def verify(self) -> Verified:
         damages: list[Damage] = []
         erased: list[Stretch] = []
-        for session, journal in self._journals.items():
-            link = FIRST_LINK if not journal.parent else self._link_at(journal.parent, journal.at_seq)
-            found = examine(session, journal.records, journal.at_seq, link, journal.head_seq)
+        for session, kept in self._sessions.items():
+            link = FIRST_LINK if not kept.parent else self._link_at(kept.parent, kept.at_seq)
+            found = examine(session, kept.records, kept.at_seq, link, kept.head_seq)
             erased += found.erased
             damages += found.damages
-            kept = Derived(journal.row, frozenset(journal.blobs), journal.approvals)
-            damages += compare(session, journal.head_seq, found, await self._state(journal, found), kept)
+            derived = Derived(kept.row, frozenset(kept.blobs), kept.approvals)
+            damages += compare(session, kept.head_seq, found, await self._state(kept, found), derived)
             for record in found.records:
                 for sha256 in blobs_of(record.event):
                     try:
@@ -416,21 +414,21 @@ class VolatileStore:
                         damages.append(Damage("blob", error.message, session, record.seq))
         return Verified(tuple(damages), tuple(erased))
 
-    async def _state(self, journal: _Journal, found: Examined) -> State | None:
+    async def _state(self, kept: _Kept, found: Examined) -> State | None:
         if not found.is_whole:
             return None
         try:
-            shared = [decode(each) for each in await self.read(journal.row.session, 0, journal.at_seq)]
+            shared = [decode(each) for each in await self.read(kept.row.session, 0, kept.at_seq)]
         except (StorageCorrupt, UnreadableEvent):
             return None
-        start = State(session=journal.row.session, key=journal.row.key)
+        start = State(session=kept.row.session, key=kept.row.key)
         return fold([*shared, *found.records], start)
 
     async def aclose(self) -> None:
         """Do nothing: the content stays for the next user."""
 
-    def _journal(self, session: str) -> _Journal:
-        journal = self._journals.get(session)
-        if journal is None:
+    def _of(self, session: str) -> _Kept:
+        kept = self._sessions.get(session)
+        if kept is None:
             raise NoSuchSession(f"no session {session} in this home")
-        return journal
+        return kept

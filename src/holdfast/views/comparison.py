@@ -16,7 +16,6 @@ from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCa
 from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import text_of
 from holdfast.protocol.tools import Files
-from holdfast.views.journal import Journal
 from holdfast.views.lines import Line, Span, neutral, one_line
 from holdfast.views.story import story
 from holdfast.views.tables import has_price, money
@@ -47,22 +46,22 @@ class Comparison(msgspec.Struct, frozen=True):
     right: Side
 
 
-def compare(left: Journal, right: Journal) -> Comparison:
+def compare(left: StoredSession, right: StoredSession) -> Comparison:
     """Compare two journals."""
     pairs = zip(left.stored, right.stored, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0].link == pair[1].link, pairs))
     return Comparison(common, _side(left, common), _side(right, common))
 
 
-def _side(journal: Journal, common_seq: int) -> Side:
-    told = story(journal.records)
-    after = [record for record in journal.records if record.seq > common_seq]
+def _side(session: StoredSession, common_seq: int) -> Side:
+    told = story(session.records)
+    after = [record for record in session.records if record.seq > common_seq]
     attempts = [attempt for attempt in told.attempts if attempt.seq > common_seq]
     is_priced = all(has_price(told, attempt.run) for attempt in attempts)
     words = [text_of(record.event.parts) for record in after if isinstance(record.event, Responded)]
     return Side(
-        journal.row.session,
-        journal.row.status,
+        session.row.session,
+        session.row.status,
         sum(each.status == "answered" and not each.started.is_last_pass for each in attempts),
         sum(attempt.spent_microusd for attempt in attempts) if is_priced else None,
         tuple(_calls(after)),
@@ -111,13 +110,15 @@ def _row(side: Side) -> dict[str, Any]:
     }
 
 
-def comparison_lines(found: Comparison, left: Journal, right: Journal, width: int) -> Iterator[Line]:
+def comparison_lines(
+    found: Comparison, left: StoredSession, right: StoredSession, width: int
+) -> Iterator[Line]:
     """Return the comparison for people."""
     shared = counted(found.common_seq, "record")
     yield [f"They share their first {shared}." if found.common_seq else "They share no record."]
-    for side, journal in ((found.left, left), (found.right, right)):
+    for side, session in ((found.left, left), (found.right, right)):
         yield [""]
-        yield [Span(side.session, "bold"), "  ", status_of(journal.row)]
+        yield [Span(side.session, "bold"), "  ", status_of(session.row)]
         tools = ", ".join(f"{neutral(tool)} ({seq})" for seq, tool in side.calls)
         facts = (
             ("spent", f"{counted(side.turns, 'turn')}, {money(side.cost_microusd)}"),

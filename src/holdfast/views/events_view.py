@@ -18,8 +18,8 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.messages import calls_of
-from holdfast.views.journal import Journal
 from holdfast.views.lines import MASKED, Line, Span, iso, local, one_line
+from holdfast.views.stored import StoredSession
 
 
 def event_row(
@@ -60,10 +60,10 @@ def _is_masked(event: Event) -> bool:
             return False
 
 
-def event_lines(journal: Journal, width: int) -> Iterator[Line]:
+def event_lines(session: StoredSession, width: int) -> Iterator[Line]:
     """Return one line per record: seq, time, type and the beginning of the body."""
-    digits = len(str(len(journal.stored)))
-    for record in journal.records:
+    digits = len(str(len(session.stored)))
+    for record in session.records:
         name = type(record.event).__name__
         head = f"{record.seq:>{digits}}  {local(record.at_ms, '%H:%M:%S')}  {name:<18}  "
         body = f"({MASKED}) " if _is_masked(record.event) else ""

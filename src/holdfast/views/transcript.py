@@ -26,9 +26,9 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Group
-from holdfast.views.journal import Journal
 from holdfast.views.lines import COMMAND, MASKED, Line, Span, iso, local, neutral, one_line, took
 from holdfast.views.notices import notice
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import Call, Run, Story, runs_of, story
 from holdfast.views.tables import (
     STYLES,
@@ -55,15 +55,15 @@ _NOTICE_CELLS = 240
 """The most cells of a notice, if three lines of the terminal are not more."""
 
 
-def next_command(journal: Journal) -> str:
+def next_command(session: StoredSession) -> str:
     """Return the command that continues the session."""
-    row = journal.row
+    row = session.row
     match row.status:
         case "waiting":
             return "holdfast approvals"
         case "done":
             return f'holdfast resume {row.session} "TEXT"'
-        case "new" if not journal.waiting:
+        case "new" if not session.waiting:
             return f'holdfast run "TASK" -s {row.key}' if row.key else 'holdfast run "TASK"'
     return f"holdfast resume {row.session}"
 
@@ -73,10 +73,10 @@ def status_of(row: SessionRow) -> Span:
     return Span(row.status, _STATUS_STYLES.get(row.status, "red"))
 
 
-def overview(journal: Journal) -> dict[str, Any]:
+def overview(session: StoredSession) -> dict[str, Any]:
     """Return the status of a session for scripts."""
-    row, told = journal.row, story(journal.records)
-    answers = [text_of(r.event.parts) for r in journal.records if isinstance(r.event, Responded)]
+    row, told = session.row, story(session.records)
+    answers = [text_of(r.event.parts) for r in session.records if isinstance(r.event, Responded)]
     return {
         "session": row.session,
         "key": row.key or None,
@@ -100,21 +100,21 @@ def overview(journal: Journal) -> dict[str, Any]:
         "updated_at": iso(row.updated_ms),
         "due_at": iso(row.due_ms) if row.due_ms else None,
         "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
-        "records": len(journal.stored),
-        "waiting": journal.waiting,
+        "records": len(session.stored),
+        "waiting": session.waiting,
         "left_out": [list(r) for r in told.attempts[-1].started.request.left_out] if told.attempts else [],
-        "next": next_command(journal),
+        "next": next_command(session),
     }
 
 
-def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
+def transcript_lines(session: StoredSession, width: int) -> Iterator[Line]:
     """Return the status of the session and its whole conversation."""
-    told = story(journal.records)
-    yield from _head(journal, told)
+    told = story(session.records)
+    yield from _head(session, told)
     calls = {call.call_id: call for call in told.calls}
     runs = {run.number: run for run in told.runs}
     cut_at, shown_run = cuts(told), 0
-    for number, record in zip(runs_of(journal.records), journal.records, strict=True):
+    for number, record in zip(runs_of(session.records), session.records, strict=True):
         if number != shown_run and number in runs:
             shown_run = number
             yield from _run_line(runs[number], width)
@@ -124,26 +124,26 @@ def transcript_lines(journal: Journal, width: int) -> Iterator[Line]:
         yield from _record_lines(record, calls, told.groups, width)
 
 
-def _head(journal: Journal, told: Story) -> Iterator[Line]:
-    row = journal.row
+def _head(session: StoredSession, told: Story) -> Iterator[Line]:
+    row = session.row
     reason = f"  ({one_line(row.reason, 60)})" if row.reason and row.reason != row.status else ""
     yield [Span(row.session, "bold"), f"  {row.key}  " if row.key else "  ", status_of(row), reason]
     facts = [("model", neutral(row.model)), ("workspace", neutral(row.workspace))]
     if told.runs:
         facts.append(("limits", _limits(told.runs[-1])))
-    own, shared = _own_story(journal, told)
+    own, shared = _own_story(session, told)
     facts.append(("spent", _spent(own)))
     if shared is not None:
         facts.append(("parent", f"{row.parent} spent {_spent(shared)}"))
     facts.append(("last", local(row.updated_ms) + (f", due {local(row.due_ms)}" if row.due_ms else "")))
-    if journal.waiting:
-        facts.append(("inbox", f"{counted(journal.waiting, 'command')} that no process has read yet"))
+    if session.waiting:
+        facts.append(("inbox", f"{counted(session.waiting, 'command')} that no process has read yet"))
     if told.runs:
         facts.append(("trace", trace_id(row.session, told.runs[-1].number)))
     for name, value in facts:
         if value:
             yield [Span(f"  {name:<10}", "dim"), value]
-    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(journal), COMMAND)]
+    yield [Span(f"  {'next':<10}", "dim"), Span(next_command(session), COMMAND)]
 
 
 def _limits(run: Run) -> str:
@@ -155,14 +155,14 @@ def _limits(run: Run) -> str:
     )
 
 
-def _own_story(journal: Journal, told: Story) -> tuple[Story, Story | None]:
+def _own_story(session: StoredSession, told: Story) -> tuple[Story, Story | None]:
     """Return what a session spent, and what its parent spent on the records that they share."""
-    forks = [record.seq for record in journal.records if isinstance(record.event, SessionForked)]
+    forks = [record.seq for record in session.records if isinstance(record.event, SessionForked)]
     if not forks:
         return told, None
     own = {attempt.number for attempt in told.attempts if attempt.seq > forks[-1]}
     started = {
-        each.event.call_id: each.seq for each in journal.records if isinstance(each.event, ToolCallStarted)
+        each.event.call_id: each.seq for each in session.records if isinstance(each.event, ToolCallStarted)
     }
     mine = {call.call_id for call in told.calls if started.get(call.call_id, 0) > forks[-1]}
 

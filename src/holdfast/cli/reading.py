@@ -20,8 +20,8 @@ from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.driven import marked, situation_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import was_used
-from holdfast.views.journal import Journal, readable_here
 from holdfast.views.lines import local, one_line
+from holdfast.views.stored import StoredSession, readable_here
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _RUN_DIGITS = 6
@@ -96,8 +96,8 @@ async def _by_trace(index: Index, trace: str) -> list[str]:
     return [row.session for row in rows if trace_id(row.session, 0)[:-_RUN_DIGITS] == trace[:-_RUN_DIGITS]]
 
 
-async def read_journal(store: Store, name: str) -> Journal:
-    """Read the journal of a session.
+async def read_session(store: Store, name: str) -> StoredSession:
+    """Read a session.
 
     Raises:
         NoSuchSession: No session has that name.
@@ -109,4 +109,4 @@ async def read_journal(store: Store, name: str) -> Journal:
     stored = await store.read(session)
     records = [record for record in map(readable_here, stored) if record is not None]
     waiting = situation.waiting if situation is not None else 0
-    return Journal(marked(row, situation), stored, records, waiting)
+    return StoredSession(marked(row, situation), stored, records, waiting)

@@ -1,4 +1,4 @@
-"""The journal of a session as it was read from a store."""
+"""A session as a command read it from a store: its row, its journal, and how many commands wait."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from holdfast.protocol.events import Record
 from holdfast.protocol.rows import SessionRow
 
 
-class Journal(NamedTuple):
-    """A session with its records."""
+class StoredSession(NamedTuple):
+    """A session with its journal."""
 
     row: SessionRow
     stored: Sequence[StoredRecord]
