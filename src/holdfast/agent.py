@@ -558,4 +558,4 @@ def _end(runner: asyncio.Runner, items: AsyncGenerator[Any, None]) -> None:
     else:
         ending = threading.Thread(target=work, name="holdfast-stream", daemon=True)
         ending.start()
-        ending.join(_END_S)  # not for ever: who is interrupted here may hold a lock that the thread needs
+        ending.join(_END_S)  # not for ever: who is interrupted here may own a lock that the thread needs

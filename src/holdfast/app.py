@@ -330,7 +330,7 @@ def built_in_specs() -> tuple[ToolSpec, ...]:
 
 
 def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """By name, the values of all variables that hold, or could hold, a provider's key or another secret."""
+    """By name, the values of all variables that contain, or could contain, a provider's key or another secret."""
     names = {name for entry in factory(_PROVIDERS).values() for name in entry.key_env}
     names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
     keys = {name: value for name in names if (value := environ.get(name, "").strip())}
@@ -354,8 +354,8 @@ def _notices(settings: Settings) -> Iterable[str]:
 
 
 def unknowns(facts: ModelFacts) -> Iterable[str]:
-    """What is not known about a model, and what holds instead."""
+    """What is not known about a model, and what counts instead."""
     if facts.price == "unknown":
-        yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens holds."
+        yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens counts."
     if not facts.is_window_known:
         yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."

@@ -195,6 +195,6 @@ def clearing_up(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # The text of any other error may hold anything, and a log is read by many.
+        # The text of any other error may contain anything, and a log is read by many.
         why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         _log.warning("%s could not be cleared up: %s", what, why)

@@ -264,7 +264,9 @@ def test_a_diff_hides_a_secret_that_only_the_arguments_show(cli: Cli, work: Path
     session = run(cli, edit("word.txt", "K", key), edit("word.txt", "other", "more"), says("Done."))
     assert (work / "word.txt").read_text() == f"O{key}AY more\n"
     shown = cli("show", session, "--diff")
-    assert shown.out == "word.txt: an edit of it held what looks like a secret; open the file to see it.\n"
+    assert (
+        shown.out == "word.txt: an edit of it contained what looks like a secret; open the file to see it.\n"
+    )
     (work / "word.txt").write_text(f"O{key}AY mine\n")
     found = cli("undo", session)
     assert found.code == 1

@@ -64,7 +64,7 @@ def test_a_session_of_another_machine_goes_on_here_when_its_lease_is_over(tmp_pa
     async def move(clock: JumpingClock) -> None:
         inner: Store = VolatileStore(clock)
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(tmp_path)) as controller:
             session = await controller.begin(
                 "a:b", owner("ann"), Send("Go.", settings_of(scenario, tmp_path))

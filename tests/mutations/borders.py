@@ -179,8 +179,8 @@ PERMISSION = (
     Mutation(
         "an untrusted file sets what needs trust",
         "config/load.py",
-        "        if is_trusted or _holds(given, before):",
-        "        if key.project or _holds(given, before):",
+        "        if is_trusted or _is_in_force(given, before):",
+        "        if key.project or _is_in_force(given, before):",
         "tests/config/test_project.py",
     ),
     Mutation(

@@ -174,7 +174,7 @@ def test_a_run_that_left_a_call_keeps_nobody_waiting(volatile: Stage) -> None:
 
     async def leave(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, ANN, Send("Go.", settings_of(scenario, workspace)))
@@ -247,7 +247,7 @@ def test_a_stop_that_came_while_a_run_was_ending_stops_the_next_one(volatile: St
 
     async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, ANN, Send("Go.", settings_of(scenario, workspace)))
@@ -273,7 +273,7 @@ def test_a_drive_that_has_not_looked_yet_ends_when_its_runtime_closes(stage: Sta
 
     async def close(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.begin("a:b", ANN, Send("Go.", settings_of(scenario, workspace)))
             driving = asyncio.create_task(controller.drive(session))
@@ -318,7 +318,7 @@ def test_a_follower_sees_a_record_whose_drive_was_cancelled_while_it_was_written
 
     async def follow(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, seen = Sure(inner), []
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
 

@@ -39,7 +39,7 @@ async def once(
     scenario: Scenario, clock: JumpingClock, store: FaultyStore, workspace: Path, begun: list[str]
 ) -> State:
     """One runtime, and what its run of a new session comes to."""
-    clock.hold_while(lambda: store.in_flight > 0)
+    clock.pause_while(lambda: store.in_flight > 0)
     async with controller_of(scenario, store, clock, World(workspace)) as controller:
         return await controller.run(KEY, ANN, Send("Go.", settings_of(scenario, workspace)), begun.append)
 
@@ -122,7 +122,7 @@ def test_another_process_stops_a_session_as_soon_as_it_has_begun(stage: Stage) -
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         body = Send("Go.", settings_of(SLOW, workspace))
         ours, theirs = FaultyStore(inner), FaultyStore(inner)
-        clock.hold_while(lambda: ours.in_flight + theirs.in_flight > 0)
+        clock.pause_while(lambda: ours.in_flight + theirs.in_flight > 0)
         one, other = (controller_of(SLOW, store, clock, World(workspace)) for store in (ours, theirs))
         async with one, other:
             has_begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -174,7 +174,7 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
             raise UsageError("There is no such provider.")
 
         store, begun = FaultyStore(inner), list[int]()
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         ports = controller_of(NOTED, store, clock, World(workspace))._ports
         began_ms = clock.now_ms()
         async with SessionController(replace(ports, resolve=resolve)) as controller:
@@ -193,7 +193,7 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
 def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         ports = controller_of(SAID, store, clock, World(workspace))._ports
 
         async def resolve(name: str) -> Provider:
@@ -215,7 +215,7 @@ def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage
 def test_a_name_that_is_none_begins_nothing(stage: Stage, key: str) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(NOTED, store, clock, World(workspace)) as controller:
             with pytest.raises(UsageError):
                 await controller.run(key, ANN, Send("Go.", settings_of(NOTED, workspace)))

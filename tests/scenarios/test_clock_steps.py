@@ -36,7 +36,7 @@ HOUR_S = 3_600
 def test_a_step_of_the_clock_shows_in_no_length_of_time_and_in_no_order(stage: Stage, step_s: float) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
 
         @tool(effect="read")
         async def set_clock() -> str:

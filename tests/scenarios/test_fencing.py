@@ -75,7 +75,7 @@ def test_who_lost_the_session_writes_nothing_starts_nothing_and_follows_to_its_e
     async def play_both(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         world = World(workspace)
         frozen, other = Frozen(inner), FaultyStore(inner)
-        clock.hold_while(lambda: (frozen.in_flight if frozen.awake.is_set() else 0) + other.in_flight > 0)
+        clock.pause_while(lambda: (frozen.in_flight if frozen.awake.is_set() else 0) + other.in_flight > 0)
         first = controller_of(LONG, frozen, clock, world)
         second = controller_of(LONG, other, clock, world)
         async with first, second:
@@ -244,7 +244,7 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
 
     async def race(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         world, store = World(workspace), FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         one, two = (controller_of(scenario, store, clock, world) for _ in range(2))
         async with one, two:
             sessions = await asyncio.gather(one.open("a:b"), two.open("a:b"))
@@ -272,7 +272,7 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
 
     async def flood(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         world, store = World(workspace), FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         settings = settings_of(scenario, workspace)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
@@ -328,7 +328,7 @@ def test_many_sessions_begun_and_stopped_at_random_leave_nothing_behind(stage: S
 
     async def chaos(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         sessions = await asyncio.gather(*(one(clock, store, world, number) for number in range(count)))
         assert asyncio.all_tasks() == {asyncio.current_task()}
         for session in sessions:

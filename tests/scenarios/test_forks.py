@@ -49,7 +49,7 @@ async def branch_everywhere(
 ) -> None:
     parent = await play(scenario, clock, inner, workspace)
     store = FaultyStore(inner)
-    clock.hold_while(lambda: store.in_flight > 0)
+    clock.pause_while(lambda: store.in_flight > 0)
     for seq in sorted({*range(first or every, len(parent.records), every), len(parent.records)}):
         shared = parent.records[:seq]
         branch = await fork(store, clock, parent.session, seq)

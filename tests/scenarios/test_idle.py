@@ -65,7 +65,7 @@ async def asked_by(
     """What the store is asked in a minute in which so many sessions, all of them followed, wait for a tool: by the
     process that drives them, or by one that waits for another to drive them to their end."""
     store, theirs, world = Counting(inner), FaultyStore(inner), World(workspace)
-    clock.hold_while(lambda: store.in_flight + theirs.in_flight > 0)
+    clock.pause_while(lambda: store.in_flight + theirs.in_flight > 0)
     one, other = controller_of(SLOW, store, clock, world), controller_of(SLOW, theirs, clock, world)
     async with one, other:
         tasks: list[asyncio.Task[object]] = []
@@ -115,7 +115,7 @@ def test_whoever_waits_for_an_acknowledgement_is_woken_by_the_commit(
 
     async def pause(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(SLOW, store, clock, world) as controller:
             session = await controller.begin("", ANN, Send("Go.", settings_of(SLOW, workspace)))
             driving = asyncio.create_task(controller.drive(session))
@@ -140,7 +140,7 @@ def test_whoever_follows_is_told_of_each_commit_at_once(
 
     async def tell(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         told: list[int] = []
 
         async def listen(controller: SessionController, session: str) -> None:
@@ -167,7 +167,7 @@ def test_whoever_follows_is_told_of_each_commit_at_once(
 def test_a_command_that_another_process_handles_without_a_record_is_seen_as_handled(stage: Stage) -> None:
     async def pause(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         one, other = (controller_of(SLOW, store, clock, world) for _ in range(2))
         async with one, other:
             session = await one.begin("", ANN, Send("Go.", settings_of(SLOW, workspace)))

@@ -25,7 +25,7 @@ SCENARIO = BY_NAME["text only"]
 def test_two_channels_may_send_commands_of_one_id_and_none_is_lost(stage: Stage) -> None:
     async def two(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         world = World(workspace)
         body = say("Do it.", settings_of(SCENARIO, workspace)).body
         async with controller_of(SCENARIO, store, clock, world) as controller:
@@ -47,7 +47,7 @@ def test_two_channels_may_send_commands_of_one_id_and_none_is_lost(stage: Stage)
 def test_a_name_that_is_none_is_refused_while_other_sessions_go_on(stage: Stage) -> None:
     async def refused(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         world = World(workspace)
         body = say("Do it.", settings_of(SCENARIO, workspace)).body
         async with controller_of(SCENARIO, store, clock, world) as controller:

@@ -64,7 +64,7 @@ def played(
 
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> tuple[World, list[e.Record], int]:
         world, store = World(workspace), FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))
@@ -164,7 +164,7 @@ def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_
 ) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> list[e.Record]:
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         scenario = Scenario("gone", [words("Never said.")])
 
         async def resolve(name: str) -> Provider:
@@ -198,7 +198,7 @@ def test_a_step_that_ignores_its_cancellation_holds_nobody_up(volatile: Stage, i
 
     async def wait(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, world = FaultyStore(inner), World(workspace)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         ports = controller_of(scenario, store, clock, world)._ports
 
         async def resolve(name: str) -> Provider:

@@ -78,7 +78,7 @@ async def visit_when_nobody_drives(
     world = World(workspace)
     session = await begin(scenario, inner, clock, world)
     dying = FaultyStore(inner, faults)
-    clock.hold_while(lambda: dying.in_flight > 0)
+    clock.pause_while(lambda: dying.in_flight > 0)
     try:
         async with controller_of(scenario, dying, clock, world) as controller:
             await controller.drive(session)
@@ -86,7 +86,7 @@ async def visit_when_nobody_drives(
         clock.advance(LEASE_MS / 1000 + 1)
     before = await records_of(inner, session)
     store = FaultyStore(inner)
-    clock.hold_while(lambda: store.in_flight > 0)
+    clock.pause_while(lambda: store.in_flight > 0)
     async with controller_of(scenario, store, clock, world) as visitor:
         command = await visitor.decide_now(session, owner("visitor"), body_of(kind, session))
         after = await records_of(inner, session)
@@ -159,7 +159,7 @@ async def visit_while_driven(
     world = World(workspace)
     session = await begin(scenario, inner, clock, world)
     store = Interrupted(inner, number, is_before=is_before)
-    clock.hold_while(lambda: store.in_flight > 0)
+    clock.pause_while(lambda: store.in_flight > 0)
     async with (
         controller_of(scenario, store, clock, world) as first,
         controller_of(scenario, FaultyStore(inner), clock, world) as second,
@@ -221,7 +221,7 @@ def test_many_visitors_at_once_are_all_heard_and_the_first_answer_counts(stage: 
         world = World(workspace)
         session = await begin(scenario, inner, clock, world)
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         async with (
             controller_of(scenario, store, clock, world) as one,
             controller_of(scenario, store, clock, world) as two,

@@ -68,7 +68,7 @@ def test_no_time_passes_while_the_writer_of_a_store_is_at_work(tmp_path: Path) -
     async def main(clock: JumpingClock) -> float:
         inner = SqliteStore.open(tmp_path)
         store = FaultyStore(inner)
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         driving = await drive(store)
         async with asyncio.timeout(1):
             for turn in range(50):
@@ -86,7 +86,7 @@ def test_no_time_passes_while_the_writer_of_a_store_is_at_work(tmp_path: Path) -
 def test_a_slow_disk_is_slow_in_jumped_time_only() -> None:
     async def main(clock: JumpingClock) -> float:
         store = FaultyStore(VolatileStore(), Faults(delay_s=20))
-        clock.hold_while(lambda: store.in_flight > 0)
+        clock.pause_while(lambda: store.in_flight > 0)
         await (await drive(store)).commit(MessageReceived("one"))
         return clock.elapsed_s
 

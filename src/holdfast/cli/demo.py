@@ -78,7 +78,7 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
     \b
     holdfast demo
 
-    The model is scripted, everything else is real. The demo keeps its files. Exits 1 if a claim does not hold.
+    The model is scripted, everything else is real. The demo keeps its files. Exits 1 if a claim is not true.
     """
     place = _prepare(home)
     tell = _silent if is_json else _say_at_once
@@ -272,9 +272,12 @@ def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: f
     yield from timeline_lines(story(evidence.after.records), columns(sys.stdout))
     broken = sum(not check.ok for check in found)
     if broken:
-        yield [Span(f"{broken} of {len(found)} claims do not hold.", "bold red"), " Please report this."]
+        yield [Span(f"{broken} of {len(found)} claims are not true.", "bold red"), " Please report this."]
     else:
-        yield [Span("Every claim holds.", "bold green"), f" It took {took_s:.0f} s. The model was scripted."]
+        yield [
+            Span("Every claim is true.", "bold green"),
+            f" It took {took_s:.0f} s. The model was scripted.",
+        ]
     yield ""
     yield [Span("See for yourself", "bold")]
     for command, about in _looks(place):

@@ -49,7 +49,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A claim, and whether it holds."""
+    """A claim, and whether it is true."""
 
     claim: str
     ok: bool

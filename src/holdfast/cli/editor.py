@@ -458,21 +458,21 @@ class Editor:
 class _Output(Vt100_Output):
     """Writes to the terminal."""
 
-    _is_held = False
+    _is_collecting = False
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
         """Write everything of the block at its end, so that the area does not flicker."""
-        self._is_held = True
+        self._is_collecting = True
         try:
             yield
         finally:
-            self._is_held = False
+            self._is_collecting = False
             self.flush()
 
     def flush(self) -> None:
         """Write what was collected, unless more follows."""
-        if not self._is_held:
+        if not self._is_collecting:
             with suppress(OSError):  # the terminal is gone
                 super().flush()
 

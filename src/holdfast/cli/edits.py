@@ -31,7 +31,7 @@ class Edits:
     def __init__(self, app: App, session: str) -> None:
         self._app, self._session = app, session
         self._copies: dict[str, ToolCall] = {}
-        """The calls of this turn that held what looks like a secret."""
+        """The calls of this turn that contained what looks like a secret."""
         self._planned: dict[str, Sequence[Edit]] = {}
         """What each running call said that it would change."""
 

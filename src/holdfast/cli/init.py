@@ -87,7 +87,7 @@ def init(
     if is_unpriced:
         say(
             [
-                "Its price is not known, so only the limit of tokens holds. If its calls cost nothing, add this:"
+                "Its price is not known, so only the limit of tokens counts. If its calls cost nothing, add this:"
             ]
         )
         say(

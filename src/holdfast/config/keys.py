@@ -151,7 +151,7 @@ KEYS: tuple[Key, ...] = (
         "The address of the provider.",
         project="trust",
     ),
-    Key("providers.*.api_key_env", variable(), "The variable that holds the key.", project="trust"),
+    Key("providers.*.api_key_env", variable(), "The variable that contains the key.", project="trust"),
     *(
         Key(f"catalog.*.{name}", kind, about, project="trust")
         for name, kind, about in (

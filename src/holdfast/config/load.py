@@ -130,8 +130,8 @@ def _change(given: Given, without: Config, before: Config, after: Config) -> Cha
         setting = config.settings.get(given.name)
         return setting is not None and setting.origin == given.origin
 
-    held = without.settings.get(given.name)
-    now = given.key.kind.write(held.value) if held is not None else None
+    other = without.settings.get(given.name)
+    now = given.key.kind.write(other.value) if other is not None else None
     ignored = next((each for each in after.ignored if each.origin == given.origin), None)
     if counts_in(before):
         return Change(given.name, given.shown, now, "already")
@@ -181,7 +181,7 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
                 case "project":
                     refused = _refused(given, before, is_trusted=source.is_trusted)
                     ignored += refused
-                    if refused or _holds(given, before):
+                    if refused or _is_in_force(given, before):
                         continue
                 case "admin":
                     if not _is_capping(given, before, warnings):
@@ -248,7 +248,7 @@ def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[
     elif _tightens(given, before):
         return []
     elif key.project == "trust":
-        if is_trusted or _holds(given, before):
+        if is_trusted or _is_in_force(given, before):
             return []
         why, needs_trust = f"may set it only after `{_trusting(given.origin)}`", True
     elif key.strictness is not None and before is not None:
@@ -265,7 +265,7 @@ def _trusting(origin: str) -> str:
     return f"holdfast trust {shlex.quote(origin.rpartition(':')[0])}"
 
 
-def _holds(given: Given, before: Setting | None) -> bool:
+def _is_in_force(given: Given, before: Setting | None) -> bool:
     """Return whether the value is already in force, so that setting it again changes nothing."""
     return before is not None and before.value == given.value
 

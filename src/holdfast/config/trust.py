@@ -1,6 +1,6 @@
 """Remembers which project files are trusted: one small record in the home for each file, with its path and hash.
 
-Trust holds for a path and a content: a file that was moved, linked or changed is not trusted. `load` decides what
+Trust is for a path and a content: a file that was moved, linked or changed is not trusted. `load` decides what
 trust allows. A record that cannot be read counts as no trust.
 """
 

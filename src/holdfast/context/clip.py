@@ -23,7 +23,7 @@ def clip(text: str, max_chars: int, blob: str = "") -> str:
     Args:
         text: Any text. Control characters except tab and newline, and lone surrogates, become `\\ufffd`.
         max_chars: The most characters of the result, with the marker (unless the marker alone is longer).
-        blob: The blob that holds the whole text; empty if it is not stored.
+        blob: The blob that has the whole text; empty if it is not stored.
     """
     text = clean(text)
     if len(text) <= max_chars:

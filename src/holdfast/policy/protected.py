@@ -101,29 +101,29 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
             on inside does: in the workspace `~/.config` the shell still runs `fish/config.fish`.
     """
     whole = path if path.startswith("/") else f"{workspace}/{path}"
-    parts = _plain(whole)
-    if _FIRST.isdisjoint(parts) and WILDCARDS.isdisjoint(path):
+    names = _plain(whole)
+    if _FIRST.isdisjoint(names) and WILDCARDS.isdisjoint(path):
         return None
     chosen = _plain(workspace)
     # Two folders may differ in their case alone: only the one that was named was chosen.
     is_named = is_inside(workspace, posixpath.normpath(whole))
-    is_chosen = is_named and parts[: len(chosen)] == chosen and ".git" not in chosen
+    is_chosen = is_named and names[: len(chosen)] == chosen and ".git" not in chosen
     for row in STEERING:
-        for name in row.names:
-            if _holds(parts, name, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
-                return name.rstrip("$"), row
+        for place in row.names:
+            if _leads_to(names, place, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
+                return place.rstrip("$"), row
     return None
 
 
 def _plain(path: str) -> list[str]:
     """Return the names of a path as the most lenient file system would read them, without `.` and `..`."""
-    parts: list[str] = []
+    names: list[str] = []
     for name in path.replace("\\", "/").split("/"):
         if name == "..":
-            parts[-1:] = []
+            names[-1:] = []
         elif plain := _plain_name(name):
-            parts.append(plain)
-    return parts
+            names.append(plain)
+    return names
 
 
 def _plain_name(name: str) -> str:
@@ -138,16 +138,16 @@ def _plain_name(name: str) -> str:
     return ".git" if plain.startswith("git~") else plain
 
 
-def _holds(parts: Sequence[str], name: str, chosen: int, *, may_be_wild: bool) -> bool:
+def _leads_to(names: Sequence[str], place: str, chosen: int, *, may_be_wild: bool) -> bool:
     """Return whether the names of a path lead to a place, or into it, that is not among the first `chosen` ones."""
-    wanted = name.rstrip("$").split("/")
-    last = len(parts) - len(wanted)
+    wanted = place.rstrip("$").split("/")
+    last = len(names) - len(wanted)
     first = max(chosen + 1 - len(wanted), 0)
-    starts = range(max(last, first) if name.endswith("$") else first, last + 1)
+    starts = range(max(last, first) if place.endswith("$") else first, last + 1)
     return any(
         all(
-            part == want or (may_be_wild and fits_wildcards(want, part))
-            for part, want in zip(parts[start : start + len(wanted)], wanted, strict=True)
+            name == want or (may_be_wild and fits_wildcards(want, name))
+            for name, want in zip(names[start : start + len(wanted)], wanted, strict=True)
         )
         for start in starts
     )

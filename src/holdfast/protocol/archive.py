@@ -1,4 +1,4 @@
-"""The format of an exported session: one JSON object a line, with everything that its journal holds.
+"""The format of an exported session: one JSON object a line, with everything that its journal has.
 
 The first line is a `Head`. Then follow the records, each with its link of the hash chain, then the blobs that they
 refer to, each in one or more chunks, and at last an `End`, which proves that the file is whole. Content of files from
@@ -21,7 +21,7 @@ BLOB_BYTES = 64 << 20
 
 
 class Head(msgspec.Struct, frozen=True, tag_field="kind", tag="holdfast-session"):
-    """What the file holds."""
+    """What the file contains."""
 
     v: int
     session: str

@@ -118,7 +118,7 @@ def chain_link(
     """Return the SHA-256 over the previous link and the whole record. It reveals a flipped bit, a cut and a
     reordering.
 
-    The body counts by its digest, so that a record with an erased body still holds the chain together. The
+    The body counts by its digest, so that a record with an erased body still links the chain. The
     session's id does not count, because a branch shares its parent's records.
     """
     head = f"{seq}\0{at_ms}\0{awake_ms}\0{epoch}\0{cause}\0{type_}\0{v}\0".encode()

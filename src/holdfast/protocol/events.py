@@ -1,4 +1,4 @@
-"""The closed union of facts that a journal holds, grouped by subject, each in the past tense.
+"""The closed union of facts that a journal can have, grouped by subject, each in the past tense.
 
 An event carries what the fold needs and what a person at 3 am needs, and nothing that another event
 says already. Adding an optional field needs no new version; a changed meaning needs a new `v` here, an
@@ -80,7 +80,7 @@ class SessionRenamed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SessionImported(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The records before this one came in a file. Its permissions hold no longer, its files are not this home's to
+    """The records before this one came in a file. Its permissions no longer count, its files are not this home's to
     put back, and what it had in flight no driver here started."""
 
 
@@ -110,7 +110,7 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
 
 class SettingsStored(msgspec.Struct, frozen=True, gc=False):
-    """Groups of settings that no earlier record of the journal holds; what follows refers to them by name."""
+    """Groups of settings that no earlier record of the journal has; what follows refers to them by name."""
 
     groups: dict[str, Group]
     """The groups of settings, by the SHA-256 of their encoding."""
@@ -212,7 +212,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     wire: str
     """The name of the wire that wrote it (`ports.Wire`)."""
     base: str
-    """SHA-256 of the blob that holds all before the messages: model, system text, tools."""
+    """SHA-256 of the blob that has all before the messages: model, system text, tools."""
     keep: int
     tail: str
     sha256: str
@@ -225,7 +225,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reserved_tokens: int
     reserved_microusd: int
     fresh_bytes: int = 0
-    """How much of it the request before did not hold."""
+    """How much of it the request before did not have."""
     rest: tuple[Again | Fresh, ...] = ()
     left_out: tuple[Again, ...] = ()
     """What the window had no room for: the messages of the records in these ranges, both ends included."""
@@ -262,7 +262,7 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     size_bytes: int
     """The size of the request without its tail."""
     fresh_bytes: int = 0
-    """How much of it the request before did not hold."""
+    """How much of it the request before did not have."""
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -57,7 +57,7 @@ class ToolResult(
 
 
 class Media(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="media"):
-    """An image or a PDF, as a request carries it. Records hold an `Attachment` in its place."""
+    """An image or a PDF, as a request carries it. Records have an `Attachment` in its place."""
 
     name: str
     media_type: MediaType

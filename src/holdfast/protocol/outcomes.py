@@ -45,7 +45,7 @@ class Unaffordable(msgspec.Struct, frozen=True):
     size_bytes: int
     """The size of the request without its tail."""
     fresh_bytes: int
-    """How much of it the request before did not hold."""
+    """How much of it the request before did not have."""
 
 
 class Unready(msgspec.Struct, frozen=True):

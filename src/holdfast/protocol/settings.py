@@ -1,6 +1,6 @@
 """The settings of a session, in groups that are recorded once each and named by their hash.
 
-A group holds what changes together. `config` decides which values are allowed, and where they come from.
+A group has what changes together. `config` decides which values are allowed, and where they come from.
 """
 
 from __future__ import annotations

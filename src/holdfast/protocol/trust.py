@@ -15,7 +15,7 @@ ORDER: tuple[Trust, ...] = get_args(Trust)
 
 
 class Label(msgspec.Struct, frozen=True, gc=False, order=True):
-    """What a session holds something of."""
+    """What a session contains something of."""
 
     origin: str
     """A tool's name, or who spoke."""

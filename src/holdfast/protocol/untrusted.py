@@ -38,7 +38,7 @@ def decode_untrusted(text: str | bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except UnicodeEncodeError:  # a lone surrogate
-        raise msgspec.DecodeError("it holds what no text may hold") from None
+        raise msgspec.DecodeError("it contains what no text may contain") from None
 
 
 def _nesting(text: str) -> int:

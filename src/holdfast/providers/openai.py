@@ -87,7 +87,7 @@ class OpenAIWire:
                     for part in message.parts
                     if isinstance(part, ToolResult)
                 ]
-                # A tool message holds words only. What else the tools returned follows as a user's.
+                # A tool message has words only. What else the tools returned follows as a user's.
                 media = [found for part in message.parts if (found := _part(part)) is not None]
                 return [*results, _encode({"role": "user", "content": media})] if media else results
 

@@ -19,13 +19,13 @@ from holdfast.redact.redactor import (
     make_redactor,
 )
 from holdfast.redact.spans import Span
-from holdfast.redact.stream import STREAM_HOLD_MAX_CHARS, StreamRedactor
+from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
 
 __all__ = [
     "KNOWN_SECRET_MIN_CHARS",
     "PLACES_GATE",
     "SHAPES_GATE",
-    "STREAM_HOLD_MAX_CHARS",
+    "STREAM_PENDING_MAX_CHARS",
     "Redactor",
     "Span",
     "StreamRedactor",

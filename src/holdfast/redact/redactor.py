@@ -110,8 +110,8 @@ class Redactor:
         return _SEEN if self.finds_none(texts) else self
 
     def finds_none(self, texts: Iterable[str]) -> bool:
-        """Return whether one look at all the texts together tells that none holds a secret. What a line of its own
-        may hold, a gate sees between other lines."""
+        """Return whether one look at all the texts together tells that none contains a secret. What a line of its own
+        may contain, a gate sees between other lines."""
         joined = "\n".join(texts)
         for needle in self._needles:
             if needle.text in joined:

@@ -1,4 +1,4 @@
-"""Masks text that arrives in pieces. It holds back what may become a secret until that is known.
+"""Masks text that arrives in pieces. It withholds what may become a secret until that is known.
 
 Other modules decide what is secret.
 """
@@ -9,8 +9,8 @@ from holdfast.redact.begun import find_begun
 from holdfast.redact.redactor import Redactor, mask
 from holdfast.redact.spans import Span
 
-STREAM_HOLD_MAX_CHARS = 65_536
-"""The most that a stream holds back for a possible secret."""
+STREAM_PENDING_MAX_CHARS = 65_536
+"""The most that a stream withholds for a possible secret."""
 
 _CONTEXT_CHARS = 200
 _SKIP_MAX_CHARS = 16_384
@@ -18,14 +18,15 @@ _SKIP_MAX_CHARS = 16_384
 
 
 class StreamRedactor:
-    """Redacts text that arrives in pieces, and holds back the possible beginning of a secret.
+    """Redacts text that arrives in pieces, and withholds the possible beginning of a secret.
 
     The results of all `feed`s and the final `flush` contain no known secret, wherever the pieces were cut.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._hold = max(redactor.longest_known - 1, 0)
+        self._unsure_chars = max(redactor.longest_known - 1, 0)
+        """How many of the last characters may be the beginning of a known secret."""
         self._context = ""
         """The text before, as far as it says what the pending text is."""
         self._pending = ""
@@ -35,7 +36,7 @@ class StreamRedactor:
         self._skipped_chars = 0
 
     def feed(self, piece: str) -> str:
-        """Return what can be shown now: whole words; empty if everything is held back."""
+        """Return what can be shown now: whole words; empty if everything is withheld."""
         if self._skipped:
             self._catch_up()
         return self._feed(piece)
@@ -61,8 +62,8 @@ class StreamRedactor:
         self._pending += piece
         if len(self._pending) < self._look_from:
             return ""
-        free = max(len(self._pending) - self._hold, 0)
-        if len(self._pending) > STREAM_HOLD_MAX_CHARS:
+        free = max(len(self._pending) - self._unsure_chars, 0)
+        if len(self._pending) > STREAM_PENDING_MAX_CHARS:
             return self._show(free, is_growing=False)
         blank = max(self._pending.rfind(" ", 0, free), self._pending.rfind("\n", 0, free))
         shown = self._show(blank + 1, is_growing=True)
@@ -90,7 +91,7 @@ class StreamRedactor:
         """Return what the text up to `end` says about the next text: its last characters, or the beginning of a
         secret that may not be complete.
         """
-        start = end - max(_CONTEXT_CHARS, self._hold)
+        start = end - max(_CONTEXT_CHARS, self._unsure_chars)
         if spans and spans[-1].end == end == len(raw):
             middle = spans[-1].start
             start, end = middle - _CONTEXT_CHARS // 2, min(middle + _CONTEXT_CHARS // 2, end)

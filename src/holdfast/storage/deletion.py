@@ -1,6 +1,6 @@
 """Removes a session for good: no byte of it stays in the database, in its log, or beside it.
 
-SQLite overwrites what is deleted with zeros (`PRAGMA secure_delete`, set by `home`), but its log still holds older
+SQLite overwrites what is deleted with zeros (`PRAGMA secure_delete`, set by `home`), but its log still contains older
 pages. So a deletion has three steps: empty the session, empty the log, remove the row. A deletion that is killed
 between them leaves an empty session, and the same command completes it. From the first step on, the session's number
 is in `deleted`: nobody can add anything to the session, and no other session ever gets the number.
@@ -65,7 +65,7 @@ def forget_log(path: Path, busy_s: float) -> None:
         is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if is_busy:
         raise StorageLocked(
-            "another process reads the database, so its log still holds what was deleted",
+            "another process reads the database, so its log still contains what was deleted",
             hint="Delete the session again when that process has ended.",
         )
 

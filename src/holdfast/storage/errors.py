@@ -62,7 +62,7 @@ def storage_error(error: Exception, where: Path) -> HoldfastError:
     """The error of the taxonomy that one of the `FAULTS` means."""
     match error:
         case UnicodeEncodeError() | OverflowError():
-            return UsageError(f"a value that no database can hold: {error}")
+            return UsageError(f"a value that no database can store: {error}")
         case sqlite3.Error():
             return _from_sqlite(error, where)
         case OSError():

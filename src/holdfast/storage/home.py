@@ -25,9 +25,7 @@ BLOBS = "blobs"
 MARKER = "holdfast.home"
 """The file beside a database that marks the home as used. A home with it but without a database is not a new one."""
 
-_MARK = (
-    b"The database beside this file holds sessions. If it is missing or empty, Holdfast makes no new one.\n"
-)
+_MARK = b"The database beside this file contains sessions. If it is missing or empty, Holdfast makes no new one.\n"
 _LEAST_BYTES = 512
 """The smallest possible database: one page. SQLite takes a shorter file for an empty one, and overwrites it."""
 _INDEX_BYTES = 32 << 10
@@ -133,7 +131,7 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Conne
 
 
 def place_of(path: Path | str) -> tuple[int, int, bool] | None:
-    """Return which file has the name now, by device and inode, and whether it holds anything. None if there is no
+    """Return which file has the name now, by device and inode, and whether it contains anything. None if there is no
     file. Every commit asks."""
     try:
         facts = os.stat(path)  # noqa: PTH116 - half of what pathlib takes
@@ -227,7 +225,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     """The version of the database's schema.
 
     Raises:
-        StorageCorrupt: it is the database of another program, or holds nothing where sessions were.
+        StorageCorrupt: it is the database of another program, or contains nothing where sessions were.
         StorageNewer: its version is newer than this code.
     """
     was_made = _was_made(

@@ -64,10 +64,10 @@ sessions."""
 
 
 class Term(NamedTuple):
-    """When a lease holds, by the store's clock: from `from_ms` on, before `until_ms`.
+    """When a lease is in force, by the store's clock: from `from_ms` on, before `until_ms`.
 
     The beginning is kept since that clock begins anew with the machine: a lease of an earlier time, which would
-    seem to hold for days, has not begun.
+    seem to be in force for days, has not begun.
     """
 
     from_ms: int
@@ -270,7 +270,7 @@ def situation(connection: sqlite3.Connection, session: str, uptime_ms: int) -> S
 
 
 def leased(connection: sqlite3.Connection, uptime_ms: int) -> set[str]:
-    """Do what `Store.held` says."""
+    """Do what `Store.leased` says."""
     rows = connection.execute(
         "SELECT id FROM leases JOIN sessions ON number = session"
         " WHERE holder IS NOT NULL AND from_ms <= ? AND until_ms > ?",

@@ -1,6 +1,6 @@
 """Seals prove content outside the hash chain (waiting commands, holders of leases, snapshots), and its owner.
 
-A column holds the seal, followed by the content. This module does not know where a row is stored.
+A column has the seal, followed by the content. This module does not know where a row is stored.
 """
 
 from __future__ import annotations

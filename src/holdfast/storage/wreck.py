@@ -30,7 +30,7 @@ _LEAST_ROW_BYTES = 40
 _LINK_BYTES = 32
 _LARGEST = (1 << 62) - 1
 _PAGE_SIZE_AT, _SIZE_AT = 16, 28
-"""The places in a database file that hold the size of a page and the number of pages."""
+"""The places in a database file that contain the size of a page and the number of pages."""
 _TABLES = {"sessions", "records", "inbox", "leases"}
 """The tables that cannot be made again from others."""
 _ILLEGIBLE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)

@@ -27,10 +27,10 @@ _FENCE = (
     f"SELECT number, position, {LAST_POSITION} FROM sessions WHERE id = ? AND seq = ? AND EXISTS ("
     "SELECT 1 FROM leases WHERE session = number AND epoch = ? AND holder IS NOT NULL)"
 )
-"""Finds a session whose newest record is the given one and whose lease is held in the given epoch. Returns its
+"""Finds a session whose newest record is the given one and whose lease is in force in the given epoch. Returns its
 position, and the last position of all."""
 _OURS = "session = (SELECT number FROM sessions WHERE id = ?) AND epoch = ? AND holder IS NOT NULL"
-"""The condition that a session's lease is still held in that epoch."""
+"""The condition that a session's lease is still in force in that epoch."""
 
 
 def claim(

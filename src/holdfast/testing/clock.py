@@ -1,7 +1,7 @@
 """A clock that jumps: instead of waiting for its next timer, the event loop moves time to it.
 
 An hour's sleep takes milliseconds, and timers keep their order. Work in threads takes real time, and so does
-everything that a test names with `hold_while`: nothing times out because the clock was faster than a disk.
+everything that a test names with `pause_while`: nothing times out because the clock was faster than a disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AHEAD_S = 1_000_000.0
 """How far the clock is ahead of the real one, so that a real process with a deadline is never too late."""
 
 _REAL_STEP_S = 0.02
-"""How often a held clock checks whether it may move."""
+"""How often a paused clock checks whether it may move."""
 
 
 def never_over() -> int:
@@ -36,7 +36,7 @@ class JumpingClock:
         self._start_ms = start_ms
         self._ahead_s = time.monotonic() + _AHEAD_S
         self._slept_s = 0.0
-        self._holds: list[Callable[[], bool]] = []
+        self._pauses: list[Callable[[], bool]] = []
         self.elapsed_s = 0.0
 
     def now_ms(self) -> int:
@@ -60,13 +60,13 @@ class JumpingClock:
         """Set the clock: no time passes."""
         self._start_ms += round(seconds * 1000)
 
-    def hold_while(self, is_busy: Callable[[], bool]) -> None:
+    def pause_while(self, is_busy: Callable[[], bool]) -> None:
         """Let no time pass while `is_busy()`: for the test's own sockets, processes and threads."""
-        self._holds.append(is_busy)
+        self._pauses.append(is_busy)
 
-    def is_held(self) -> bool:
+    def is_paused(self) -> bool:
         """Return whether something real is in progress."""
-        return any(is_busy() for is_busy in self._holds)
+        return any(is_busy() for is_busy in self._pauses)
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
@@ -76,7 +76,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._clock = clock
         self._in_threads = 0
         super().__init__(_JumpingSelector(clock))
-        clock.hold_while(lambda: self._in_threads > 0)
+        clock.pause_while(lambda: self._in_threads > 0)
 
     def time(self) -> float:
         return self._clock.elapsed_s
@@ -104,7 +104,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             return super().select(None)
-        if self._clock.is_held():
+        if self._clock.is_paused():
             return super().select(_REAL_STEP_S)
         self._clock.advance(timeout)
         return []
@@ -113,7 +113,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 def run_jumping(main: Callable[[JumpingClock], Coroutine[Any, Any, T]]) -> T:
     """Run `main(clock)` to its end on a loop whose time jumps, and return its result.
 
-    A store with a writer thread needs `clock.hold_while(lambda: store.in_flight > 0)` (`faults.FaultyStore` counts).
+    A store with a writer thread needs `clock.pause_while(lambda: store.in_flight > 0)` (`faults.FaultyStore` counts).
     """
     clock = JumpingClock()
     with asyncio.Runner(loop_factory=lambda: JumpingLoop(clock)) as runner:

@@ -112,11 +112,11 @@ class LeaseConformance:
     async def test_many_leases_are_renewed_at_once_but_for_those_that_were_lost(
         self, store: Store, clock: JumpingClock
     ) -> None:
-        held = [(await drive(store, number)).lease for number in range(3)]
+        leases = [(await drive(store, number)).lease for number in range(3)]
         clock.advance(TERM_MS / 1000)
-        await store.lease(held[1].session, a_holder("b"), TERM_MS)
-        assert await store.renew(held, TERM_MS) == [held[1]]
-        for lease in (held[0], held[2]):
+        await store.lease(leases[1].session, a_holder("b"), TERM_MS)
+        assert await store.renew(leases, TERM_MS) == [leases[1]]
+        for lease in (leases[0], leases[2]):
             assert await lease_of(store, lease.session) == lease
 
     # --- news ---

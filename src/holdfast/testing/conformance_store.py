@@ -217,7 +217,7 @@ class StoreConformance(LeaseConformance):
         await driving.commit(MessageReceived("three"))
         chosen = await store.select(driving.session, types, 9, list)
         assert [row[0] for row in chosen] == [1, 2, 3], "a question that is still open does not see the third"
-        assert error.__traceback__ is not None  # it still holds what was open when it was raised
+        assert error.__traceback__ is not None  # it still has what was open when it was raised
 
     async def test_what_a_driver_goes_on_from_is_told_by_one_question(self, store: Store) -> None:
         driving = await drive(store)

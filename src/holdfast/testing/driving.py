@@ -43,7 +43,7 @@ def an_id(number: int) -> str:
 
 
 def a_holder(nonce: str) -> Holder:
-    """Return a process that may hold a lease."""
+    """Return a process that may have a lease."""
     return Holder("host", "boot", "pidns", 1, "0", nonce)
 
 
@@ -53,7 +53,7 @@ def said(text: str) -> Responded:
 
 
 class Driving:
-    """A driver's hold on one session: everything that its next commit needs."""
+    """A driver's lease of one session: everything that its next commit needs."""
 
     def __init__(self, store: Store, lease: Lease, seq: int, link: bytes, state: State | None = None) -> None:
         self.store = store

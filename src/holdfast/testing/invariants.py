@@ -1,4 +1,4 @@
-"""What must hold for every journal, whatever happened to its writers, as checks that raise.
+"""What must be true of every journal, whatever happened to its writers, as checks that raise.
 
 `conversation` returns what two journals of the same story have in common, without attaches, attempts, epochs and
 times.
@@ -31,7 +31,7 @@ _OUTCOMES = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
 
 
 async def check_session(store: Store, session: str, records: Sequence[e.Record]) -> None:
-    """Check everything that must hold for a session at rest and its rows in the store."""
+    """Check everything that must be true of a session at rest and its rows in the store."""
     check_journal(records)
     row = await store.session(session)
     expected = summary(fold(list(records)))

@@ -100,10 +100,10 @@ class ModelServer:
         return bool(self._connections)
 
     async def until(self, is_so: Callable[[Self], bool], timeout_s: float = 60.0) -> None:
-        """Wait until a predicate of the server holds. It is checked after each request and each hang-up.
+        """Wait until a predicate of the server is true. It is checked after each request and each hang-up.
 
         Raises:
-            TimeoutError: it does not hold in time.
+            TimeoutError: it does not become true in time.
         """
         async with asyncio.timeout(timeout_s):
             while not is_so(self):

@@ -1,7 +1,7 @@
 """Plays a session on a jumping clock: the model's responses, the tools, and what people do when.
 
 `play` runs the real runtime on any store. `play_with_crash` kills it at a commit and starts the next runtime on
-what is left, as often as needed. `invariants` has what must hold for the journals.
+what is left, as often as needed. `invariants` has what must be true of the journals.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ async def play_with_crash(
     left: list[tuple[Record, ...]] = []
     for life in (*faults, Faults()):
         store = FaultyStore(inner, life)
-        clock.hold_while(lambda store=store: store.in_flight > 0)  # type: ignore[misc]
+        clock.pause_while(lambda store=store: store.in_flight > 0)  # type: ignore[misc]
         try:
             await player.live(controller_of(scenario, store, clock, world), store, clock)
             break

@@ -25,7 +25,7 @@ _CLOSE = 0.7
 
 
 class _Adapted:
-    """Stands in a shape for an annotation that a pydantic `TypeAdapter` describes and converts, and holds a value."""
+    """Stands in a shape for an annotation that a pydantic `TypeAdapter` describes and converts, and has a value."""
 
     adapter: Any
 

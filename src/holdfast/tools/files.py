@@ -23,7 +23,7 @@ from holdfast.tools.workspace import Place, Root, look, open_regular
 from holdfast.tools.writing import Kept, Make, plan, probe, write
 
 EDIT_BYTES = 16 << 20
-"""The largest file for edit_file, which holds the file in memory."""
+"""The largest file for edit_file, which has the whole file in memory."""
 _HINT_LINES = 5_000
 
 _PATH = {"type": "string", "minLength": 1, "description": "Relative to the workspace."}

@@ -1,4 +1,4 @@
-"""Reads a text file one page at a time. It never holds a whole file or a whole line."""
+"""Reads a text file one page at a time. It never has a whole file or a whole line."""
 
 from __future__ import annotations
 

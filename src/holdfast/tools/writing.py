@@ -76,7 +76,7 @@ def write(
                     "Write to a new file, or remove this name first."
                 )
         content, told = make(path, found)
-        # Without a plan nobody could undo it: its path holds what looks like a secret, so no record may name it.
+        # Without a plan nobody could undo it: its path contains what looks like a secret, so no record may name it.
         if kept is not None and kept.expects is not None:
             _keep(found, path, content, kept)
         replace_file(found, path, content, facts, check)

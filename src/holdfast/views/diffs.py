@@ -44,7 +44,7 @@ def untold(path: str, change: Literal["added", "changed", "deleted"]) -> FileDif
 def hidden(path: str, change: Literal["added", "changed", "deleted"]) -> FileDiff:
     """Return the sentence about a file whose diff might show a secret."""
     return FileDiff(
-        path, change, f"{path}: an edit of it held what looks like a secret; open the file to see it.\n"
+        path, change, f"{path}: an edit of it contained what looks like a secret; open the file to see it.\n"
     )
 
 

@@ -36,7 +36,7 @@ CHANGED = "it has changed since"
 REMOVED = "it was removed since"
 MODE = "its permissions have changed since"
 BETWEEN = "something else changed it between two edits"
-MASKED = "its path holds what looks like a secret, so it is not known which file was edited"
+MASKED = "its path contains what looks like a secret, so it is not known which file was edited"
 LARGE = "it was over 32 MiB before the edit, and so large a file is not kept"
 FOREIGN = "it was edited before the session was imported, so maybe not here"
 _MASK = "[redacted:"
@@ -58,7 +58,7 @@ class Edit(msgspec.Struct, frozen=True):
     is_foreign: bool = False
     """It was recorded before the session was imported."""
     is_nameless: bool = False
-    """Its path held what looks like a secret. So its intent names no file, and it cannot be undone."""
+    """Its path contained what looks like a secret. So its intent names no file, and it cannot be undone."""
     masked: MaskedTexts | None = None
     """What was masked of the texts that it replaced and wrote; None if nothing was."""
     undone_seq: int = 0
@@ -121,7 +121,7 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
     message = 0
     restoring: FilesRestoring | None = None
     copies: dict[str, ToolCall] = {}
-    """The calls that held what looks like a secret, by id."""
+    """The calls that contained what looks like a secret, by id."""
     for record, workspace in _in_workspaces(records):
         match record.event:
             case MessageReceived():

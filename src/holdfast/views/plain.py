@@ -65,5 +65,5 @@ def named(event: Event) -> tuple[str, ...]:
 
 
 def output_of(event: Event) -> str:
-    """Return the blob with the whole output of a tool; empty if the event holds all of it."""
+    """Return the blob with the whole output of a tool; empty if the event has all of it."""
     return event.result.blob if isinstance(event, ToolCallFinished) else ""

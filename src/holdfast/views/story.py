@@ -44,7 +44,7 @@ tells its end."""
 
 
 _ERASED = settings_with(ModelFacts("?", "?", price="unknown"), "?")
-"""The settings of a run, if the record that held them was erased."""
+"""The settings of a run, if the record that had them was erased."""
 
 
 class Attempt(msgspec.Struct, frozen=True):

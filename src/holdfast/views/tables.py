@@ -277,7 +277,7 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
     if not is_priced:
         yield [
             Span("Cost unknown: ", "yellow"),
-            f"there is no price for {run.settings.model.facts.name}. The token limit holds.",
+            f"there is no price for {run.settings.model.facts.name}. The token limit still counts.",
         ]
         yield [f"total {tokens:,} of {counted(limits.tokens, 'token')}"]
         return
