@@ -55,9 +55,9 @@ def test_all_problems_of_a_file_are_told_at_once_and_no_toml_with_its_line(machi
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("a" + ".a" * 400_000 + " = 1\n", ":1: names a key of more than 100 parts"),
-        ("[limits]\n x = { " + "'b' . " * 100_000 + "c = 1 }\n", ":2: names a key of more than 100 parts"),
-        ('"\\""' + '."\\""' * 100_000 + " = 1\n", ":1: names a key of more than 100 parts"),
+        ("a" + ".a" * 400_000 + " = 1\n", ":1: names a key of more than 100 segments"),
+        ("[limits]\n x = { " + "'b' . " * 100_000 + "c = 1 }\n", ":2: names a key of more than 100 segments"),
+        ('"\\""' + '."\\""' * 100_000 + " = 1\n", ":1: names a key of more than 100 segments"),
         ("a" + ".a" * 90 + " = 1\n", "there is no"),
         ("[limits]\nturns = " + "9" * 5_000 + "\n", "too long"),
     ],

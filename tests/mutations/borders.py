@@ -221,8 +221,8 @@ PERMISSION = (
     Mutation(
         "a mixture is as trusted as its most trusted part",
         "protocol/trust.py",
-        "return max(parts, key=ORDER.index",
-        "return min(parts, key=ORDER.index",
+        "return max(trusts, key=ORDER.index",
+        "return min(trusts, key=ORDER.index",
         "tests/protocol/test_trust.py",
     ),
     Mutation(

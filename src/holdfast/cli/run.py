@@ -45,9 +45,9 @@ from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.fold import Prospect, prospect_of
 from holdfast.runtime.report import report
 from holdfast.views.happenings import Detail
-from holdfast.views.journal import readable_here
 from holdfast.views.lines import Span
 from holdfast.views.report import Result, result_row
+from holdfast.views.stored import readable_here
 
 Output = Literal["text", "json", "stream"]
 

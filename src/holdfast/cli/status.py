@@ -11,26 +11,26 @@ from holdfast.protocol.settings import Settings
 from holdfast.views.lines import cells, clipped, neutral, short
 
 _LEAST_CELLS = 12
-"""A part is left out before it is shortened to less."""
+"""A fact is left out before it is shortened to less."""
 
 
 def status_line(doing: str, state: State, settings: Settings, width: int) -> str:
     """Return the line. `doing`: what is running; empty if nothing is. What matters less is left out first."""
     model, autonomy = settings.model.facts.name, settings.posture.autonomy
     used = [] if state.run is None else [counted(state.run.totals.turns, "turn"), _tokens(state)]
-    parts = [*([doing] if doing else []), _spent(state, settings), *used, autonomy, model]
-    return fitting(map(neutral, parts), width - 1)
+    facts = [*([doing] if doing else []), _spent(state, settings), *used, autonomy, model]
+    return fitting(map(neutral, facts), width - 1)
 
 
-def fitting(parts: Iterable[str], width: int) -> str:
-    """Return the first parts that fit in a line, with dots between them. The last one may be shortened."""
+def fitting(facts: Iterable[str], width: int) -> str:
+    """Return the first facts that fit in a line, with dots between them. The last one may be shortened."""
     line = ""
-    for part in parts:
+    for fact in facts:
         before = f"{line} · " if line else ""
         room = width - cells(before)
-        if cells(part) > room:
-            return before + clipped(part, room) if room >= _LEAST_CELLS or not line else line
-        line = before + part
+        if cells(fact) > room:
+            return before + clipped(fact, room) if room >= _LEAST_CELLS or not line else line
+        line = before + fact
     return line
 
 

@@ -175,7 +175,7 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     postures = _postures(sources)
     for source in sources:
         for given in (*_posture(source, postures, problems), *source.given):
-            names[given.name] = given.parts
+            names[given.name] = given.segments
             before = settings.get(given.name)
             match source.layer:
                 case "project":
@@ -211,8 +211,8 @@ def _postures(sources: list[Source]) -> dict[str, list[tuple[str, Any]]]:
         if source.layer == "user":
             own: dict[str, list[tuple[str, Any]]] = {}
             for given in source.given:
-                if given.parts[0] == "postures":
-                    own.setdefault(given.parts[1], []).append((".".join(given.parts[2:]), given.value))
+                if given.segments[0] == "postures":
+                    own.setdefault(given.segments[1], []).append((".".join(given.segments[2:]), given.value))
             postures |= own
     return postures
 

@@ -88,7 +88,7 @@ class Config(msgspec.Struct, frozen=True):
 def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]]) -> Config:
     """Return the typed settings of validated values.
 
-    `names` maps a dotted key to its parts, because a part that the user chose may contain dots.
+    `names` maps a dotted key to its segments, because a segment that the user chose may contain dots.
     """
     value = {key: setting.value for key, setting in settings.items()}
     return Config(
@@ -119,7 +119,7 @@ def _group(
 ) -> dict[str, dict[str, Any]]:
     """Return the values of a section with chosen names: `{name: {field: value}}`."""
     groups: dict[str, dict[str, Any]] = {}
-    for key, parts in names.items():
-        if parts[0] == section and len(parts) == 3 and key in value:
-            groups.setdefault(parts[1], {})[parts[2]] = value[key]
+    for key, segments in names.items():
+        if segments[0] == section and len(segments) == 3 and key in value:
+            groups.setdefault(segments[1], {})[segments[2]] = value[key]
     return groups

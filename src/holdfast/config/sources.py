@@ -28,14 +28,14 @@ class Given(NamedTuple):
     """A valid value of one source."""
 
     key: Key
-    parts: Dotted
+    segments: Dotted
     """The key with the names that the user chose."""
     value: Any
     origin: str
 
     @property
     def name(self) -> str:
-        return written(self.parts)
+        return written(self.segments)
 
     @property
     def shown(self) -> Any:
@@ -54,9 +54,9 @@ class Source(NamedTuple):
     """Whether exactly this project file is trusted."""
 
 
-def written(parts: Dotted) -> str:
+def written(segments: Dotted) -> str:
     """Return a dotted key as in TOML."""
-    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in parts)
+    return ".".join(each if re.fullmatch(r"[A-Za-z0-9_-]+", each) else f'"{each}"' for each in segments)
 
 
 def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
@@ -119,26 +119,26 @@ def _where(source: str, line: int) -> str:
     return f"{source}:{line}" if line else source
 
 
-def _value(key: Key, parts: Dotted, value: object, where: str, problems: list[str]) -> list[Given]:
+def _value(key: Key, segments: Dotted, value: object, where: str, problems: list[str]) -> list[Given]:
     try:
-        return [Given(key, parts, key.kind.read(value), where)]
+        return [Given(key, segments, key.kind.read(value), where)]
     except (ValueError, OverflowError):
         shown = _redact(repr(value))
         shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
-        problems.append(f"{where}: {written(parts)} = {shown}: must be {key.kind.allowed}")
+        problems.append(f"{where}: {written(segments)} = {shown}: must be {key.kind.allowed}")
         return []
 
 
-def _fits(path: str, parts: Dotted) -> bool:
+def _fits(path: str, segments: Dotted) -> bool:
     pattern = path.split(".")
-    return len(pattern) == len(parts) and all(
-        p in ("*", part) for p, part in zip(pattern, parts, strict=True)
+    return len(pattern) == len(segments) and all(
+        p in ("*", each) for p, each in zip(pattern, segments, strict=True)
     )
 
 
-def _is_section(parts: Dotted) -> bool:
+def _is_section(segments: Dotted) -> bool:
     return any(
-        len(section) == len(parts) and all(s in ("*", p) for s, p in zip(section, parts, strict=True))
+        len(section) == len(segments) and all(s in ("*", p) for s, p in zip(section, segments, strict=True))
         for section in _SECTIONS
     )
 
@@ -165,8 +165,8 @@ def _no_section(section: Dotted) -> str:
     return f"there is no section [{written(section)}]; {told}"
 
 
-def _refusal(parts: Dotted) -> str:
-    return next((reason for path, reason in REFUSED.items() if _fits(path, parts)), "")
+def _refusal(segments: Dotted) -> str:
+    return next((reason for path, reason in REFUSED.items() if _fits(path, segments)), "")
 
 
 def _why_not(entry: Entry) -> str:
@@ -179,18 +179,18 @@ def _why_not(entry: Entry) -> str:
     return "there is no such key" + (f"; did you mean {near}?" if near else "")
 
 
-def _nearest(parts: Dotted) -> str:
+def _nearest(segments: Dotted) -> str:
     """Return the known key that is most like the unknown one, by whole path, last word or flag; empty if none is
     like it.
     """
     names = {key.path: key.path for key in KEYS if "*" not in key.path}
-    if len(parts) > 1:
-        chosen = written(parts[1:2])
+    if len(segments) > 1:
+        chosen = written(segments[1:2])
         names |= {path: path for path in (key.path.replace("*", chosen) for key in KEYS)}
 
-    near = get_close_matches(".".join(parts), names, n=1, cutoff=NEAR)
+    near = get_close_matches(".".join(segments), names, n=1, cutoff=NEAR)
     if not near:
         names = {key.path.rpartition(".")[2]: key.path for key in KEYS if "*" not in key.path}
         names |= {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
-        near = get_close_matches(parts[-1], names, n=1, cutoff=NEAR)
+        near = get_close_matches(segments[-1], names, n=1, cutoff=NEAR)
     return names[near[0]] if near else ""

@@ -16,10 +16,10 @@ Dotted = tuple[str, ...]
 FILE_MAX_BYTES = 1_000_000
 DEPTH_MAX = 20
 """Deeper nesting than any key has."""
-_PARTS_MAX = 100
-"""The most parts of a dotted key: the cost of reading one grows with the square of them."""
-_ONE_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]*')[ \t]*\.[ \t]*"""
-_TOO_MANY_PARTS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_ONE_PART}){{{_PARTS_MAX}}}")
+_SEGMENTS_MAX = 100
+"""The most segments of a dotted key: the cost of reading one grows with the square of them."""
+_ONE_SEGMENT = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]*')[ \t]*\.[ \t]*"""
+_TOO_MANY_SEGMENTS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_ONE_SEGMENT}){{{_SEGMENTS_MAX}}}")
 _PART = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*""")
 _MULTILINE_QUOTES = ('"""', "'''")
 
@@ -65,9 +65,9 @@ def read_toml(path: Path) -> Table | None:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise NotToml(f"{path}:{line}: is not UTF-8 text") from None
-    if found := _TOO_MANY_PARTS.search(content):
+    if found := _TOO_MANY_SEGMENTS.search(content):
         line = content.count("\n", 0, found.start()) + 1
-        raise NotToml(f"{path}:{line}: names a key of more than {_PARTS_MAX} parts")
+        raise NotToml(f"{path}:{line}: names a key of more than {_SEGMENTS_MAX} segments")
     try:
         table = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
@@ -129,13 +129,13 @@ def _lines(content: str) -> dict[Dotted, int]:
 
 def _dotted(line: str, end: str) -> Dotted:
     """Return the dotted key at the beginning of the line, up to `end`; empty without one."""
-    parts: list[str] = []
+    segments: list[str] = []
     at = 0
     while match := _PART.match(line, at):
-        parts.append(next(part for part in match.groups() if part is not None))
+        segments.append(next(each for each in match.groups() if each is not None))
         at = match.end()
         if line.startswith(end, at):
-            return tuple(parts)
+            return tuple(segments)
         if not line.startswith(".", at):
             return ()
         at += 1

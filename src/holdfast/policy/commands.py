@@ -34,10 +34,10 @@ _MAX_NESTING = 4
 
 
 class Command(NamedTuple):
-    """A shell command and its parts."""
+    """A shell command and the simple commands in it."""
 
     text: str
-    parts: tuple[list[str], ...]
+    simple: tuple[list[str], ...]
     """The words of each simple command, including those in `sh -c`. A redirection is `>` and its target."""
 
 
@@ -50,7 +50,7 @@ def catastrophe(command: Command) -> str:
     """Return the catastrophe that the command spells out, in a few words; empty if it is harmless in this respect."""
     if _FORK_BOMB.search(command.text):
         return "a fork bomb"
-    for words in command.parts:
+    for words in command.simple:
         if reason := _disaster_of(words):
             return reason
     return ""
@@ -58,7 +58,7 @@ def catastrophe(command: Command) -> str:
 
 def secret_named(command: Command) -> str:
     """Return the first word that names a secret path; empty if no word does."""
-    for words in command.parts:
+    for words in command.simple:
         for word in words:
             for piece in {word, *re.split(r"[=,:@]", word)}:
                 if piece and secret_rule(piece):

@@ -31,15 +31,15 @@ def secret_rule(path: str) -> str:
         path: The path as given or resolved, absolute or relative.
     """
     folded = path.casefold()
-    parts = [part for part in folded.split("/") if part not in ("", ".")]
-    whole = ("/" if folded.startswith("/") else "") + "/".join(parts)
+    names = [part for part in folded.split("/") if part not in ("", ".")]
+    whole = ("/" if folded.startswith("/") else "") + "/".join(names)
     for folder in _SECRET_FOLDERS:
         if _has_folder(whole, folder):
             return folder
     for file in _SECRET_FILES:
         if whole == file or (not file.startswith("/") and f"/{whole}".endswith(f"/{file}")):
             return file
-    name = parts[-1] if parts else ""
+    name = names[-1] if names else ""
     if name in _PUBLIC_NAMES:
         return ""
     if not _SECRET_NAME.match(name):

@@ -40,7 +40,7 @@ class Word(NamedTuple):
 def words_of(command: Command) -> Iterator[Word]:
     """Return every word that may be a path, with its access. A word may appear several times."""
     folders = [""]
-    for words in command.parts:
+    for words in command.simple:
         plain = _without_redirections(unwrapped(words))
         program, operands = (plain[0].rsplit("/", 1)[-1], plain[1:]) if plain else ("", [])
         for folder in folders:

@@ -235,7 +235,7 @@ class Index(Protocol):
 
 
 class Store(Journals, Leases, Inbox, Index, Protocol):
-    """All parts of a home's store, with its check. Callers that need only a part take that part."""
+    """Everything of a home's store, with its check. Callers that need less take a smaller protocol."""
 
     async def delete(self, lease: Lease) -> None:
         """Remove the session with everything that only it has: records, rows, commands, blobs. No byte of them stays.

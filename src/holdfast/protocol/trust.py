@@ -22,6 +22,6 @@ class Label(msgspec.Struct, frozen=True, gc=False, order=True):
     trust: Trust
 
 
-def least(*parts: Trust) -> Trust:
+def least(*trusts: Trust) -> Trust:
     """The trust of a mixture: that of its least trusted part. Nothing at all is as good as the user's word."""
-    return max(parts, key=ORDER.index, default="user")
+    return max(trusts, key=ORDER.index, default="user")

@@ -47,14 +47,14 @@ class AnthropicWire:
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Encode model, system text and tools, with a cache marker. See `ports.Wire`."""
-        parts = [b'{"model":', _encode(facts.model)]
+        chunks = [b'{"model":', _encode(facts.model)]
         if tools:
-            parts += [b',"tools":', _encode([_tool(spec) for spec in tools])]
+            chunks += [b',"tools":', _encode([_tool(spec) for spec in tools])]
         if system:
             block = {"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}
-            parts += [b',"system":', _encode([block])]
-        parts.append(b',"messages":[')
-        return b"".join(parts)
+            chunks += [b',"system":', _encode([block])]
+        chunks.append(b',"messages":[')
+        return b"".join(chunks)
 
     def message(self, message: Message) -> Sequence[bytes]:
         """Encode one element. All results of a turn are in one user message, as the API requires."""

@@ -145,21 +145,21 @@ def _mended(text: str, before: str) -> tuple[str, str]:
     """Return the text with every half of a character joined with the half `before`, or replaced; and the half at the
     end of a string, which is left out.
     """
-    parts: list[str] = []
+    pieces: list[str] = []
     at, left = 0, ""
     for found in _ESCAPE.finditer(text):
         if found["low"] or not (found["high"] or found["lone"]):
             continue
-        parts.append(text[at : found.start()])
+        pieces.append(text[at : found.start()])
         at = found.end()
         if found["lone"] and before and _begins_string(text, found.start()):
-            parts.append(before + found[0])
+            pieces.append(before + found[0])
             before = ""
         elif found["high"] and text.startswith('"', at):
             left = found[0]
         else:
-            parts.append(_REPLACEMENT)
-    return "".join((*parts, text[at:])), left
+            pieces.append(_REPLACEMENT)
+    return "".join((*pieces, text[at:])), left
 
 
 def _begins_string(text: str, at: int) -> bool:

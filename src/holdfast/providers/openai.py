@@ -65,13 +65,13 @@ class OpenAIWire:
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Encode model and tools, with the system message first in the list. See `ports.Wire`."""
-        parts = [b'{"model":', _encode(facts.model)]
+        chunks = [b'{"model":', _encode(facts.model)]
         if tools:
-            parts += [b',"tools":', _encode([_tool(spec) for spec in tools])]
-        parts.append(b',"messages":[')
+            chunks += [b',"tools":', _encode([_tool(spec) for spec in tools])]
+        chunks.append(b',"messages":[')
         if system:
-            parts += [_encode({"role": "system", "content": system}), b","]
-        return b"".join(parts)
+            chunks += [_encode({"role": "system", "content": system}), b","]
+        return b"".join(chunks)
 
     def message(self, message: Message) -> Sequence[bytes]:
         """Encode one element for words, and one for each tool result, and one for their media. See `ports.Wire`."""

@@ -116,11 +116,11 @@ def mended(log: Log) -> bytes:
     size = len(log.frames[0].page) if log.frames else USUAL_PAGE_SIZE
     head = struct.pack(">4I", _MAGIC, _VERSION, size, 0) + log.salts
     sums = _sums(head, (0, 0), "<")
-    parts = [head, struct.pack(">2I", *sums)]
+    chunks = [head, struct.pack(">2I", *sums)]
     for frame in log.frames:
         sums = _sums(frame.summed, sums, "<")
-        parts += [frame.head, log.salts, struct.pack(">2I", *sums), frame.page]
-    return b"".join(parts)
+        chunks += [frame.head, log.salts, struct.pack(">2I", *sums), frame.page]
+    return b"".join(chunks)
 
 
 def _sums(data: bytes, before: Sums, order: str) -> Sums:

@@ -60,15 +60,15 @@ def _payload(pages: Pages, page: bytes, at: int, size: int) -> bytes:
     if size > most:
         here = least + (size - least) % (pages.size - 4)
         here = here if here <= most else least
-    parts = [page[at : at + here]]
+    chunks = [page[at : at + here]]
     left, next_page = size - here, int.from_bytes(page[at + here : at + here + 4], "big")
     while left > 0:
         more = pages.page(next_page)
         if next_page < 2 or len(more) < pages.size:
             raise ValueError(next_page)
-        parts.append(more[4 : 4 + left])
+        chunks.append(more[4 : 4 + left])
         left, next_page = left - (pages.size - 4), int.from_bytes(more[:4], "big")
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def _values(payload: bytes) -> tuple[Any, ...]:

@@ -128,8 +128,8 @@ def remove_folders(own: OwnPlaces, goals: Iterable[FileRestore], check: Check) -
 
 
 def _above(path: str, count: int) -> Sequence[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: len(parts) - up]) for up in range(min(count, len(parts)))]
+    names = path.split("/")[:-1]
+    return ["/".join(names[: len(names) - up]) for up in range(min(count, len(names)))]
 
 
 def _refuse_other(path: str, found: Place) -> None:

@@ -235,7 +235,7 @@ class _Walk:
         self._marks: list[str] = []
         """Which of Holdfast's own files each of the folders is."""
         self._names: list[str] = []
-        self._todo = self._parts(given)
+        self._todo = self._steps(given)
         self._links = 0
 
     def to_the_end(self) -> Place:
@@ -278,7 +278,7 @@ class _Walk:
             if (fd := self._folders.pop()) != MISSING:
                 os.close(fd)
 
-    def _parts(self, path: str) -> list[str]:
+    def _steps(self, path: str) -> list[str]:
         """Return the names of a path from the root of the walk, last first."""
         if path.startswith("/"):
             real = os.path.realpath(path)
@@ -311,11 +311,11 @@ class _Walk:
         self._links += 1
         if self._links > _MAX_LINKS:
             raise PathRefused(f"{self._given}: its symbolic links form a loop.")
-        parts = self._parts(target)
+        steps = self._steps(target)
         if target.startswith("/"):
             while self._names:
                 self._leave()
-        self._todo += parts
+        self._todo += steps
 
     def _enter(self, name: str) -> None:
         here = self._folders[-1]

@@ -17,6 +17,7 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import text_of
 from holdfast.protocol.tools import Files
 from holdfast.views.lines import Line, Span, neutral, one_line
+from holdfast.views.stored import StoredSession
 from holdfast.views.story import story
 from holdfast.views.tables import has_price, money
 from holdfast.views.transcript import status_of

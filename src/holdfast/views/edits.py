@@ -276,8 +276,8 @@ def _without_folders(todo: Todo, edits: Sequence[Edit]) -> Todo:
 
 def _above(path: str) -> list[str]:
     """Return the folders above a file, the nearest first."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    names = path.split("/")[:-1]
+    return ["/".join(names[:end]) for end in range(len(names), 0, -1)]
 
 
 def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
