@@ -94,6 +94,17 @@ def test_a_key_that_stops_a_turn_does_so_whatever_was_pressed_with_it(either: Cl
             screen.until("one two")
 
 
+def test_ctrl_d_during_a_turn_leaves_after_it(either: Cli) -> None:
+    with either.emulator("chat", "-m", either.model(COUNTING)) as screen:
+        screen.until(">")
+        screen.type("count\r")
+        until_called(either)
+        screen.type("\x04")
+        screen.type("\x1b")
+        screen.until("interrupted")
+        assert screen.end() == 0
+
+
 @pytest.mark.requirement("L2-06")
 def test_escape_right_after_a_message_stops_its_turn(cli: Cli) -> None:
     with cli.emulator("chat", "-m", cli.model(COUNTING)) as screen:

@@ -45,6 +45,8 @@ class Keyboard:
         """Decodes single keys. A key may arrive in two pieces."""
         self._ahead = ""
         """The text that was typed while nobody waited for a line."""
+        self.was_left = False
+        """Ctrl-D was pressed while nobody waited for a line."""
         self._on_escape: Callable[[], None] | None = None
         self._is_escaped = False
         """Esc was pressed before the turn began."""
@@ -172,6 +174,7 @@ class Keyboard:
     def press(self, keys: str) -> None:
         """Handle keys that were typed ahead: Esc and Ctrl-C stop the turn, others are kept."""
         keys = _NO_TEXT.sub("", keys)
+        self.was_left = self.was_left or _END in keys
         if _ESCAPE in keys or INTERRUPT in keys:
             self._is_escaped = self._on_escape is None
             if self._on_escape is not None:

@@ -31,7 +31,9 @@ class LineReader:
         else:
             line, is_whole = self._keyboard.ahead()
             write(_PROMPT + neutral(line))
-            if is_whole:
+            if self._keyboard.was_left and not line:
+                line = None
+            elif is_whole:
                 write("\n")
             else:
                 line = await self._rest_of(line)
