@@ -80,7 +80,7 @@ async def holdfast(port: int, folder: Path, *, is_heard: bool) -> dict[str, floa
     from holdfast.protocol.events import Record, Responded
     from holdfast.protocol.messages import text_of
     from holdfast.protocol.settings import changed
-    from holdfast.runtime.journal import readable
+    from holdfast.runtime.fold import readable
 
     config = load_only({"providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}}})
     home, environ = Home(folder, folder / "config.toml"), {"OPENAI_API_KEY": "x"}
