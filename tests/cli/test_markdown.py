@@ -92,6 +92,14 @@ def test_styles_are_those_of_the_marks() -> None:
     assert styles == {"b": "bold", "c": "bold italic", "d": "cyan", "e": "strike"}
 
 
+def test_the_style_of_a_whole_text_is_that_of_each_of_its_words() -> None:
+    page = Page("dim")
+    lines = [*page.feed(SAMPLE, 60), *page.end(60)]
+    words = [span for line in lines for span in line if re.search(r"\w", span.text)]
+    assert words
+    assert all("dim" in span.style.split() for span in words)
+
+
 def test_without_styles_the_marks_stay() -> None:
     text = "## a **b** `c`\n\n*d* ~~e~~ __f__"
     assert shown(text, has_styles=False) == ["## a **b** `c`", "", "*d* ~~e~~ __f__"]

@@ -64,7 +64,7 @@ class Page:
             case "text":
                 yield from self._text(block, first, rest, width)
             case "heading":
-                style = _HEADINGS[min(block.level, len(_HEADINGS)) - 1]
+                style = _both([self._style], _HEADINGS[min(block.level, len(_HEADINGS)) - 1])
                 mark = [] if self._has_styles else [Span("#" * block.level + " ")]
                 yield from filled([*mark, *self._inline("\n".join(block.lines), style)], width, first, rest)
             case "code":
@@ -88,7 +88,7 @@ class Page:
         blanks = line[: len(line) - len(line.lstrip(" "))][: width // 4]
         head = Span(first.text + _CODE_INDENT + blanks, first.style)
         further = Span(rest.text + 2 * _CODE_INDENT + blanks, rest.style)
-        yield from filled([Span(line.strip(" "), _CODE)], width, head, further)
+        yield from filled([Span(line.strip(" "), _both([self._style], _CODE))], width, head, further)
 
     # --- inline marks ---------------------------------------------------------------------------
 
@@ -114,7 +114,8 @@ class Page:
                     target, start = targets.pop()
                     label = "".join(span.text for span in spans[start:])
                     if _bare(label) != _bare(target):
-                        spans += [Span(" ("), Span(target, "blue"), Span(")")]
+                        plain = _both(styles)
+                        spans += [Span(" (", plain), Span(target, _both(styles, "blue")), Span(")", plain)]
                 case "strong_open" | "em_open" | "s_open":
                     styles.append(_STYLES[each.type])
                     spans += self._mark(each)
@@ -138,7 +139,7 @@ class Page:
             self._widths = ()
         count = len(self._head)
         rows = [self._row(row, count) for row in (block.lines[2:] if has_head else block.lines)]
-        head = [self._inline(each, "bold") for each in self._head]
+        head = [self._inline(each, _both([self._style], "bold")) for each in self._head]
         room = width - cells(rest.text) - len(_BAR) * (count - 1)
         widths = self._fitted([head, *rows], room)
         if not widths:
@@ -154,7 +155,7 @@ class Page:
     def _row(self, row: str, count: int) -> list[list[Span]]:
         texts = fields(row)
         texts = [*texts[: count - 1], " | ".join(texts[count - 1 :])]
-        return [self._inline(each) for each in [*texts, *[""] * (count - len(texts))]]
+        return [self._inline(each, self._style) for each in [*texts, *[""] * (count - len(texts))]]
 
     def _fitted(self, rows: Sequence[Sequence[list[Span]]], room: int) -> Sequence[int]:
         """Return widths of columns in which no word is cut; empty if there are none."""

@@ -33,8 +33,8 @@ _INDENT = re.compile(r"\s*(?:\S+ )?\S+ {2,}|\s*")
 COMMAND = "command"
 """The style of a command to copy. It is shown as the user would have to type it, and works when it is pasted."""
 EXACT = "exact"
-"""The style of text that must be shown exactly, at the end of its line. It is cut where the line is full, and each of
-its further lines has a frame, so that it cannot pass for another line."""
+"""The style of text that must be shown exactly, at the end of its line. It is cut before the blanks of a word, so
+that none gets lost, and each of its further lines has a frame, so that it cannot pass for another line."""
 FRAME = "│ "
 """Precedes text that must be shown exactly."""
 _PIECE = re.compile(
