@@ -167,3 +167,35 @@ def test_a_record_that_is_not_there_is_refused_with_those_that_are(cli: Cli) -> 
     assert f"from 1 to {last}." in cli("fork", session, "--at", "99").err
     refused = cli("fork", session, "--at", "1", "--copy", str(cli.folder / "copy"))
     assert (refused.code, "The first run began with record 5." in refused.err) == (2, True)
+
+
+@pytest.mark.requirement("H2")
+def test_a_branch_in_a_copy_undoes_in_its_copy_and_nowhere_else(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("first\n")
+    script = cli.model(edit("a.txt", "first", "second"), says("Done."))
+    session = cli("run", "edit", "-m", script, "--json").json["session"]
+    last = len(cli("show", session, "--events", "--json").out.splitlines())
+    copy = cli.folder / "copy"
+    branch = cli("fork", session, "--at", str(last), "--copy", str(copy), "--json").json["session"]
+    assert (copy / "a.txt").read_text() == "second\n"
+    found = cli("undo", branch, "--json")
+    assert (found.code, found.json["restored"]) == (0, ["a.txt"])
+    assert ((copy / "a.txt").read_text(), (cli.workspace / "a.txt").read_text()) == ("first\n", "second\n")
+    assert cli("undo", branch, "--redo").code == 0
+    assert (copy / "a.txt").read_text() == "second\n"
+    for command in (("rewind", branch, "--to", "0"), ("fork", branch, "--at", "5", "--copy", f"{copy}2")):
+        refused = cli(*command)
+        assert (refused.code, f"holdfast fork {session} --at" in refused.err) == (2, True), refused.err
+    assert cli("undo", session).code == 0
+    assert (cli.workspace / "a.txt").read_text() == "first\n"
+
+
+@pytest.mark.requirement("H2", "A4")
+def test_a_copy_of_the_workspace_has_no_home_whatever_path_leads_to_it(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("first\n")
+    (cli.folder / "link").symlink_to(cli.workspace)
+    home = ("--home", str(cli.folder / "link" / "kept"))
+    script = cli.model(edit("a.txt", "first", "second"), says("Done."))
+    session = cli("run", "edit", "-m", script, "--json", *home).json["session"]
+    assert cli("fork", session, "--at", "6", "--copy", str(cli.folder / "copy"), *home).code == 0
+    assert [path.name for path in (cli.folder / "copy").iterdir()] == ["a.txt"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -413,3 +415,54 @@ def test_a_session_without_edits_says_that_it_has_no_diff(cli: Cli, work: Path) 
 def test_an_edit_that_changes_nothing_has_no_diff(cli: Cli, work: Path) -> None:
     ran = cli("run", "x", "-m", cli.model(write("a.txt", "first\n"), says("Done.")))
     assert "secret" not in ran.err
+
+
+@pytest.mark.requirement("H2")
+def test_an_edit_and_its_undo_keep_setuid_and_setgid(cli: Cli, work: Path) -> None:
+    (work / "a.txt").chmod(0o6755)
+    before = tree(work)
+    session = run(cli, edit("a.txt", "first", "second"), says("Done."))
+    assert (work / "a.txt").stat().st_mode & 0o7777 == 0o6755
+    assert cli("undo", session).code == 0
+    assert tree(work) == before
+
+
+@pytest.mark.requirement("H2")
+def test_of_undos_at_the_same_time_one_does_all_and_the_others_nothing(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    session = run(
+        cli, *[write(f"n{n}.txt", "n") for n in range(15)], edit("a.txt", "first", "x"), says("Done.")
+    )
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda _: cli("undo", session, "--json"), range(3)))
+    assert tree(work) == before
+    assert sum(len(each.json["restored"]) for each in found if each.code == 0) == 16
+    assert {each.code for each in found} <= {0, 1}
+
+
+@pytest.mark.requirement("H2")
+def test_what_took_the_place_of_a_file_or_folder_stays(cli: Cli, work: Path) -> None:
+    session = run(cli, write("new/deep/c.txt", "c"), edit("a.txt", "first", "x"), says("Done."))
+    shutil.rmtree(work / "new")
+    (work / "new").write_text("mine")
+    (work / "a.txt").unlink()
+    (work / "a.txt").mkdir()
+    mine = tree(work)
+    found = cli("undo", session, "--json")
+    assert (found.code, [each["path"] for each in found.json["kept"]]) == (1, ["new/deep/c.txt", "a.txt"])
+    assert tree(work) == mine
+
+
+@pytest.mark.requirement("H2")
+def test_an_undo_finds_the_files_again_when_their_folder_is_back(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    session = run(cli, write("new/c.txt", "c"), edit("a.txt", "first", "x"), says("Done."))
+    shutil.copytree(work, cli.folder / "moved")
+    shutil.rmtree(work)
+    work.mkdir()
+    found = cli("undo", session, "--json")
+    assert (found.code, [each["path"] for each in found.json["kept"]]) == (1, ["a.txt"])
+    shutil.rmtree(work)
+    shutil.copytree(cli.folder / "moved", work)
+    assert cli("undo", session).code == 0
+    assert tree(work) == before

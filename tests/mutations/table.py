@@ -517,6 +517,34 @@ _DISK = (
         "tests/redact/test_originals.py",
     ),
     Mutation(
+        "a redo makes an edit that never happened",
+        "views/edits.py",
+        "if edit.is_certain or then != edit.change.before:",
+        "if True:",
+        "tests/views/test_edits.py",
+    ),
+    Mutation(
+        "an undo in a copy of the workspace changes the workspace",
+        "views/edits.py",
+        "msgspec.structs.replace(edit, workspace=workspace) if edit.workspace == before else edit",
+        "edit",
+        "tests/cli/test_rewind.py",
+    ),
+    Mutation(
+        "a copy of the workspace holds the home",
+        "runtime/rewind.py",
+        "return identity(facts) in homes or not any(",
+        "return not any(",
+        "tests/cli/test_rewind.py",
+    ),
+    Mutation(
+        "an edit takes setuid away",
+        "tools/writing.py",
+        "                os.fchmod(fd, mode or permissions(before))\n",
+        "                os.fchmod(fd, (mode or permissions(before)) & 0o777)\n",
+        "tests/cli/test_undo.py",
+    ),
+    Mutation(
         "an import that is refused leaves a new home",
         "cli/archive.py",
         "        file = archive.proven(path, SYSTEM_CLOCK.now_ms(), Posture(config.autonomy, approve_by))\n"

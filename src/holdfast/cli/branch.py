@@ -92,7 +92,7 @@ async def _fork(home: Home, name: str, at_seq: int, copy: Path | None) -> _Forke
             branch = await branch_off(store, SYSTEM_CLOCK, parent, at_seq)
             return _Forked(parent, branch, Found(branch, (), ()))
         workshop = open_workshop(home, store, load(home, None, {}, os.environ), os.environ)
-        made = await fork_with_copy(workshop, parent, at_seq, copy, home.folder)
+        made = await fork_with_copy(workshop, parent, at_seq, copy)
         return _Forked(parent, made.session, Found(*made))
 
 

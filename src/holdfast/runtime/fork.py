@@ -21,6 +21,8 @@ from holdfast.runtime.fold import Fold
 from holdfast.runtime.holder import LEASE_MS, this_process
 
 CAUSE = Trigger("fork")
+_EPOCH = 1
+"""Nobody had the branch before."""
 
 
 async def fork(
@@ -46,16 +48,16 @@ async def fork(
     """
     await check_place(store, parent, at_seq)
     now_ms = clock.now_ms()
-    branch = await store.claim(session_id(now_ms, secrets.token_bytes(10)), "", now_ms)
-    lease = await store.lease(branch, this_process(), LEASE_MS)
+    branch = session_id(now_ms, secrets.token_bytes(10))
     fold = Fold(branch)
     fold.load(await store.read(parent, upto_seq=at_seq))
-    draft = Draft(fold.state, now_ms, 0, lease.epoch, CAUSE)
+    draft = Draft(fold.state, now_ms, 0, _EPOCH, CAUSE)
     draft.add(SessionForked(branch, parent, at_seq, is_rewind))
     if workspace and draft.state.settings is not None:
         change_settings(draft, changed(draft.state.settings, workspace=workspace))
-    commit = fold.commit(fold.take(draft), lease.epoch, now_ms, releases_lease=True)
-    await store.commit(replace(commit, forked_from=parent))
+    commit = fold.commit(fold.take(draft), _EPOCH, now_ms, releases_lease=True)
+    # One transaction makes the branch: if this is killed, there is no empty session.
+    await store.begin(replace(commit, forked_from=parent), this_process(), LEASE_MS)
     return branch
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.core.evolve import fold
 from holdfast.errors import Conflict, UsageError
+from holdfast.policy.protected import HOME
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.events import MessageReceived, Record, RunStarted, SessionForked, SessionRenamed
 from holdfast.protocol.rows import Commit
@@ -27,7 +29,8 @@ from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of
 from holdfast.tools import restoring
-from holdfast.views.edits import Edit, Found, Look, Place, Todo, open_restore, rewind_of
+from holdfast.tools.own import OwnPlaces, identity
+from holdfast.views.edits import Edit, Found, Look, Place, Todo, moves_to_copy, open_restore, rewind_of
 
 ELSEWHERE = "it is not in the folder that was copied"
 
@@ -93,7 +96,23 @@ async def _place(workshop: Workshop, parent: str, seq: int) -> tuple[list[Record
             f"An undo of session {parent} was interrupted. Nothing was changed.",
             hint=f"Complete it first: `holdfast undo {parent}`.",
         )
+    await _check_moved(workshop, parent, records, seq)
     return records, seq
+
+
+async def _check_moved(workshop: Workshop, session: str, records: Sequence[Record], seq: int) -> None:
+    """Refuse to go back to before a branch worked in its copy: there, it worked in another folder.
+
+    Raises:
+        UsageError: says what to do.
+    """
+    if moved := next((record.seq for record in records[seq:] if moves_to_copy(record)), 0):
+        row = await workshop.store.session(session)
+        parent = row.parent if row is not None else ""
+        raise UsageError(
+            f"Session {session} works in a copy of the workspace since record {moved}.",
+            hint=f"Branch off from its parent: `holdfast fork {parent} --at {seq} --copy DIR`.",
+        )
 
 
 async def _begun(workshop: Workshop, parent: str, at_seq: int) -> str:
@@ -129,7 +148,7 @@ async def _renamed(workshop: Workshop, lease: LiveLease, before: str, after: str
 # --- a copy -------------------------------------------------------------------------------------
 
 
-async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: Path, home: Path) -> Rewound:
+async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: Path) -> Rewound:
     """Branch off after a record. The branch works in a copy of the workspace as it was then.
 
     Raises:
@@ -139,6 +158,7 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
     async with leased(workshop, parent):
         await check_place(workshop.store, parent, at_seq)
         records = [readable(each) for each in await workshop.store.read(parent)]
+        await _check_moved(workshop, parent, records, at_seq)
         settings = fold(records[:at_seq]).settings
         if settings is None:
             begun = next((each.seq for each in records if isinstance(each.event, RunStarted)), 0)
@@ -151,7 +171,7 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
         shelf = await shelf_of(workshop, parent)
 
         def copy() -> tuple[list[FileRestore], list[KeptFile], str]:
-            return _copied(workshop, records, at_seq, _Copy(Path(workspace), folder, home), shelf)
+            return _copied(workshop, records, at_seq, _Copy(Path(workspace), folder), shelf)
 
         done, kept, real = await asyncio.to_thread(copy)
         branch = await fork(workshop.store, workshop.clock, parent, at_seq, workspace=real)
@@ -161,8 +181,6 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
 class _Copy(msgspec.Struct, frozen=True):
     workspace: Path
     folder: Path
-    home: Path
-    """Is never copied."""
 
 
 def _check_new(workspace: Path, folder: Path) -> None:
@@ -195,7 +213,7 @@ def _copied(
         return restoring.look_at(workshop.own, workshop.images, Place(new, where.path))
 
     try:
-        shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(copy.home))
+        shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(workshop.own))
         todo = rewind_of(records, at_seq, look)
         goals = [replace(goal, workspace=new) for goal in todo.files]
         kept = list(todo.kept)
@@ -220,15 +238,16 @@ def _unhindered() -> int:
     return 0
 
 
-def _ignored(home: Path) -> Callable[[str, list[str]], list[str]]:
-    """Leave out the home, and what is neither file nor folder nor link."""
+def _ignored(own: OwnPlaces) -> Callable[[str, list[str]], list[str]]:
+    """Leave out homes, whatever path leads to them, and what is neither file nor folder nor link."""
+    homes = own.identities(HOME)
 
     def ignored(folder: str, names: list[str]) -> list[str]:
-        paths = [(name, Path(folder) / name) for name in names]
-        return [
-            name
-            for name, path in paths
-            if path == home or not (path.is_symlink() or path.is_dir() or path.is_file())
-        ]
+        return [name for name in names if is_left_out(Path(folder) / name)]
+
+    def is_left_out(path: Path) -> bool:
+        facts = path.lstat()
+        kinds = (stat.S_ISLNK, stat.S_ISDIR, stat.S_ISREG)
+        return identity(facts) in homes or not any(is_kind(facts.st_mode) for is_kind in kinds)
 
     return ignored

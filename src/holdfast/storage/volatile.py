@@ -270,7 +270,8 @@ class VolatileStore:
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         session, key = commit.session, commit.row.key
         check_session(session, key)
-        if session in self._sessions or key in self._keys or commit.expected_seq:
+        has_wrong_seq = commit.expected_seq and not commit.forked_from
+        if session in self._sessions or key in self._keys or has_wrong_seq:
             raise Fenced(f"session {session} or its name {key!r} is taken")
         self.blobs.check(commit.blobs)
         await self.claim(session, key, commit.row.created_ms)

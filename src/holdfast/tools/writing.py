@@ -143,11 +143,11 @@ def replace_file(
             rest = memoryview(content)
             while rest:
                 rest = rest[os.write(fd, rest) :]
-            if mode or before is not None:
-                os.fchmod(fd, mode or permissions(before))
             if before is not None:
                 with suppress(PermissionError):
                     os.fchown(fd, before.st_uid, before.st_gid)
+            if mode or before is not None:  # after the owner: a change of owner takes setuid and setgid away
+                os.fchmod(fd, mode or permissions(before))
             os.fsync(fd)
             check()
             if not is_same(before, look(found)):

@@ -65,6 +65,8 @@ class Edit(msgspec.Struct, frozen=True):
     """The record that tells that it was undone; 0: it is in effect."""
     mode: int = 0
     """The permission bits of the file when it was undone; 0 if it was not."""
+    left: str | None = None
+    """The mark of the file when it was undone; None if it was not."""
 
     @property
     def is_undone(self) -> bool:
@@ -114,7 +116,10 @@ Look = Callable[[Place], Found]
 
 
 def edits_of(records: Iterable[Record]) -> list[Edit]:
-    """Return all edits in order, each with what became of it."""
+    """Return all edits in order, each with what became of it.
+
+    A branch that works in a copy of the workspace has the edits of its parent there.
+    """
     edits: list[Edit] = []
     calls: dict[str, range] = {}
     """Where the edits of each call are."""
@@ -122,7 +127,9 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
     restoring: FilesRestoring | None = None
     copies: dict[str, ToolCall] = {}
     """The calls that contained what looks like a secret, by id."""
+    place = ""
     for record, workspace in _in_workspaces(records):
+        edits, place = _moved(edits, record, place, workspace), workspace
         match record.event:
             case MessageReceived():
                 message = record.seq
@@ -161,6 +168,21 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
                 edits = [_after(edit, restoring, record.seq, kept) for edit in edits]
                 restoring = None
     return edits
+
+
+def _moved(edits: list[Edit], record: Record, before: str, workspace: str) -> list[Edit]:
+    """Return the edits. If the session works in a copy from this record on, they are there too."""
+    if not moves_to_copy(record):
+        return edits
+    return [
+        msgspec.structs.replace(edit, workspace=workspace) if edit.workspace == before else edit
+        for edit in edits
+    ]
+
+
+def moves_to_copy(record: Record) -> bool:
+    """Return whether the session works in a copy of its workspace from this record on."""
+    return isinstance(record.event, SettingsChanged) and record.cause.kind == "fork"
 
 
 def _in_workspaces(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
@@ -218,8 +240,10 @@ def _after(edit: Edit, restoring: FilesRestoring, seq: int, kept: Sequence[KeptF
     is_kept = edit.change.path in [each.path for each in kept]
     if edit.message not in restoring.messages or is_kept or restoring.why == "rewind":
         return edit
-    mode = next((each.before_mode for each in restoring.files if each.path == edit.change.path), edit.mode)
-    return msgspec.structs.replace(edit, undone_seq=seq if restoring.why == "undo" else 0, mode=mode)
+    told = ((each.before_mode, each.before) for each in restoring.files if each.path == edit.change.path)
+    mode, left = next(told, (edit.mode, edit.left))
+    undone_seq = seq if restoring.why == "undo" else 0
+    return msgspec.structs.replace(edit, undone_seq=undone_seq, mode=mode, left=left)
 
 
 # --- what to do ---------------------------------------------------------------------------------
@@ -242,13 +266,33 @@ def undo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
 
 
 def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
-    """Return what makes the edits of the `count` messages again that were undone last. A new edit ends that: what was
-    undone before it stays undone."""
+    """Return what makes the edits of the `count` messages again that were undone last and that changed something. A
+    new edit ends that: what was undone before it stays undone."""
+    look = cache(look)
     last_seq = max((edit.seq for edit in edits), default=0)
-    undone = [edit for edit in edits if edit.undone_seq > last_seq]
-    messages = tuple(sorted({edit.message for edit in undone})[:count])
-    chosen = [edit for edit in undone if edit.message in messages]
-    return _todo(messages, chosen, look, _forwards)
+    undone = _happened([edit for edit in edits if edit.undone_seq > last_seq])
+    chosen: list[int] = []
+    todo = Todo((), (), ())
+    for message in sorted({edit.message for edit in undone}):
+        if count <= 0:
+            break
+        chosen.append(message)
+        before = todo
+        todo = _todo(tuple(chosen), [edit for edit in undone if edit.message in chosen], look, _forwards)
+        count -= (_changed(todo), todo.kept) != (_changed(before), before.kept)
+    return todo
+
+
+def _happened(undone: Sequence[Edit]) -> list[Edit]:
+    """Return the edits without those that did not happen. The next edit of the file shows that, or its undo did."""
+    found: list[Edit] = []
+    told: dict[Place, str] = {}
+    for edit in reversed(undone):
+        then = told.get(edit.place, edit.left)
+        if edit.is_certain or then != edit.change.before:
+            found.append(edit)
+        told[edit.place] = edit.change.before
+    return found[::-1]
 
 
 def rewind_of(records: Sequence[Record], seq: int, look: Look) -> Todo:

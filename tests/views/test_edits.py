@@ -1,0 +1,47 @@
+"""What an undo and a redo have to do, where it is not certain that an edit happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.protocol.tools import FileChange
+from holdfast.views.edits import Edit, Found, Place, redo_of
+
+
+def edit(seq: int, message: int, before: str, after: str, *, is_certain: bool = True, left: str = "") -> Edit:
+    """An edit of one file that was undone by record 90."""
+    change = FileChange("f", before, after)
+    return Edit(seq, message, "/w", change, is_certain=is_certain, undone_seq=90, mode=0o644, left=left)
+
+
+def goals(edits: list[Edit], count: int = 1, now: str = "x") -> list[str]:
+    """What a redo makes of the file, which has the content `now`."""
+
+    def look(_: Place) -> Found:
+        return Found(now, 0o644)
+
+    todo = redo_of(edits, count, look)
+    assert todo.kept == ()
+    return [each.after for each in todo.files if each.after != now]
+
+
+def test_an_edit_that_never_happened_is_not_made_by_a_redo() -> None:
+    lost = edit(3, 1, "x", "y", is_certain=False, left="x")
+    assert goals([lost]) == []
+
+
+def test_an_edit_that_happened_although_nobody_knew_is_made_again() -> None:
+    assert goals([edit(3, 1, "x", "y", is_certain=False, left="y")]) == ["y"]
+
+
+@pytest.mark.parametrize("message", [1, 2])
+def test_the_next_edit_tells_whether_the_one_before_it_happened(message: int) -> None:
+    lost = edit(3, 1, "x", "y", is_certain=False, left="z")
+    assert goals([lost, edit(5, message, "x", "z", left="z")]) == ["z"]
+    happened = edit(3, 1, "x", "y", is_certain=False, left="z")
+    assert goals([happened, edit(5, message, "y", "z", left="z")], 2) == ["z"]
+
+
+def test_a_message_that_changed_nothing_does_not_count() -> None:
+    there_and_back = [edit(3, 1, "x", "y", left="z"), edit(4, 1, "y", "x", left="z")]
+    assert goals([*there_and_back, edit(6, 2, "x", "z", left="z")]) == ["z"]
