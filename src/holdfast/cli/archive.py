@@ -54,8 +54,8 @@ def export(
     holdfast export last session.jsonl
     holdfast export cli:docs - | gzip > docs.jsonl.gz
 
-    The file is JSON Lines. Secrets in it are masked, as they are in the home. Content of files from before an edit
-    is not in it.
+    The file is JSON Lines. Secrets in it are masked, as they are in the home. It does not contain what
+    files were before an edit.
     """
     asyncio.run(_export(home_of(home), session, file))
 
@@ -107,9 +107,9 @@ def import_(
     holdfast import session.jsonl
     ssh other holdfast export last - | holdfast import -
 
-    The session keeps its id and name. Importing it again changes nothing. An open run is paused, approvals in the
-    file do not count, and autonomy is at most what this home gives. When it is resumed, it continues with the folder,
-    the model and the limits that its records name: look at them first.
+    The session keeps its id and name. Importing it again changes nothing. An open run is paused. Approvals in the
+    file do not count. The autonomy is not higher than that of this home. `resume` uses the folder, the model and the
+    limits that the records name: look at them first.
     """
     with _from_stdin() if str(file) == "-" else nullcontext(file) as path:
         adopted = asyncio.run(_import(home_of(home), path))
@@ -204,8 +204,8 @@ def delete(
     holdfast delete 01J8
     holdfast delete cli:docs --yes
 
-    What was typed in `chat` for it is removed from the history of the prompt too. A session that somebody drives is
-    not deleted, nor one whose records a branch shares.
+    Lines that you typed for it in `chat` also leave the history of the prompt. Nothing is deleted while a process
+    drives the session, or if a branch shares its records.
     """
     return asyncio.run(_delete(home_of(home), session, is_sure=is_sure, is_json=is_json))
 

@@ -62,8 +62,9 @@ def fork(
     holdfast resume ID "Try it without the cache."
     holdfast fork last --at 12 --copy ../try
 
-    The session itself does not change. Without --copy, the branch works on the workspace as it is now. In the copy,
-    what file tools did after the record is taken back. A file that something else changed stays as it is (exit 1).
+    The session itself does not change. Without --copy, the branch works on the workspace as it is now. In the
+    copy, fork takes back what file tools did after the record. If something else has changed a file since, fork
+    leaves that file alone and exits with 1.
     """
     folder = copy.expanduser().absolute() if copy is not None else None
     found = asyncio.run(_fork(home_of(home), session, at, folder))

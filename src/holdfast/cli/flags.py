@@ -54,7 +54,7 @@ class RunFlags:
     max_turns: Annotated[str | None, _flag("--max-turns", metavar="N", about="The limit of turns.")] = None
     max_tokens: Annotated[
         str | None,
-        _flag("--max-tokens", metavar="N", about="The limit of tokens: input and output of all calls."),
+        _flag("--max-tokens", metavar="N", about="The limit of tokens: input and output of all model calls."),
     ] = None
     timeout: Annotated[
         str | None,
@@ -78,7 +78,7 @@ class RunFlags:
         _flag(
             "--attach",
             metavar="FILE",
-            about="Add a text, PDF or image to the message. - is stdin, but not in a chat. Repeatable.",
+            about="Add a text, PDF or image to the message. - reads stdin, except in chat. Repeatable.",
         ),
     ] = None
     output_schema: Annotated[
@@ -97,7 +97,7 @@ class RunFlags:
         False
     )
     is_verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also the arguments and results of calls.")
+        bool, typer.Option("--verbose", "-v", help="Also show the arguments and results of tool calls.")
     ] = False
     approve_by: Annotated[
         str | None, _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait or deny.")

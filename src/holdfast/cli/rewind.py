@@ -41,8 +41,8 @@ def rewind(
     holdfast rewind cli:docs --to 12 --files
     holdfast rewind cli:docs --to 0            before the first message
 
-    With --files, what file tools did after the record is taken back. A file that something else has changed since
-    stays as it is (exit 1). What shell commands changed stays.
+    --files also takes back what file tools did after the record, but not what shell commands did. If something else
+    has changed a file since, rewind leaves that file alone and exits with 1.
     """
     parent, found = asyncio.run(
         _rewind(home_of(home), session, to, is_with_files=is_with_files, is_dry=is_dry)

@@ -37,7 +37,7 @@ def undo(
         int,
         typer.Argument(metavar="[N]", min=1, max=MESSAGES_MAX, help="How many messages with edits to undo."),
     ] = 1,
-    is_redo: Annotated[bool, typer.Option("--redo", help="Make edits again that were undone.")] = False,
+    is_redo: Annotated[bool, typer.Option("--redo", help="Make the undone edits again.")] = False,
     is_dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
@@ -50,8 +50,8 @@ def undo(
     holdfast undo cli:docs 3
     holdfast undo last --redo
 
-    A file that something else has changed since stays as it is (exit 1). Only edits of file tools are undone: what
-    shell commands changed stays. Holdfast tells the model.
+    If something else has changed a file since, undo leaves that file alone and exits with 1. It undoes only edits of
+    file tools, not what shell commands changed. The model reads about the undo in its next turn.
     """
     why: Restoring = "redo" if is_redo else "undo"
     found = asyncio.run(_put_back(home_of(home), session, why, plan_of(why, count), is_dry=is_dry))

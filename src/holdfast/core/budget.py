@@ -85,7 +85,7 @@ class Charge(msgspec.Struct, frozen=True):
 
 def charge(model_call: ModelCall, reply: ModelReply) -> Charge:
     """Return the charge of a response: the reported usage, and an estimate for each side that was not reported. A
-    zero count is believed only of a free model, or for output when nothing was received."""
+    count of zero is believed only if the model is free, or for output if nothing was received."""
     usage, missing, is_free = _possible(reply.usage), reply.estimated, model_call.facts.price == "free"
     # The usual case: the provider counted both sides, or the model is free.
     if not missing and (is_free or (usage.input_tokens and usage.output_tokens)):
@@ -331,8 +331,8 @@ def _affordable_output(
 
 def _affordable_input(run: Run, model: ModelFacts, limits: Limits) -> int:
     """The input tokens of a last pass that leave room for the least answer."""
-    # A size just below a tier may be affordable where a smaller share of the dearer tier is not, so every
-    # tier's end is tried, and the largest affordable size wins.
+    # Above a tier's end all tokens cost more. So the largest affordable size may be the end of a cheaper tier:
+    # every end is tried, and the largest size that is affordable wins.
     tokens = tokens_left(run, limits) - LEAST_LAST_OUTPUT_TOKENS
     if model.price == "known":
         ends = [*(tier.above_tokens for tier in model.tiers), tokens]

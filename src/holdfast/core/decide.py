@@ -65,8 +65,8 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     # `_meaning` adds Responded. Then the rule "answer" finds an answer and no unread message, and adds
     # RunStopped(done). Both are one commit.
     #
-    # An attach and a visitor's command bring their own epoch. All other causes come from the driver of the last
-    # one.
+    # An attach and a command bring the epoch under which they are decided. All other causes come from the driver
+    # that attached last, so they count under its epoch.
     epoch = cause.epoch if type(cause) is Attach or type(cause) is Commanded else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
@@ -108,8 +108,7 @@ def _meaning(draft: Draft, cause: Cause) -> None:
 
 def _attach(draft: Draft, cause: Attach) -> None:
     """Take over the session. Close what an older epoch left open, or put it before the gates again."""
-    # The notes are made from the state before `Attached`: afterwards no call counts as started by the old
-    # driver.
+    # Make the notes before `Attached` is added: after it, no call counts as started by the old driver.
     notes = _rival_notes(draft.state) if cause.is_contested else []
     draft.add(e.Attached(cause.epoch, cause.holder))
     for note in notes:
@@ -167,7 +166,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
 
 
 def _stopped(state: State, reason: str, by: str) -> str:
-    """Return the message for the user. If the run sent no request, the next task does not contain its words."""
+    """Return the message for the user. The words of a run that sent no request are not part of the next task."""
     what = _STOPS.get(reason, "Stopped by {by}").format(by=by)
     return f"{what}." if has_begun(state) else f"{what} before it began; the next task is without it."
 

@@ -71,8 +71,8 @@ def wind_down(draft: Draft) -> None:
 
 
 def _end(draft: Draft, run: Run, stopped: e.RunStopped) -> None:
-    """Write the terminal record. Words that joined the run later than those that opened it, and that no request has
-    carried, open the next run; but not after a stop."""
+    """Write the terminal record. If somebody said more during the run, and no request has carried it, it opens the
+    next run. After a stop it does not."""
     # `goal_seq` is the message that opened this run. Only a later one is new work: otherwise a run that failed
     # before its first request would open itself again, for ever.
     draft.add(stopped)

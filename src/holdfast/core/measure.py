@@ -32,7 +32,7 @@ class Measure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The last request that was counted."""
     told_bytes: int = 0
     told_tokens: int = 0
-    """The answers of the model since then, which later requests contain: their size, and their counted tokens."""
+    """The responses since then, which later requests contain: their size, and their counted tokens."""
     fresh_bytes: int = 0
     """The bytes of the requests since then that the counted one did not have."""
 
@@ -85,7 +85,7 @@ def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
     """Return the most input tokens of a request of this size. `fresh_bytes`: what the last one did not have."""
     # There are two upper limits, and the smaller one counts. Each byte is at most one token. And what was counted
     # once costs at most 15 % more the next time; only the bytes that came since are uncounted. An example: a
-    # request of 14,000 bytes was 4,000 tokens, its answer of 1,000 bytes was 300. With a result of 20,000 bytes
+    # request of 14,000 bytes was 4,000 tokens, its response of 1,000 bytes was 300. With a result of 20,000 bytes
     # the next request has 35,000 bytes. The limits are 35,000 and 1.15 * 4,300 + 20,000 = 24,945 tokens.
     most = size_bytes
     if measure.tokens:
@@ -95,7 +95,7 @@ def worst_tokens(measure: Measure, size_bytes: int, fresh_bytes: int) -> int:
 
 
 def size_of(parts: tuple[Part, ...]) -> int:
-    """Return the bytes of an answer that later requests contain: words and calls, but not thoughts."""
+    """Return the bytes of a response that later requests contain: words and calls, but not thoughts."""
     size_bytes = 0
     for part in parts:
         if isinstance(part, Text):

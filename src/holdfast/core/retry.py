@@ -9,7 +9,7 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
 MAX_OVERFLOWS = 3
-"""How often one run sends a shorter request after a refusal as too long. The next refusal ends the run."""
+"""How often one run shortens a request that was refused as too long. The next such refusal ends the run."""
 
 
 def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: int) -> int:
@@ -24,7 +24,7 @@ def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: i
 
 
 def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int) -> int:
-    """When to prepare a request again that could not be made that many times; 0: not again.
+    """Return when to prepare the request again, after that many attempts to make it; 0: not again.
 
     Args:
         until_ms: When it may work, as the prepare step says; 0: waiting does not help. A time that has passed would

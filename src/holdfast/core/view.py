@@ -35,7 +35,7 @@ class Item(Protocol):
 
 
 def cut(items: Sequence[Item], state: State, other_bytes: int, fits: Callable[[int], bool]) -> list[int]:
-    """The places of the messages that stay, in order; at the least the task of the run.
+    """Return the places of the messages that stay, in order. The task of the run always stays.
 
     Args:
         items: All messages that may be left out, in order.
