@@ -1,7 +1,8 @@
-"""Plain words: the texts of the repository use few of the constructions that made them hard to read."""
+"""Plain words: the texts use few constructions that are hard to read, and names have one word for one thing."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -26,6 +27,8 @@ MOST = 30
 GENERATED = {"docs/requirements.md"}
 """It repeats the requirements, which are written elsewhere."""
 TEXTS = (".md", ".py")
+RETIRED = {"settle", "settles", "settled", "settling", "hold", "holds", "holding", "standing", "stood"}
+"""Words that each named several things. Money is settled or held; everything else has a name of its own."""
 LEAST_COMMENTS = 0.05
 """The share of the core's lines that have a comment."""
 FOR_TOOLS = ("# type:", "# noqa", "# fmt:")
@@ -99,3 +102,35 @@ def test_each_decision_has_a_number_of_its_own(repository: Path) -> None:
     titles = {path.stem[:4]: path.read_text("utf-8").partition("\n")[0] for path in paths}
     assert len(titles) == len(paths) > 20
     assert all(title.startswith(f"# {number}: ") for number, title in titles.items())
+
+
+def names_in(code: str) -> Iterator[tuple[int, str]]:
+    """Every name that code makes or uses, with its line."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
+
+
+def words_of(name: str) -> set[str]:
+    """The words of a name, in `snake_case` or `CamelCase`."""
+    return {word.lower() for word in re.findall(r"[A-Za-z][a-z]*", name)}
+
+
+def test_a_retired_word_is_found_in_every_kind_of_name() -> None:
+    code = "class Hold:\n    async def _settle(self, standing): self.is_settled = held_usd\n"
+    found = [name for _, name in names_in(code) if words_of(name) & RETIRED]
+    assert sorted(found) == ["Hold", "_settle", "is_settled", "standing"]
+
+
+def test_no_name_has_a_word_that_meant_several_things(repository: Path) -> None:
+    source = repository / "src" / "holdfast"
+    places = [
+        f"{path.relative_to(source)}:{line}: {name}"
+        for path in sorted(source.rglob("*.py"))
+        for line, name in names_in(path.read_text("utf-8"))
+        if words_of(name) & RETIRED
+    ]
+    assert not places, "\n".join(places)

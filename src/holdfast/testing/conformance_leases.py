@@ -74,7 +74,7 @@ class LeaseConformance:
         clock.advance(TERM_MS / 1000)
         assert (await store.lease(lease.session, a_holder("b"), TERM_MS)).epoch == lease.epoch + 1
 
-    async def test_who_posts_is_told_how_long_a_lease_still_holds(
+    async def test_who_posts_is_told_how_long_a_lease_still_lasts(
         self, store: Store, clock: JumpingClock
     ) -> None:
         driving = await drive(store)

@@ -525,7 +525,7 @@ class StoreConformance(LeaseConformance):
         assert await store.blobs.get(used) == b"used"
         await refused(StorageCorrupt, store.blobs.get(unread))
 
-    async def test_only_who_holds_a_session_deletes_it(self, store: Store) -> None:
+    async def test_only_who_has_the_lease_of_a_session_deletes_it(self, store: Store) -> None:
         driving = await drive(store)
         await driving.commit(MessageReceived("one"))
         await store.release(driving.lease)
