@@ -108,6 +108,15 @@ class Cli:
             yield screen
 
     @contextmanager
+    def drawn_shell(self, line: str, columns: int = 100, rows: int = 30) -> Iterator[Emulator]:
+        """Such a shell at a terminal whose screen is drawn."""
+        start = partial(subprocess.Popen, ["/bin/sh", "-i"], preexec_fn=lambda: os.login_tty(0))
+        with self._at_terminal(start, partial(Emulator, columns, rows)) as screen:
+            assert isinstance(screen, Emulator)
+            screen.type(f"{sys.executable} -m holdfast {line}\n")
+            yield screen
+
+    @contextmanager
     def at_terminal(self, command: list[str]) -> Iterator[Terminal]:
         """Any program at a terminal."""
         with self._at_terminal(

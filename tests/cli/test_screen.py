@@ -157,8 +157,8 @@ def test_what_a_terminal_cannot_show_is_not_sent_to_it(
     cli.environ |= environ
     with cli.emulator(*started(command), "-m", cli.model(says(SHORT, chunks=20))) as screen:
         if command == "chat":
-            screen.until_shown("Ctrl-D leaves.")
-            screen.type("tell\r")
+            screen.until("Ctrl-D leaves.")
+            begin(screen, command)
         screen.until("done · ")
         leave(screen, command)
         shown, raw = screen.lines, screen.screen
@@ -220,19 +220,23 @@ sys.exit(run({["chat", "-m", cli.model(says(SHORT))]!r}))
     assert (child.returncode, child.stdout) == (0, SHORT), child.stderr
 
 
-def test_a_run_that_was_suspended_in_mid_answer_goes_on(cli: Cli) -> None:
+@pytest.mark.requirement("L9")
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_an_answer_goes_on_after_its_command_was_suspended(cli: Cli, command: str) -> None:
     words = " ".join(f"w{number:05d}" for number in range(200))
     text = "\n\n".join(words[at : at + 70] for at in range(0, len(words), 70))
     model = cli.model(says(text, chunks=100, delay_s=3))
-    with cli.shell(f"run tell -m {model}") as screen:
-        screen.until("w00020")
+    with cli.drawn_shell(" ".join([*started(command), "-m", model])) as screen:
+        if command == "chat":
+            screen.until("Ctrl-D leaves.")
+            begin(screen, command)
+        screen.until_shown("w00030")
         screen.type("\x1a")
         screen.until("Stopped")
         screen.type("fg\n")
         screen.until("done · ")
-        after = screen.screen.replace("\r\x1b[K", "\n")
-    lines = [line for line in after.split("\n") if "│" not in line]
-    assert sorted(set(numbered("\n".join(lines)))) == numbered(text)
+        lines = [line for line in screen.lines if "│" not in line]  # the last line of a suspended run stays
+    assert numbered("\n".join(lines)) == numbered(text)
 
 
 # --- how long it lasted -------------------------------------------------------------------------
