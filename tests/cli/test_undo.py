@@ -466,3 +466,31 @@ def test_an_undo_finds_the_files_again_when_their_folder_is_back(cli: Cli, work:
     shutil.copytree(cli.folder / "moved", work)
     assert cli("undo", session).code == 0
     assert tree(work) == before
+
+
+def breakable(cli: Cli, session: str, broken: str) -> Path:
+    """Make what is kept of files unusable. Return the path that is in the way."""
+    path = cli.home / "files" / broken.format(session=session)
+    aside = path.with_name("aside")
+    if path.exists():
+        path.rename(aside)
+    path.touch() if broken != ".key" else path.write_bytes(b"short")
+    return path
+
+
+@pytest.mark.requirement("H2", "L7")
+@pytest.mark.parametrize("broken", [".key", "{session}"])
+def test_no_file_is_changed_while_the_home_cannot_keep_it(cli: Cli, work: Path, broken: str) -> None:
+    session = run(cli, edit("a.txt", "first", "second"), says("Done."))
+    path = breakable(cli, session, broken)
+    lines = [says("unused")] * 2 + [edit("a.txt", "second", "third"), says("Done.")]
+    failed = cli("run", "go on", "-m", cli.model(*lines, name="later"), "-s", "cli:edit")
+    assert failed.code == 9, failed.err
+    assert str(path) in failed.err.replace("\n", "")
+    assert (work / "a.txt").read_text() == "second\n"
+    path.unlink()
+    path.with_name("aside").rename(path)
+    resumed = cli("resume", session)
+    assert (resumed.code, (work / "a.txt").read_text()) == (0, "third\n"), resumed.err
+    assert cli("undo", session, "2").code == 0
+    assert (work / "a.txt").read_text() == "first\n"

@@ -212,6 +212,20 @@ PERMISSION = (
         "tests/core/test_who_and_what.py",
     ),
     Mutation(
+        "a home that cannot keep what is replaced fails only the call",
+        "tools/dispatcher.py",
+        'if isinstance(error, Lapsed) or (isinstance(error, StorageError) and spec.source == "builtin"):',
+        "if isinstance(error, Lapsed):",
+        "tests/cli/test_undo.py",
+    ),
+    Mutation(
+        "a tool of the program that loses its own home ends the session",
+        "tools/dispatcher.py",
+        '(isinstance(error, StorageError) and spec.source == "builtin")',
+        "isinstance(error, StorageError)",
+        "tests/tools/test_dispatcher.py",
+    ),
+    Mutation(
         "a tool may say that its result is more trusted than it declared",
         "tools/dispatcher.py",
         "trust=least(spec.trust, result.trust or spec.trust)",

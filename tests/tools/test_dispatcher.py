@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Probed
@@ -131,6 +131,18 @@ async def test_a_tool_that_raises_a_ten_kilobyte_trace_gives_a_short_text_and_th
     assert result.text == "raises_much failed with ValueError. This is a bug of the tool, not of the call."
     assert result.detail.endswith("xxx\n")
     assert len(result.detail) < 20_000
+
+
+@tool(effect="read")
+async def loses_its_own_home() -> str:
+    """Runs an agent of its own, whose disk is full."""
+    raise StorageError("no space left")
+
+
+@pytest.mark.requirement("L1", "L7")
+async def test_only_a_tool_of_ours_says_that_this_home_failed(bench_of: Callable[..., Bench]) -> None:
+    bench = bench_of(loses_its_own_home)
+    assert (await bench.call("loses_its_own_home")).status == "error"
 
 
 @tool(effect="read", timeout_s=0.2)

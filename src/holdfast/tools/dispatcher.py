@@ -1,7 +1,7 @@
 """Takes every tool call through the gates, and runs it within its time limits.
 
-This is the one place where an exception of a tool becomes a result. The runtime redacts, clips and records it, and
-the core asks people.
+This is the one place where an exception of a tool becomes a result. Only what ends the session goes on: the lease
+lapsed, or the home failed. The runtime redacts, clips and records results, and the core asks people.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.errors import Fenced, Lapsed
+from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
@@ -87,12 +87,18 @@ class Dispatcher:
         # If a gate raises, refuse the call. Otherwise the session would end, and every resume would
         # raise at the same gate again.
         except Exception as error:
+            _raise_what_ends_the_session(error, spec)
             message = f"{spec.name} was refused: a gate failed ({type(error).__name__})."
             detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
             return refused("gates", Failure("policy_denied", message, detail))
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
-        """Run an admitted call with its canonical arguments. Exceptions become results, except `Lapsed`."""
+        """Run an admitted call with its canonical arguments. Exceptions become results.
+
+        Raises:
+            Lapsed: another driver may have the session.
+            StorageError: the home failed, for example because it could not keep what the call replaces.
+        """
         found = self._registry.found(name)
         if found is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data")
@@ -108,7 +114,8 @@ class Dispatcher:
         try:
             return await found.tool.probe(expectation, _looking(proposal, found.spec))
         # A failed probe shows nothing.
-        except Exception:
+        except Exception as error:
+            _raise_what_ends_the_session(error, found.spec)
             return Probed("unknown")
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
@@ -132,10 +139,9 @@ async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext)
     try:
         async with limit:
             return await tool.run(msgspec.json.decode(arguments), inner)
-    except Lapsed:
-        raise
     # Every exception of a tool is a result: a bug in one tool must not end a session.
     except Exception as error:
+        _raise_what_ends_the_session(error, spec)
         if limit.expired():
             return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
         return failed(spec.name, error)
@@ -179,8 +185,15 @@ async def _plan(case: Case, tool: Tool) -> Expectation | None:
     try:
         return await tool.plan(case.values, _looking(case.proposal, case.spec))
     # If planning fails, the call has no plan. The call itself reports the error.
-    except Exception:
+    except Exception as error:
+        _raise_what_ends_the_session(error, case.spec)
         return None
+
+
+def _raise_what_ends_the_session(error: Exception, spec: ToolSpec) -> None:
+    """Raise the error if it is no result. What a tool of the program raises says nothing about this home."""
+    if isinstance(error, Lapsed) or (isinstance(error, StorageError) and spec.source == "builtin"):
+        raise error
 
 
 def _looking(proposal: Proposal, spec: ToolSpec) -> CallContext:
