@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 
 import pytest
 
-from holdfast.protocol.media import PAGE_WEIGHT, weight_of
+from holdfast.protocol.media import MEDIA_BYTES, PAGE_WEIGHT, weight_of
 
 PAGE = b"<</Type/Page/Parent 2 0 R>> "
 HEAD = b"%PDF-1.7\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
@@ -29,7 +30,31 @@ def packed(content: bytes, more: bytes = b"") -> bytes:
         (packed(b"encrypted"), 600),
         (packed(zlib.compress(PAGE), b"/DecodeParms<</Predictor 12>>"), 600),
         (packed(zlib.compress(bytes(20_000_000))), 600),
+        (HEAD + b"/ObjStm " + PAGE * 2 + b"%%EOF", 2),
+        (packed(zlib.compress(PAGE)).replace(b"endstream", b""), 600),
     ],
 )
 def test_each_page_of_a_pdf_weighs_wherever_it_is_listed(content: bytes, pages: int) -> None:
     assert weight_of("application/pdf", content) == pages * PAGE_WEIGHT
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"/ObjStm stream\n" + zlib.compress(b""),
+        b"/ObjStm ",
+        b"/ObjStm stream\n" + zlib.compress(b"") + b"endstream ",
+        b"/ObjStm " * 500 + b"stream" * 600,
+        b"/Type" + b" " * 1_000,
+    ],
+)
+def test_a_pdf_of_any_shape_is_weighed_in_bounded_time(part: bytes) -> None:
+    content = HEAD + part * (MEDIA_BYTES // len(part)) + b"%%EOF"
+    begun_s = time.process_time()
+    assert weight_of("application/pdf", content) >= PAGE_WEIGHT
+    assert time.process_time() - begun_s < 3.0
+
+
+def test_a_stream_inside_of_another_is_read_too() -> None:
+    outer = b"/ObjStm>>stream\n" + zlib.compress(b"")
+    assert weight_of("application/pdf", HEAD + outer + packed(zlib.compress(PAGE * 4))) == 4 * PAGE_WEIGHT

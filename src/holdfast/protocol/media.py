@@ -20,7 +20,12 @@ _MAX_PAGES = 600
 """The most pages that a provider takes. A PDF whose list of pages cannot be read counts as that."""
 _INFLATED_BYTES = 16_000_000
 """How much of the compressed lists of a PDF is read."""
-_PACKED = re.compile(rb"/ObjStm(?![a-zA-Z])(.{0,4000}?)stream\r?\n", re.DOTALL)
+_PACKED = re.compile(rb"/ObjStm(?![a-zA-Z])")
+_STREAM = re.compile(rb"stream\r?\n")
+_HEAD_BYTES = 4_000
+"""How far behind its type a stream begins, at most."""
+_SEARCHED = 16
+"""How many times the length of a PDF is searched for its streams. In a usual one, each byte belongs to one stream."""
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _PNG_HEAD_BYTES = 33
 _GIF_HEAD_BYTES = 13
@@ -79,15 +84,22 @@ def weight_of(kind: MediaType, content: bytes) -> int:
 
 def _pages(content: bytes) -> int:
     """Return how many pages a PDF has, at most. Since PDF 1.5 a page may be listed inside a compressed stream."""
-    found, left = len(_PAGE.findall(content)), _INFLATED_BYTES
+    found, left, searched = len(_PAGE.findall(content)), _INFLATED_BYTES, 0
     for packed in _PACKED.finditer(content):
-        stream = content[packed.end() : content.find(b"endstream", packed.end())]
+        head_end = min(packed.end() + _HEAD_BYTES, len(content))
+        begin = _STREAM.search(content, packed.end(), head_end)
+        end = content.find(b"endstream", begin.end()) if begin is not None else head_end
+        searched += end - packed.end()
+        if end < 0 or searched > _SEARCHED * len(content):
+            return max(found, _MAX_PAGES)
+        if begin is None:
+            continue
         try:
-            plain = zlib.decompressobj().decompress(stream, left)
+            plain = zlib.decompressobj().decompress(content[begin.end() : end], left)
         except zlib.error:
             return max(found, _MAX_PAGES)
         left -= len(plain)
-        if left <= 0 or b"/Predictor" in packed[1]:
+        if left <= 0 or b"/Predictor" in content[packed.end() : begin.start()]:
             return max(found, _MAX_PAGES)
         found += len(_PAGE.findall(plain))
     return found or max(math.ceil(len(content) / _BYTES_PER_PAGE), 1)

@@ -284,7 +284,7 @@ class Runner:
 
     async def _attached(self, medium: Medium, name: str, trust: Trust) -> Attachment:
         blob = await _to_its_end(self._ports.store.blobs.put(medium.content))
-        weight = weight_of(medium.media_type, medium.content)
+        weight = await _to_its_end(asyncio.to_thread(weight_of, medium.media_type, medium.content))
         return Attachment("tool", name, medium.media_type, len(medium.content), blob, weight, trust)
 
     # --- safety ---------------------------------------------------------------------------------
