@@ -171,6 +171,21 @@ def test_the_model_is_told_of_an_undo_in_its_next_turn(cli: Cli, work: Path) -> 
     assert cli("replay", session).code == 0
 
 
+def test_each_diff_masks_the_key_of_a_provider_that_only_the_user_file_names(cli: Cli, work: Path) -> None:
+    key = "blue-tulip-" + "garden-7731"
+    cli.configure('[providers.openai]\napi_key_env = "MY_HOUSE"\n')
+    cli.environ["MY_HOUSE"] = key
+    (work / "conf.ini").write_text(f"house {key}\nport = 1\n")
+    session = run(cli, edit("conf.ini", "port = 1", "port = 2"), says("Done."))
+    shown = cli("show", session, "--diff")
+    assert " house [redacted:known]" in shown.out
+    (work / "conf.ini").write_text(f"house {key}\nport = 3\n")
+    kept = cli("undo", session)
+    assert kept.code == 1
+    assert " house [redacted:known]" in kept.out
+    assert key not in shown.out + kept.out + cli("show", session, "--diff", "--json").out
+
+
 @pytest.mark.requirement("H2")
 def test_an_undo_puts_back_secrets_and_shows_them_masked(cli: Cli, work: Path) -> None:
     secret = "sk-" + "ant-api03-" + "q7Z" * 16

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from holdfast.app import known_secrets, open_workshop
 from holdfast.cli.terminal import say, say_json, tell
-from holdfast.config.load import load_only
+from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.protocol.ports import Store
 from holdfast.redact import Redactor
@@ -19,8 +19,10 @@ from holdfast.views.stored import StoredSession
 
 
 async def show_diff(home: Home, store: Store, session: StoredSession, *, is_json: bool) -> None:
-    """Print all that file tools changed in a session. Secrets are masked."""
-    config = load_only({})
+    """Print all that file tools changed in a session. Secrets are masked, so the configuration must be readable: it
+    names the variables with keys.
+    """
+    config = load(home, None, {}, os.environ)
     workshop = open_workshop(home, store, config, os.environ)
     redact = Redactor(known_secrets(config, os.environ))
     shelf = await shelf_of(workshop, session.row.session)
