@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.paths import Home, admin_files, find_home, is_text
+from holdfast.config.paths import Home, admin_files, expanded, find_home, is_folder, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
@@ -162,7 +162,7 @@ class App:
             ignored = next((each for each in self.config.ignored if each.key == "model"), None)
             why = f" {ignored.origin} does not count: a project file {ignored.why}." if ignored else ""
             raise UsageError("No model was given, and none is configured.", hint=hint + why)
-        if not workspace.is_dir():
+        if not is_folder(workspace):
             raise UsageError(
                 f"The workspace {workspace} is not a folder.", hint="Name another one with -w DIR."
             )
@@ -296,7 +296,7 @@ def facts_of(config: Config, model: str, now_ms: int) -> ModelFacts:
     """
     provider, _, path = model.partition(":")
     if provider == _SCRIPT and path:
-        model = f"{_SCRIPT}:{Path(path).expanduser().absolute()}"  # it may be resumed from any folder
+        model = f"{_SCRIPT}:{expanded(path).absolute()}"  # it may be resumed from any folder
     override = factory(_OVERRIDE)
     overrides = {glob: override(**msgspec.structs.asdict(said)) for glob, said in config.catalog.items()}
     facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=now_ms)

@@ -342,6 +342,7 @@ async def in_app(tmp_path: Path) -> App:
         ("(not ann@a.txt) but @a.txt, and @a.txt.", ["a.txt"]),
         ('@"src/b c.py" please', ["src/b c.py"]),
         ("@missing @src @../outside.txt @link.txt @/etc/hosts @", []),
+        (f"@{'a' * 300} and @a.txt", ["a.txt"]),
     ],
 )
 async def test_only_a_file_of_the_workspace_can_be_mentioned(

@@ -207,6 +207,18 @@ def test_ctrl_x_ctrl_e_edits_the_message_in_another_editor(cli: Cli) -> None:
     assert sent(cli) == ["two lines\nof it"]
 
 
+@pytest.mark.parametrize("editor", ["no-such-editor", "false", 'vi "x'])
+def test_an_editor_that_fails_leaves_the_line_as_it_was(cli: Cli, editor: str) -> None:
+    cli.environ["VISUAL"] = editor
+    with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
+        screen.until(">")
+        screen.type("draft\x18\x05")
+        screen.type(" and more\r")
+        screen.until("Understood.")
+    assert sent(cli) == ["draft and more"]
+    assert "No closing quotation" not in screen.text
+
+
 def test_ctrl_c_clears_the_line_and_leaves_when_pressed_twice_on_an_empty_one(cli: Cli) -> None:
     with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
         screen.until(">")

@@ -121,3 +121,33 @@ def test_a_session_that_is_not_there_is_a_usage_error(machine: Machine) -> None:
     for arguments in (("resume", "cli:none"), ("show", "cli:none"), ("resume", "last")):
         answer = machine.holdfast(*arguments, "--json")
         assert (answer.code, answer.json["error"]["code"]) == (2, "not_found"), arguments
+
+
+TOO_LONG = "a" * 300
+PATHS = [
+    ("run", "go", "-m", "MODEL", "-w", "PATH"),
+    ("run", "go", "-m", "MODEL", "--attach", "PATH"),
+    ("run", "go", "-m", "MODEL", "--system", "PATH"),
+    ("run", "go", "-m", "MODEL", "--output-schema", "PATH"),
+    ("run", "go", "-m", "script:PATH"),
+    ("run", "go", "-m", "MODEL", "--home", "PATH"),
+    ("sessions", "--home", "PATH"),
+    ("doctor", "--home", "PATH"),
+    ("init", "--home", "PATH"),
+    ("trust", "PATH"),
+    ("config", "show", "-w", "PATH"),
+    ("import", "PATH"),
+    ("replay", "last", "--with", "PATH"),
+]
+
+
+@pytest.mark.requirement("L9", "C15")
+@pytest.mark.parametrize("named", ["~nobody-of-that-name/x", TOO_LONG], ids=["no user", "too long"])
+@pytest.mark.parametrize("words", PATHS, ids=" ".join)
+def test_a_path_that_nobody_can_have_is_a_usage_error(
+    machine: Machine, words: tuple[str, ...], named: str
+) -> None:
+    model = machine.script([{"text": "never"}])
+    answer = machine.holdfast(*(each.replace("PATH", named).replace("MODEL", model) for each in words))
+    assert answer.code == 2, answer.err
+    assert named.partition("/")[0] in answer.err

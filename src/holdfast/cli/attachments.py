@@ -20,6 +20,7 @@ from typing import NamedTuple
 from holdfast.app import App, own_places
 from holdfast.cli.terminal import tell
 from holdfast.config.files import Unreadable, read_opened, read_stream
+from holdfast.config.paths import expanded
 from holdfast.context.clip import clean
 from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
@@ -79,7 +80,7 @@ def _unsent() -> Iterator[None]:
 
 def _file(app: App, name: str, folder: Path, within: str = "/") -> Given:
     """Read a file. A relative name begins at the folder. Raises what `given` raises."""
-    path = folder / Path(name).expanduser()
+    path = folder / expanded(name)
     try:
         with read_opened(path) as file:
             real = os.path.realpath(f"/proc/self/fd/{file.fileno()}")
@@ -204,7 +205,7 @@ def mentioned(app: App, typed: str, workspace: Path) -> list[Given]:
     for quoted, plain in _MENTION.findall(typed):
         for name in (quoted or plain, plain.rstrip(_AFTER_A_NAME)):
             path = os.path.realpath(workspace / name) if name and "\0" not in name else ""
-            if path and is_inside(root, path) and Path(path).is_file():
+            if path and is_inside(root, path) and os.path.isfile(path):  # noqa: PTH113 - `Path.is_file` raises for a long name
                 found[name] = None
                 break
     with _unsent():

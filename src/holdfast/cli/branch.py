@@ -19,7 +19,7 @@ from holdfast.cli.terminal import columns, is_terminal, say, say_json
 from holdfast.cli.undo import Found, files_lines, files_row
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load, load_only
-from holdfast.config.paths import Home
+from holdfast.config.paths import Home, expanded
 from holdfast.config.settings import Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
@@ -66,7 +66,7 @@ def fork(
     copy, fork takes back what file tools did after the record. If something else has changed a file since, fork
     leaves that file alone and exits with 1.
     """
-    folder = copy.expanduser().absolute() if copy is not None else None
+    folder = expanded(copy).absolute() if copy is not None else None
     found = asyncio.run(_fork(home_of(home), session, at, folder))
     if is_json:
         row = {"session": found.branch, "parent": found.parent, "at": at}

@@ -6,6 +6,7 @@ people is changed: JSON has the plain command.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -23,7 +24,7 @@ _home: ContextVar[str] = ContextVar("home", default="")
 def remember_call(arguments: Sequence[str]) -> None:
     """Remember the flags that printed commands must repeat."""
     home = home_flag(arguments)
-    _home.set(str(Path(home).expanduser().absolute()) if home else "")
+    _home.set(os.path.abspath(os.path.expanduser(home)) if home else "")  # noqa: PTH100, PTH111 - never raise
 
 
 def home_flag(arguments: Sequence[str]) -> str:

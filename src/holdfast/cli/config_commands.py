@@ -12,7 +12,7 @@ import typer
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
-from holdfast.config.paths import PROJECT_FILE, admin_files
+from holdfast.config.paths import PROJECT_FILE, admin_files, expanded, is_folder
 from holdfast.config.schema import json_schema, shown
 from holdfast.config.settings import DEFAULT_ORIGIN, Config
 from holdfast.errors import UsageError
@@ -46,8 +46,8 @@ def load_here(home: str | None, workspace: str = "") -> Config:
         ConfigError: A file or variable is wrong; the error lists every problem.
         UsageError: The folder does not exist.
     """
-    folder = Path(workspace) if workspace else Path.cwd()
-    if not folder.is_dir():
+    folder = expanded(workspace) if workspace else Path.cwd()
+    if not is_folder(folder):
         raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
     return load(home_of(home), folder, {}, os.environ)
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from holdfast.app import App, Chosen, built_in_specs, schema_text
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
-from holdfast.config.paths import Home
+from holdfast.config.paths import Home, expanded, is_folder
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import usd
@@ -178,8 +178,8 @@ def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
         UsageError: It is not a folder.
     """
     named = flags.workspace or (recorded.tools.workspace if recorded else "")
-    folder = Path(named).expanduser() if named else Path.cwd()
-    if not folder.is_dir():
+    folder = expanded(named) if named else Path.cwd()
+    if not is_folder(folder):
         raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
     return folder.resolve()
 
@@ -285,7 +285,7 @@ def _schema(file: str) -> str:
     """Return the JSON Schema in a file, as settings store it."""
     hint = "Name a file with one JSON Schema."
     try:
-        return schema_text(decode_untrusted(read_text(Path(file).expanduser(), TEXT_MAX_BYTES)))
+        return schema_text(decode_untrusted(read_text(expanded(file), TEXT_MAX_BYTES)))
     except Unreadable as error:
         raise UsageError(f"--output-schema {file} {error}.", hint=hint) from None
     except msgspec.DecodeError as error:
@@ -296,6 +296,6 @@ def _schema(file: str) -> str:
 
 def _instructions(file: str) -> str:
     try:
-        return read_text(Path(file).expanduser(), TEXT_MAX_BYTES)
+        return read_text(expanded(file), TEXT_MAX_BYTES)
     except Unreadable as error:
         raise UsageError(f"--system {file} {error}.", hint="Name a text file.") from None

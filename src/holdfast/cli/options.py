@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -37,10 +36,13 @@ def home_of(flag: str | None) -> Home:
         UsageError: It is not a folder.
     """
     home = find_home(flag, os.environ)
-    with suppress(PermissionError):  # what opens the home reports this better
+    try:
         first = next(path for path in (home.folder, *home.folder.absolute().parents) if path.exists())
-        if not first.is_dir():
-            raise UsageError(
-                f"The home {home.folder} is not a folder.", hint="Name another one with --home DIR."
-            )
+        is_possible = first.is_dir()
+    except PermissionError:  # what opens the home reports this better
+        is_possible = True
+    except OSError:  # its name is too long
+        is_possible = False
+    if not is_possible:
+        raise UsageError(f"The home {home.folder} is not a folder.", hint="Name another one with --home DIR.")
     return home

@@ -18,7 +18,7 @@ from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import has_person, say, say_json, tell
 from holdfast.config import trust as trusted_files
 from holdfast.config.load import Change, Proposal, proposal
-from holdfast.config.paths import PROJECT_FILE, is_text
+from holdfast.config.paths import PROJECT_FILE, expanded, is_folder, is_text
 from holdfast.errors import UsageError
 from holdfast.storage.errors import storage_errors
 from holdfast.views.lines import Line, Span, neutral, table
@@ -75,8 +75,8 @@ def project_file(named: str) -> Path:
     Raises:
         UsageError: It is not a project file.
     """
-    path = Path(named).expanduser().absolute()
-    path = path / PROJECT_FILE if path.is_dir() else path
+    path = expanded(named).absolute()
+    path = path / PROJECT_FILE if is_folder(path) else path
     if path.name != PROJECT_FILE:
         raise UsageError(f"{named} is not a project file.", hint=f"Name a {PROJECT_FILE}, or its folder.")
     if not is_text(f"{path}{path.parent.resolve()}"):

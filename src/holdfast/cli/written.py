@@ -36,14 +36,14 @@ class History(PromptHistory):
 
 def edited_elsewhere(text: str) -> str | None:
     """Let the person edit a text in the editor that VISUAL or EDITOR names. None if the editor failed."""
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or _EDITOR)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8")
         file.chmod(0o600)
         try:
+            words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or _EDITOR)
             if subprocess.run([*words, str(file)], check=False).returncode:
                 return None
             return read_text(file, TEXT_MAX_BYTES).removesuffix("\n")
-        except (OSError, Unreadable):
+        except (OSError, ValueError, Unreadable):  # ValueError: a quote is not closed
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,11 +30,11 @@ def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
     """Return the home that a flag names, otherwise HOLDFAST_HOME, otherwise the user's folders on this system.
 
     Raises:
-        UsageError: its name is not UTF-8 text.
+        UsageError: its name is not UTF-8 text, or begins with the name of no user.
     """
     named = given or environ.get(HOME_VARIABLE, "")
     if named:
-        folder = settings = Path(named).expanduser().absolute()
+        folder = settings = expanded(named).absolute()
     else:
         folder = Path(platformdirs.user_data_dir("holdfast", appauthor=False))
         settings = Path(platformdirs.user_config_dir("holdfast", appauthor=False))
@@ -41,6 +42,27 @@ def find_home(given: str | None, environ: Mapping[str, str]) -> Home:
         hint = "Name another one with --home or HOLDFAST_HOME."
         raise UsageError(f"The name of the home {str(folder)!r} is not UTF-8 text.", hint=hint)
     return Home(folder, settings / USER_FILE)
+
+
+def expanded(named: str | Path) -> Path:
+    """Return a path that a person named, with the folder of a user for `~` or `~USER` at its begin.
+
+    Raises:
+        UsageError: there is no such user.
+    """
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        user = str(named).partition("/")[0][:80]
+        hint = f"Write ./{user} if the name begins with a tilde."
+        raise UsageError(f"{user} names no user of this machine.", hint=hint) from None
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether the path is a folder. A name that is too long for the system is none, like any other path that
+    cannot be looked at.
+    """
+    return os.path.isdir(path)  # noqa: PTH112 - `Path.is_dir` raises for some of them
 
 
 def is_text(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.app import App, open_app, open_store
 from holdfast.config.load import load_only
-from holdfast.config.paths import find_home
+from holdfast.config.paths import expanded, find_home
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.library.tools import distinct
@@ -50,7 +50,7 @@ class Runtime:
         config: str | Path | Mapping[str, Any] | None = None,
         tools: Iterable[Tool] = (),
     ) -> None:
-        self._source = Path(config).expanduser() if isinstance(config, str | Path) else config or {}
+        self._source = expanded(config) if isinstance(config, str | Path) else config or {}
         self.config = load_only(self._source)
         self._home = None if home is None else find_home(str(home), {})
         self._tools = distinct(tools)
