@@ -50,8 +50,8 @@ ANSWERS = (
     Mutation(
         "a file outside the workspace can be mentioned",
         "cli/attachments.py",
-        "if path and is_inside(root, path) and Path(path).is_file():",
-        "if path and Path(path).is_file():",
+        "if path and is_inside(root, path) and os.path.isfile(path):",
+        "if path and os.path.isfile(path):",
         "tests/cli/test_attachments.py",
     ),
     Mutation(

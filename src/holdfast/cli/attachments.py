@@ -205,7 +205,7 @@ def mentioned(app: App, typed: str, workspace: Path) -> list[Given]:
     for quoted, plain in _MENTION.findall(typed):
         for name in (quoted or plain, plain.rstrip(_AFTER_A_NAME)):
             path = os.path.realpath(workspace / name) if name and "\0" not in name else ""
-            if path and is_inside(root, path) and os.path.isfile(path):  # noqa: PTH113 - `Path.is_file` raises for a long name
+            if path and is_inside(root, path) and os.path.isfile(path):  # noqa: PTH113 - never raises
                 found[name] = None
                 break
     with _unsent():
