@@ -106,6 +106,57 @@ def test_a_home_that_is_a_file_is_exit_2(holdfast: Holdfast, tmp_path: Path, arg
     assert f"The home {tmp_path / 'file'} is not a folder." in answer.err
 
 
+NOWHERE = ["~nobody-has-this-name/x", "x" * 300, "x/" * 3_000]
+
+
+@pytest.mark.parametrize("name", NOWHERE, ids=["user", "name", "path"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "x", "-m", "script:m", "-w"],
+        ["run", "x", "-m", "script:m", "--attach"],
+        ["run", "x", "-m", "script:m", "--system"],
+        ["run", "x", "-m", "script:m", "--output-schema"],
+        ["config", "show", "-w"],
+        ["trust"],
+        ["import"],
+        ["fsck", "--repair"],
+        ["replay", "last", "--with"],
+        ["sessions", "--home"],
+        ["doctor", "--home"],
+    ],
+    ids=lambda arguments: " ".join(arguments[::3]),
+)
+def test_a_path_that_cannot_be_is_no_bug(
+    holdfast: Holdfast, home: Filled, tmp_path: Path, arguments: list[str], name: str
+) -> None:
+    (tmp_path / "m").write_text("")
+    more = [] if "--home" in arguments else ["--home", str(home.folder)]
+    answer = holdfast(*[each.replace("script:m", f"script:{tmp_path}/m") for each in arguments], name, *more)
+    assert answer.code in ((0, 1, 2, 9) if "--home" in arguments else (2, 9)), answer.err
+    assert "This is a bug" not in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.requirement("C15")
+@pytest.mark.parametrize(
+    "arguments", [["run", "x", "-m", "script:m"], ["sessions", "--home", "h"], ["trust"]]
+)
+def test_a_folder_that_was_removed_under_the_command_is_exit_2(tmp_path: Path, arguments: list[str]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$1"; shift; exec "$@"'
+    answer = subprocess.run(
+        ["sh", "-c", script, "sh", str(gone), sys.executable, "-m", "holdfast", *arguments],
+        cwd=gone, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    assert (answer.returncode, answer.stdout) == (2, ""), answer.stderr
+    assert (
+        answer.stderr == "holdfast: The current folder no longer exists.\n  Change to another one with cd.\n"
+    )
+
+
 @pytest.mark.parametrize("arguments", [["-h"], ["run", "-h"]])
 def test_help_has_a_short_flag(holdfast: Holdfast, arguments: list[str]) -> None:
     answer = holdfast(*arguments)

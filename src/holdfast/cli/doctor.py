@@ -93,7 +93,7 @@ def check_python(home: Home) -> Iterator[Finding]:
 def check_home(home: Home) -> Iterator[Finding]:
     """Check that the home is writable, and closed to others."""
     folder = home.folder
-    if not folder.exists():
+    if not os.path.lexists(folder):
         ground = _nearest(folder)
         if os.access(ground, os.W_OK):
             yield Finding("home", "ok", f"{folder} will be created on first use")
@@ -203,4 +203,4 @@ CHECKS: tuple[Check, ...] = (
 
 def _nearest(folder: Path) -> Path:
     """Return the folder, or the nearest parent that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
+    return next(path for path in (folder, *folder.parents) if os.path.lexists(path))

@@ -18,7 +18,7 @@ from holdfast.cli.called import home_flag
 from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
@@ -62,6 +62,16 @@ def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
         message = f"Unexpected argument: {match[1]}. Put a text with spaces in quotes."
     what = "the commands" if _NO_COMMAND.match(message) else "its options"
     return _end(arguments, message, f"`{command} --help` lists {what}.", "usage", 2)
+
+
+def folder_lost(error: OSError) -> UsageError | None:
+    """Return the error of a command whose current folder was removed; None for any other error."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return UsageError("The current folder no longer exists.", hint="Change to another one with cd.")
+    return None
 
 
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:

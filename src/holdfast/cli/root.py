@@ -15,7 +15,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.called import remember_call
 from holdfast.cli.commands import LazyGroup
-from holdfast.cli.edge import tell_bug, tell_error, tell_usage
+from holdfast.cli.edge import folder_lost, tell_bug, tell_error, tell_usage
 from holdfast.cli.terminal import columns, legible, mute, output_lost
 from holdfast.errors import HoldfastError
 
@@ -62,9 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         KeyboardInterrupt: A signal ended the command.
     """
     try:
-        given = [legible(argument) for argument in arguments]
-        remember_call(given)
-        return _run(given)
+        return _run([legible(argument) for argument in arguments])
     except BrokenPipeError:
         mute(sys.stdout)
         return BROKEN_PIPE
@@ -72,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
+        remember_call(arguments)
         code = _invoke(list(arguments))
         sys.stdout.flush()
         return code
@@ -86,8 +85,8 @@ def _run(arguments: Sequence[str]) -> int:
         raise KeyboardInterrupt from None
     # A bug: the user gets a sentence and a trace id, the log gets the details.
     except Exception as error:
-        lost = output_lost(error) if isinstance(error, OSError) else None
-        return tell_error(arguments, lost) if lost else tell_bug(arguments, error)
+        known = (output_lost(error) or folder_lost(error)) if isinstance(error, OSError) else None
+        return tell_error(arguments, known) if known else tell_bug(arguments, error)
 
 
 def _help_cells() -> int:

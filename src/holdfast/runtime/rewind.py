@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.config.paths import is_folder
 from holdfast.core.evolve import fold
 from holdfast.errors import Conflict, UsageError
 from holdfast.policy.protected import HOME
@@ -191,9 +192,9 @@ def _check_new(workspace: Path, folder: Path) -> None:
     """
     if os.path.lexists(folder):
         raise UsageError(f"{folder} is there already.", hint="Name a folder that is not.")
-    if not folder.parent.is_dir():
+    if not is_folder(folder.parent):
         raise UsageError(f"The folder of {folder} does not exist.", hint="Make it, or name another one.")
-    if not workspace.is_dir():
+    if not is_folder(workspace):
         raise UsageError(f"The workspace {workspace} no longer exists.")
     if folder.parent.resolve().is_relative_to(workspace.resolve()):
         raise UsageError(f"{folder} is inside the workspace.", hint="Name a folder outside of it.")

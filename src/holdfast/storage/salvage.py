@@ -73,9 +73,9 @@ def salvage(home: Path, file: Path) -> Salvaged:
         UsageError: the file exists, or its folder does not.
         StorageError: there is no database, or the file cannot be written.
     """
-    if file.exists():
+    if os.path.lexists(file):
         raise UsageError(f"{file} is there already.", hint="Name a file that is not.")
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):  # noqa: PTH112 - it may be in a closed folder
         raise UsageError(f"The folder of {file} is not there.", hint="Make it, or name another file.")
     with wreck_of(home, file.parent) as wreck, storage_errors(file):
         return _save_into(file, wreck, home / BLOBS)
