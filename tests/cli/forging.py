@@ -30,8 +30,8 @@ def parts_of(file: Path) -> Parts:
 
 
 def forge(file: Path, parts: Parts) -> Path:
-    """Write a file whose links and last line are right."""
-    link, lines = FIRST_LINK, [a.encode_line(replace(parts.head, records=len(parts.stored)))]
+    """Write a file whose links and last line are right. Its first line counts what `parts_of` found."""
+    link, lines = FIRST_LINK, [a.encode_line(parts.head)]
     for each in parts.stored:
         link = link_after(link, each.seq, each)
         lines.append(a.encode_line(a.line_of(replace(each, link=link))))

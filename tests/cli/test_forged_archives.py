@@ -168,6 +168,18 @@ def test_a_blob_that_no_record_needs_is_not_stored(
 
 
 @pytest.mark.requirement("H2")
+@pytest.mark.parametrize(
+    "forged", [{"records": 0}, {"records": -1}, {"records": 1}, {"v": 0}, {"v": -1}], ids=str
+)
+def test_a_first_line_that_counts_wrongly_is_not_imported(
+    home: Filled, exported: Exported, imported: Imported, forged: dict[str, int]
+) -> None:
+    parts = exported(home.finished)
+    answer = imported(parts._replace(head=replace(parts.head, **forged)))
+    assert answer.code == 9, answer.err
+
+
+@pytest.mark.requirement("H2")
 def test_records_of_one_session_are_not_imported_as_another(
     home: Filled, exported: Exported, imported: Imported
 ) -> None:

@@ -245,6 +245,10 @@ def _read(path: Path) -> _Contents:
         checked(head.session, stored, 0, FIRST_LINK, head.records)
     except StorageCorrupt as error:
         raise _changed(path, error.message) from None
+    if len(stored) != head.records:
+        raise _changed(
+            path, f"it has {counted(len(stored), 'record')}, and its first line counts {head.records:,}"
+        )
     return _Contents(head, stored, frozenset(blobs))
 
 
@@ -280,7 +284,7 @@ def _lines(path: Path) -> Iterator[a.Head | StoredRecord | tuple[str, bytes]]:
 
 def _head(file: BinaryIO, path: Path) -> a.Head:
     text, line = _line(file, path, 1)
-    if not isinstance(line, a.Head) or text != a.encode_line(line):
+    if not isinstance(line, a.Head) or text != a.encode_line(line) or line.v < 1:
         raise _changed(path, "it does not begin as a session does")
     if line.v > a.VERSION:
         raise StorageNewer(

@@ -28,9 +28,10 @@ MAX_ERRORS = 5_000
 _PATTERN_BYTES = 1 << 20
 """The memory limit of a compiled pattern."""
 _SHOWN_CHARS = 80
-"""A longer value is not quoted, not even in part: nobody would mask a part of a secret."""
+"""A longer value or name is not quoted, not even in part: nobody would mask a part of a secret."""
 _SHOWN_OPTIONS_CHARS = 400
 _MAX_PROBLEMS = 5
+_MAX_NAMES = 5
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
 _OPEN_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
@@ -195,12 +196,12 @@ def _problem(error: jsonschema_rs.ValidationError, known: list[str], subject: st
     match error.kind.name:
         case "additionalProperties" | "unevaluatedProperties":
             unexpected = facts["unexpected"]
-            hints = (
-                "".join(_nearest(name, known) for name in unexpected)
-                if known and not error.instance_path
-                else ""
-            )
-            return f"{where} does not take {', '.join(map(repr, unexpected))}{hints}"
+            names = [_quoted(name) for name in unexpected[:_MAX_NAMES]]
+            if len(unexpected) > _MAX_NAMES:
+                names.append(f"{len(unexpected) - _MAX_NAMES:,} more")
+            is_argument = known and not error.instance_path
+            hints = "".join(_nearest(name, known) for name in unexpected[:_MAX_NAMES]) if is_argument else ""
+            return f"{where} does not take {', '.join(names)}{hints}"
         case "required":
             return f"{where} needs {facts['property']!r}, which is missing"
         case "type":
@@ -214,12 +215,19 @@ def _problem(error: jsonschema_rs.ValidationError, known: list[str], subject: st
 
 
 def _path(steps: list[str | int], subject: str) -> str:
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    text = "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step if len(step) <= _SHOWN_CHARS else _quoted(step)}"
+        for step in steps
+    )
     return f"`{text.lstrip('.')}`" if text else subject
 
 
+def _quoted(name: str) -> str:
+    return repr(name) if len(name) <= _SHOWN_CHARS else f"a name of {counted(len(name), 'character')}"
+
+
 def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name[:_SHOWN_CHARS], known, n=1, cutoff=0.5)
     if near:
         return f" (did you mean {near[0]!r}?)"
     return f" (it takes {', '.join(known)})" if known else " (it takes no arguments)"
