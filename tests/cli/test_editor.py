@@ -178,12 +178,13 @@ def test_a_deleted_session_leaves_nothing_of_its_messages_in_the_home(cli: Cli) 
             for line in (f"one {word}", f"//two {word}", f"!echo three {word}", f"four {word}"):
                 screen.type(f"{line}\r")
                 screen.until("exit 0" if line.startswith("!") else "Understood.")
-            screen.type(paste(f"five\n{word}\n") + "\r")
-            screen.until("Understood.")
+            for pasted in (f"five\n{word}\n", f"!echo six {word}", f"//seven {word}"):
+                screen.type(paste(pasted) + "\r")
+                screen.until("Understood.")
             screen.type("\x04")
             assert screen.end() == 0
     history = (cli.home / "history").read_text()
-    assert (history.count("okapi"), history.count("zebra")) == (5, 5)
+    assert (history.count("okapi"), history.count("zebra")) == (7, 7)
     assert cli("delete", "cli:gone", "--yes").code == 0
     left = [path for path in cli.home.rglob("*") if path.is_file() and b"zebra" in path.read_bytes()]
     assert left == []

@@ -117,10 +117,11 @@ def _last_lines(lines: list[bytes]) -> list[bytes]:
 def _is_told(entry: Message, messages: Sequence[str]) -> bool:
     """Return whether one of the messages came of this entry. What a command printed goes before the next message."""
     text = entry.text.strip()
-    if text.startswith("!"):
-        return any(f"`{text[1:].strip()}`" in message for message in messages)
-    text = text.removeprefix("/") if text.startswith("//") else text
-    return any(message == text or message.endswith(f"\n\n{text}") for message in messages)
+    if text.startswith("!") and any(f"`{text[1:].strip()}`" in message for message in messages):
+        return True
+    # A paste is sent as it is, however it begins.
+    sent = (text, text.removeprefix("/")) if text.startswith("//") else (text,)
+    return any(message == each or message.endswith(f"\n\n{each}") for message in messages for each in sent)
 
 
 def _entry(line: bytes) -> Message | None:
