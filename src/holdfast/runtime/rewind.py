@@ -213,6 +213,7 @@ def _copied(
             return Found("", 0, ELSEWHERE)
         return restoring.look_at(workshop.own, workshop.images, Place(new, where.path))
 
+    workshop.images.check_key(shelf.lineage)
     try:
         shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(workshop.own))
         todo = rewind_of(records, at_seq, look)
@@ -228,6 +229,9 @@ def _copied(
         restoring.remove_folders(workshop.own, goals, _unhindered)
         draft.rename(copy.folder)
         return done, kept, os.path.realpath(copy.folder)
+    except shutil.Error as error:  # for each file: from, to, and the text of an error that names it
+        why = str(error.args[0][0][2])
+        raise UsageError(f"{copy.folder} cannot be made: {why.partition('] ')[2] or why}.") from None
     except OSError as error:
         raise UsageError(f"{copy.folder} cannot be made: {error.strerror or error}.") from None
     finally:

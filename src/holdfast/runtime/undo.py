@@ -152,6 +152,7 @@ async def _todo(workshop: Workshop, session: str, records: Sequence[Record], pla
         return restoring.look_at(workshop.own, workshop.images, where)
 
     def checked() -> Todo:
+        workshop.images.check_key(shelf.lineage)
         todo = plan(edits_of(records), look)
         gone = [
             each

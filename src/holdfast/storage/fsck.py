@@ -28,7 +28,7 @@ from holdfast.storage.deletion import unneeded
 from holdfast.storage.derived import Derived, compare, is_epoch
 from holdfast.storage.errors import primary_code, storage_errors
 from holdfast.storage.home import BLOBS, DATABASE, check_file, check_version, connect_to_read
-from holdfast.storage.images import FILES, file_mark, images_in, key_of
+from holdfast.storage.images import FILES, KEY, file_mark, images_in, key_of
 from holdfast.storage.log import is_log_lost, read_log
 from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import Segment, lineage, link_at, read, stored
@@ -323,11 +323,13 @@ def _image_damages(connection: sqlite3.Connection, home: Path) -> Iterator[Damag
     """Yield kept contents of edited files that have changed since. Only an undo is lost with them."""
     sessions = {row[0] for row in connection.execute("SELECT id FROM sessions")}
     key = key_of(home)
+    if not key and any(images_in(home / FILES)):
+        yield Damage("file", f"{home / FILES / KEY} is gone or was changed; no edit until now can be undone")
     for path in images_in(home / FILES):
         session, name = path.parent.name, path.name
         if session not in sessions:
             yield Damage("file", f"{path} was kept for a session that is not there; nothing needs it")
-        elif not name.startswith(".") and file_mark(path, key) not in ("", name):
+        elif key and not name.startswith(".") and file_mark(path, key) not in ("", name):
             yield Damage(
                 "file", f"{path} was changed; an edit of session {session} cannot be undone", session
             )

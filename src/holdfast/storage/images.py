@@ -16,6 +16,7 @@ import hmac
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,6 +118,18 @@ class Images:
                 return content
         return None
 
+    def check_key(self, sessions: Sequence[str]) -> None:
+        """Check that something that was kept for the sessions has the key of this home.
+
+        Raises:
+            StorageCorrupt: nothing has: the key is of another home. Every file would look as if it had changed.
+        """
+        folders = [self._root / session for session in sessions]
+        kept = [path for folder in folders for path in _files_in(folder) if not path.name.startswith(".")]
+        self._key = self._key or (_made_key(self._root) if kept else b"")
+        if kept and not any(file_mark(path, self._key) == path.name for path in kept):
+            raise _no_key(self._root / KEY, "is not the key of what was kept")
+
     def _sweep_daily(self) -> None:
         """Drop what is older than it is to be kept. One process a day looks."""
         mark, now_ms = self._root / _SWEPT, self._clock.now_ms()
@@ -154,15 +167,19 @@ def drop_images(home: Path, session: str) -> None:
 def images_in(root: Path) -> Iterator[Path]:
     """Return the files with images, and what killed writers left of one."""
     for folder in folders_in(root):
-        with suppress(FileNotFoundError):
-            yield from (Path(entry.path) for entry in os.scandir(folder) if entry.is_file())
+        yield from _files_in(folder)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    with suppress(FileNotFoundError):
+        yield from (Path(entry.path) for entry in os.scandir(folder) if entry.is_file())
 
 
 def key_of(home: Path) -> bytes:
     """Return the key of the home's marks; empty without one."""
     path = home / FILES / KEY
-    with storage_errors(path), suppress(FileNotFoundError):
-        return path.read_bytes()
+    with storage_errors(path), suppress(StorageCorrupt):
+        return _read_key(path)
     return b""
 
 
@@ -177,19 +194,41 @@ def _made_key(root: Path) -> bytes:
     """Return the key of the marks. The first process that needs it draws it."""
     path = root / KEY
     with storage_errors(path):
-        if not path.exists():
+        if not (key := _read_key(path)):
             make_folder(root)
             with _locked(root):
-                if not path.exists():  # otherwise another process was faster
-                    write_file(path, secrets.token_bytes(_KEY_BYTES))
+                if not (key := _read_key(path)):  # otherwise another process was faster
+                    if any(images_in(root)):  # another key would tell lies about all that is kept
+                        raise _no_key(path, "is gone")
+                    key = secrets.token_bytes(_KEY_BYTES)
+                    write_file(path, key)
                     sync_folder(root)
-        key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
-        raise StorageCorrupt(
-            f"{path} was changed, so nobody can tell which content of a file belongs to which edit",
-            hint="Remove it. What was edited until now can then not be undone.",
-        )
     return key
+
+
+def _read_key(path: Path) -> bytes:
+    """Return the key in the file; empty if there is no file.
+
+    Raises:
+        StorageCorrupt: there is something else.
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            key = file.read(_KEY_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+    except FileNotFoundError:
+        return b""
+    except IsADirectoryError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise _no_key(path, "was changed")
+    return key
+
+
+def _no_key(path: Path, what: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} {what}, so nobody can tell which content of a file belongs to which edit",
+        hint=f"Restore it from a backup, or remove {path.parent}. What was edited until now can then not be undone.",
+    )
 
 
 @contextmanager
