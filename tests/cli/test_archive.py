@@ -188,6 +188,16 @@ def test_records_that_are_too_large_together_are_not_imported(
         archive.proven(exported, 1, posture)
 
 
+def test_many_small_records_are_too_large_together_for_what_they_take_in_memory(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posture = Posture("supervised", "wait")
+    stored = archive.proven(exported, 1, posture).contents.stored
+    monkeypatch.setattr(archive, "RECORDS_BYTES", sum(len(each.body) for each in stored) + 300 * len(stored))
+    with pytest.raises(UsageError, match="more than 0 MiB of records"):
+        archive.proven(exported, 1, posture)
+
+
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])
 def test_only_a_file_is_imported(holdfast: Holdfast, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "it"

@@ -509,3 +509,17 @@ def test_no_file_is_changed_while_the_home_cannot_keep_it(cli: Cli, work: Path, 
     assert (resumed.code, (work / "a.txt").read_text()) == (0, "third\n"), resumed.err
     assert cli("undo", session, "2").code == 0
     assert (work / "a.txt").read_text() == "first\n"
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_no_diff_says_that_a_file_is_gone_that_cannot_be_compared(
+    cli: Cli, work: Path, is_folder: bool
+) -> None:
+    session = run(cli, write("a.txt", "second\n"), says("Done."))
+    if is_folder:
+        (work / "a.txt").unlink()
+        (work / "a.txt").mkdir()
+    else:
+        os.truncate(work / "a.txt", (32 << 20) + 1)
+    found = cli("undo", session)
+    assert (found.code, "left as it is  a.txt" in found.out, "/dev/null" in found.out) == (1, True, False)

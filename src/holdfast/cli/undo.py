@@ -111,9 +111,8 @@ async def diffs_of(
     if not kept:
         return ()
     records = [readable(each) for each in await workshop.store.read(session)]
-    paths = [each.path for each in kept]
     shelf = await shelf_of(workshop, session)
-    return await asyncio.to_thread(changed_since, workshop, shelf, records, paths, redact)
+    return await asyncio.to_thread(changed_since, workshop, shelf, records, kept, redact)
 
 
 def files_row(found: Found) -> dict[str, Any]:

@@ -39,6 +39,8 @@ CAUSE = Trigger("import")
 RECORDS_BYTES = 256 << 20
 """The most that the records of an imported session may have together: they are checked in memory. Blobs are not
 among them."""
+_RECORD_BYTES = 512
+"""What a record takes in memory beside its body: many small ones are too large together, too."""
 _LISTED = 8
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999. No time is later, and no length of time is longer."""
@@ -228,7 +230,7 @@ def _read(path: Path) -> _Contents:
                 head = line
             case StoredRecord():
                 stored.append(line)
-                size += len(line.body)
+                size += _RECORD_BYTES + len(line.body)
                 if size > RECORDS_BYTES:
                     raise UsageError(
                         f"{path} has more than {RECORDS_BYTES >> 20} MiB of records (outputs apart), which is more "

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from holdfast.protocol.events import Record
+from holdfast.protocol.tools import KeptFile
 from holdfast.redact import Redactor
 from holdfast.runtime.undo import Workshop
 from holdfast.tools.restoring import Shelf, content_at
 from holdfast.views.diffs import FileDiff, file_diff, hidden, untold
-from holdfast.views.edits import Edit, Place, changes_of, edits_of
+from holdfast.views.edits import BETWEEN, CHANGED, REMOVED, Edit, Place, changes_of, edits_of
 
 _MARK = re.compile(r"\[redacted:[^\]]*\]")
 """What stands for a secret. The same secret may be found as another kind in a longer text."""
@@ -29,21 +30,23 @@ def all_changes(shelf: Shelf, records: Sequence[Record], redact: Redactor) -> li
 
 
 def changed_since(
-    workshop: Workshop, shelf: Shelf, records: Sequence[Record], paths: Sequence[str], redact: Redactor
+    workshop: Workshop, shelf: Shelf, records: Sequence[Record], kept: Sequence[KeptFile], redact: Redactor
 ) -> list[FileDiff]:
-    """Return what something else changed in these files after their last edit, where that is known."""
+    """Return what something else changed in the files that were left as they are, where that is known. One that
+    may not be read is not gone.
+    """
     chains: dict[str, list[Edit]] = {}
     for edit in edits_of(records):
         if not edit.is_undone:
             chains.setdefault(edit.change.path, []).append(edit)
     found: list[FileDiff] = []
-    for path in paths:
-        if path not in chains:
+    for path, reason in ((each.path, each.reason) for each in kept):
+        if path not in chains or reason not in (CHANGED, REMOVED, BETWEEN):
             continue
         last = chains[path][-1]
         left = shelf.content(last.change.after) if last.change.after else None
         now = content_at(workshop.own, last.place)
-        if left is not None and now != left:
+        if left is not None and now != left and (now is not None or reason == REMOVED):
             careful = _careful(shelf, redact, chains[path])
             found.append(
                 hidden(path, "changed" if now is not None else "deleted")
