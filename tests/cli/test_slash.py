@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from holdfast.cli.outside import _KEPT_CHARS
 from holdfast.cli.slash import SLASHES, completed
 from tests.cli.processes import Cli, calls, says
 from tests.cli.test_editor import ANY, sent
@@ -91,6 +92,22 @@ def test_a_command_of_the_person_runs_and_its_output_goes_with_the_next_message(
         "\n\nwhat is it?"
     )
     assert second == "and now?"
+
+
+def test_what_a_command_prints_moves_no_cursor_and_no_part_of_a_secret_is_sent(cli: Cli) -> None:
+    secret = "gh" + "p_" + "A1b2C3d4E5" * 3 + "abcdef"
+    lines = ["x" * (_KEPT_CHARS // 2 - 10) + f" {secret} " + "y" * 40_000, f"a {secret}", "\x1b[2Jover"]
+    (cli.workspace / "out.txt").write_text("\n".join(lines))
+    with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
+        screen.until(">")
+        screen.type("!cat out.txt\r")
+        screen.until("exit 0")
+        assert "\\x1b[2Jover" in screen.text
+        screen.type("what?\r")
+        screen.until("Understood.")
+    (message,) = sent(cli)
+    assert "a [redacted:github]" in message
+    assert secret[:8] not in message
 
 
 def test_a_command_of_the_person_can_be_stopped_and_may_leave_something_behind(cli: Cli) -> None:

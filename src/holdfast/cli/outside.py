@@ -17,6 +17,7 @@ from holdfast.cli.talk import Place
 from holdfast.cli.terminal import tell, write
 from holdfast.errors import UsageError
 from holdfast.protocol.counts import counted
+from holdfast.redact import Redactor, StreamRedactor
 from holdfast.views.lines import Span, neutral, took
 
 _KEPT_CHARS = 30_000
@@ -26,7 +27,7 @@ _DRAIN_S = 0.5
 """How long output is awaited after the end of the command: what it left in the background may keep the pipe."""
 
 
-async def outside(command: str, folder: str, place: Place) -> str:
+async def outside(command: str, folder: str, place: Place, redact: Redactor) -> str:
     """Run a command, and return the text about it for the model.
 
     Raises:
@@ -42,7 +43,7 @@ async def outside(command: str, folder: str, place: Place) -> str:
         )  # fmt: skip
     except OSError as error:
         raise UsageError(f"The command cannot be started: {error.strerror}.") from None
-    kept, stops = _Kept(), itertools.count()
+    kept, stops = _Kept(redact), itertools.count()
     with place.turn(lambda _: _end(process.pid, signal.SIGKILL if next(stops) else signal.SIGINT)):
         assert process.stdout is not None
         reading = asyncio.create_task(_read(process.stdout, kept))
@@ -53,6 +54,7 @@ async def outside(command: str, folder: str, place: Place) -> str:
             reading.cancel()
             if process.returncode is None:
                 _end(process.pid, signal.SIGKILL)
+    kept.end()
     code = ended if ended >= 0 else 128 - ended  # as shells count signals
     tell([Span(f"exit {code} · {took(int((time.monotonic() - begun_s) * 1000))}", "red" if code else "dim")])
     return f"I ran `{command}` in {folder}. It ended with exit code {code} and printed:\n{kept.text}"
@@ -76,24 +78,29 @@ async def _read(stream: asyncio.StreamReader, kept: _Kept) -> None:
 
 
 class _Kept:
-    """The begin and the end of an output."""
+    """The begin and the end of an output, without its secrets: nobody could find one of which a part is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redactor) -> None:
         self._head, self._tail, self._left_out = "", "", 0
+        self._stream = StreamRedactor(redact)
+        self.is_mid_line = False
+        """The last line has not ended."""
 
     def add(self, text: str) -> None:
         """Take in more output."""
+        self.is_mid_line = not text.endswith("\n") if text else self.is_mid_line
+        self._keep(self._stream.feed(text))
+
+    def end(self) -> None:
+        """Take in what may have been the beginning of a secret: there is no more output."""
+        self._keep(self._stream.flush())
+
+    def _keep(self, text: str) -> None:
         room = _KEPT_CHARS // 2 - len(self._head)
         self._head += text[:room]
         tail = self._tail + text[room:]
         self._tail = tail[-_KEPT_CHARS // 2 :]
         self._left_out += len(tail) - len(self._tail)
-
-    @property
-    def is_mid_line(self) -> bool:
-        """Whether the last line has not ended."""
-        last = self._tail or self._head
-        return bool(last) and not last.endswith("\n")
 
     @property
     def text(self) -> str:

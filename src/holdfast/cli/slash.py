@@ -69,7 +69,8 @@ async def _command(talk: Talk, message: Message) -> None:
     if message.has_folded:
         raise UsageError("A command takes no pasted lines. Nothing was sent.")
     if text.startswith("!"):
-        talk.notes.append(await outside(text[1:].strip(), talk.settings.tools.workspace, talk.place))
+        folder = talk.settings.tools.workspace
+        talk.notes.append(await outside(text[1:].strip(), folder, talk.place, talk.app.redact))
     else:
         word, *rest = text.split(None, 1)
         await _done(talk, word, "".join(rest).strip())
