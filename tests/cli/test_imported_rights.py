@@ -87,6 +87,21 @@ def test_an_autonomy_below_that_of_this_home_stays(cli: Cli) -> None:
     assert "the file said" not in answer.err
 
 
+def test_what_was_put_back_before_an_import_is_not_taken_back(cli: Cli) -> None:
+    note: Path = cli.workspace / "note.txt"
+    model = cli.model(calls("write_file", path="note.txt", content="mine\n"), says("Done."))
+    session = cli("run", "note it", "-m", model, "--json").json["session"]
+    assert cli("undo", session).code == cli("undo", session, "--redo").code == 0
+    exported_to = str(cli.folder / "session.jsonl")
+    redone = events(cli, session).index("FilesRestored", events(cli, session).index("FilesRestored") + 1)
+    for command in (("export", session, exported_to), ("delete", session, "--yes"), ("import", exported_to)):
+        assert cli(*command).code == 0
+    found = cli("rewind", session, "--to", str(redone), "--files", "--json")
+    assert (found.code, found.json["restored"]) == (1, [])
+    assert "before the session was imported" in found.json["kept"][0]["reason"]
+    assert note.read_text() == "mine\n"
+
+
 @pytest.mark.requirement("H2")
 @pytest.mark.parametrize("is_open", [False, True])
 def test_edits_from_before_an_import_are_not_undone(cli: Cli, is_open: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,18 @@ def test_a_rewind_leaves_what_something_else_changed_and_names_it(cli: Cli, work
     assert (found.code, found.json["restored"]) == (1, ["b.txt"])
     assert [each["path"] for each in found.json["kept"]] == ["a.txt"]
     assert (work / "a.txt").read_text() == "mine\n"
+
+
+def test_a_dry_run_of_a_rewind_says_what_the_rewind_does(cli: Cli, work: Path) -> None:  # noqa: F811
+    session = run(cli, edit("a.txt", "first", "second"), write("b.txt", "b"), says("Done."))
+    shutil.rmtree(cli.home / "files" / session)  # as if it had been kept for too long
+    told = cli("rewind", session, "--to", "1", "--files", "--json", "--dry-run")
+    done = cli("rewind", session, "--to", "1", "--files", "--json")
+    assert done.json["restored"] == ["b.txt"]
+    assert "not kept" in done.json["kept"][0]["reason"]
+    assert (told.code, told.json["restored"], told.json["kept"]) == (
+        done.code, done.json["restored"], done.json["kept"],
+    )  # fmt: skip
 
 
 @pytest.mark.requirement("H2")

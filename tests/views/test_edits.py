@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from holdfast.protocol.tools import FileChange
-from holdfast.views.edits import Edit, Found, Place, redo_of
+from holdfast.views.edits import Edit, Found, Place, redo_of, undo_of
 
 
 def edit(seq: int, message: int, before: str, after: str, *, is_certain: bool = True, left: str = "") -> Edit:
@@ -45,3 +47,26 @@ def test_the_next_edit_tells_whether_the_one_before_it_happened(message: int) ->
 def test_a_message_that_changed_nothing_does_not_count() -> None:
     there_and_back = [edit(3, 1, "x", "y", left="z"), edit(4, 1, "y", "x", left="z")]
     assert goals([*there_and_back, edit(6, 2, "x", "z", left="z")]) == ["z"]
+
+
+@pytest.mark.parametrize("files", [1, 10_000])
+@pytest.mark.parametrize("now", ["before", "after"])
+def test_the_cost_of_an_undo_does_not_grow_with_the_square_of_the_messages(files: int, now: str) -> None:
+    count = 10_000
+
+    def change(at: int) -> FileChange:
+        name = f"f{at % files}"
+        return FileChange(name, f"{name} {at // files}", f"{name} {at // files + 1}")
+
+    edits = [Edit(2 * at, 2 * at - 1, "/w", change(at), is_certain=True) for at in range(count)]
+    last = {each.change.path: each.change for each in edits}
+
+    def look(where: Place) -> Found:
+        return Found(f"{where.path} 0" if now == "before" else last[where.path].after, 0o644)
+
+    begun_s = time.process_time()
+    todo = undo_of(edits, count, look)
+    assert time.process_time() - begun_s < 3.0
+    assert len(todo.messages) == count
+    assert len(todo.files) == (0 if now == "before" else files)
+    assert todo.kept == ()

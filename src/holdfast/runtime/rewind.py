@@ -28,7 +28,7 @@ from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
-from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of
+from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of, todo_of
 from holdfast.tools import restoring
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, moves_to_copy, open_restore, rewind_of
@@ -78,11 +78,7 @@ async def rewind(
 async def planned_rewind(workshop: Workshop, parent: str, seq: int) -> Todo:
     """Return what a rewind would do to files, and do nothing. Raises what `rewind` raises."""
     records, at_seq = await _place(workshop, parent, seq)
-
-    def look(where: Place) -> Found:
-        return restoring.look_at(workshop.own, workshop.images, where)
-
-    return await asyncio.to_thread(rewind_of, records, at_seq, look)
+    return await todo_of(workshop, parent, records, lambda _, look: rewind_of(records, at_seq, look))
 
 
 async def _place(workshop: Workshop, parent: str, seq: int) -> tuple[list[Record], int]:

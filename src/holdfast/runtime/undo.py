@@ -71,7 +71,7 @@ async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
     left = open_restore(records)
     if left is not None:
         return Todo(left.messages, left.files, left.kept)
-    return await _todo(workshop, session, records, plan)
+    return await todo_of(workshop, session, records, plan)
 
 
 async def put_back(
@@ -96,7 +96,7 @@ async def put_back(
             if left.why == why:
                 return outcome
             records = [readable(each) for each in await workshop.store.read(session)]
-        todo = await _todo(workshop, session, records, plan)
+        todo = await todo_of(workshop, session, records, plan)
         if not todo.files:
             return PutBack((), todo.kept)
         await visit.tell(Restore(why, todo.messages, todo.files, todo.kept))
@@ -144,7 +144,7 @@ class _Visit:
         return restoring.put_back(self.workshop.own, goal, shelf, self.lease.check)
 
 
-async def _todo(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:
+async def todo_of(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:
     """Return what to do. A file whose old content is not kept is left as it is."""
     shelf = await shelf_of(workshop, session)
 
@@ -154,14 +154,13 @@ async def _todo(workshop: Workshop, session: str, records: Sequence[Record], pla
     def checked() -> Todo:
         workshop.images.check_key(shelf.lineage)
         todo = plan(edits_of(records), look)
-        gone = [
-            each
-            for each in todo.files
-            if each.after not in ("", each.before) and shelf.content(each.after) is None
-        ]
-        kept = tuple(KeptFile(each.path, restoring.GONE) for each in gone)
-        files = tuple(each for each in todo.files if each not in gone)
-        return Todo(todo.messages, files, (*todo.kept, *kept))
+        kept, files = [*todo.kept], []
+        for each in todo.files:
+            if each.after in ("", each.before) or shelf.content(each.after) is not None:
+                files.append(each)
+            else:
+                kept.append(KeptFile(each.path, restoring.GONE))
+        return Todo(todo.messages, tuple(files), tuple(kept))
 
     return await asyncio.to_thread(checked)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -165,7 +165,7 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
             case FilesRestoring() as restoring:
                 pass
             case FilesRestored(kept=kept) if restoring is not None:
-                edits = [_after(edit, restoring, record.seq, kept) for edit in edits]
+                edits = _after(edits, restoring, record.seq, kept)
                 restoring = None
     return edits
 
@@ -235,15 +235,22 @@ def _close(edits: list[Edit], places: range, *, is_certain: bool) -> None:
         edits[at] = msgspec.structs.replace(edits[at], is_certain=is_certain, is_open=False)
 
 
-def _after(edit: Edit, restoring: FilesRestoring, seq: int, kept: Sequence[KeptFile]) -> Edit:
-    """Return the edit after files were put back. One whose file was left as it is stays in effect."""
-    is_kept = edit.change.path in [each.path for each in kept]
-    if edit.message not in restoring.messages or is_kept or restoring.why == "rewind":
-        return edit
-    told = ((each.before_mode, each.before) for each in restoring.files if each.path == edit.change.path)
-    mode, left = next(told, (edit.mode, edit.left))
+def _after(edits: list[Edit], restoring: FilesRestoring, seq: int, kept: Sequence[KeptFile]) -> list[Edit]:
+    """Return the edits after files were put back. One whose file was left as it is stays in effect."""
+    if restoring.why == "rewind":
+        return edits
+    messages, left_alone = set(restoring.messages), {each.path for each in kept}
+    before = {each.path: (each.before_mode, each.before) for each in restoring.files}
     undone_seq = seq if restoring.why == "undo" else 0
-    return msgspec.structs.replace(edit, undone_seq=undone_seq, mode=mode, left=left)
+
+    def after(edit: Edit) -> Edit:
+        path = edit.change.path
+        if edit.message not in messages or path in left_alone:
+            return edit
+        mode, left = before.get(path, (edit.mode, edit.left))
+        return msgspec.structs.replace(edit, undone_seq=undone_seq, mode=mode, left=left)
+
+    return [after(edit) for edit in edits]
 
 
 # --- what to do ---------------------------------------------------------------------------------
@@ -252,17 +259,13 @@ def _after(edit: Edit, restoring: FilesRestoring, seq: int, kept: Sequence[KeptF
 def undo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
     """Return what takes back the edits of the last `count` messages with edits that the files still show."""
     look = cache(look)
-    chosen, todo = [], Todo((), (), ())
-    for message in sorted({edit.message for edit in edits if not edit.is_undone}, reverse=True):
-        if count <= 0:
-            break
-        chosen.append(message)
-        before = todo
-        theirs = [edit for edit in edits if edit.message in chosen]
-        found = [edit for edit in theirs if not edit.is_undone]
-        todo = _without_folders(_todo(tuple(reversed(chosen)), found, look, _backwards), theirs)
-        count -= (_changed(todo), todo.kept) != (_changed(before), before.kept)
-    return todo
+    in_effect = [edit for edit in reversed(edits) if not edit.is_undone]
+    # Another attempt of a call may serve a later message, in the place of the first attempt.
+    newest_first = sorted(in_effect, key=lambda edit: edit.message, reverse=True)
+    chosen = _chosen(newest_first, count, look, _back)
+    theirs = [edit for edit in edits if edit.message in chosen]
+    found = [edit for edit in theirs if not edit.is_undone]
+    return _without_folders(_todo(tuple(sorted(chosen)), found, look, _back), theirs)
 
 
 def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
@@ -271,16 +274,37 @@ def redo_of(edits: Sequence[Edit], count: int, look: Look) -> Todo:
     look = cache(look)
     last_seq = max((edit.seq for edit in edits), default=0)
     undone = _happened([edit for edit in edits if edit.undone_seq > last_seq])
-    chosen: list[int] = []
-    todo = Todo((), (), ())
-    for message in sorted({edit.message for edit in undone}):
+    chosen = _chosen(sorted(undone, key=lambda edit: edit.message), count, look, _forth)
+    return _todo(tuple(sorted(chosen)), [edit for edit in undone if edit.message in chosen], look, _forth)
+
+
+def _chosen(edits: Iterable[Edit], count: int, look: Look, step: _Step) -> set[int]:
+    """Return the first messages of which `count` would change something. Each edit is looked at once: a session may
+    have thousands."""
+    chosen: set[int] = set()
+    chains: dict[Place, _Chain] = {}
+    told: dict[Place, FileRestore | KeptFile | None] = {}
+    for message, theirs in groupby(edits, lambda edit: edit.message):
         if count <= 0:
             break
-        chosen.append(message)
-        before = todo
-        todo = _todo(tuple(chosen), [edit for edit in undone if edit.message in chosen], look, _forwards)
-        count -= (_changed(todo), todo.kept) != (_changed(before), before.kept)
-    return todo
+        chosen.add(message)
+        touched: dict[Place, FileRestore | KeptFile | None] = {}
+        for edit in theirs:
+            chain = chains.get(edit.place)
+            if chain is None:
+                chain = chains[edit.place] = _Chain(edit.place, look(edit.place), edit)
+            touched.setdefault(edit.place, told.get(edit.place))
+            chain.take(edit, step)
+        for place in touched:
+            told[place] = _changing(chains[place].outcome())
+        count -= any(told[place] != before for place, before in touched.items())
+    return chosen
+
+
+def _changing(outcome: FileRestore | KeptFile | None) -> FileRestore | KeptFile | None:
+    """Return the outcome, unless the content of the file stays the same."""
+    is_same = isinstance(outcome, FileRestore) and outcome.before == outcome.after
+    return None if is_same else outcome
 
 
 def _happened(undone: Sequence[Edit]) -> list[Edit]:
@@ -299,7 +323,7 @@ def rewind_of(records: Sequence[Record], seq: int, look: Look) -> Todo:
     """Return what takes back everything that was done to files after a record: edits, and what was put back."""
     steps = [*edits_of(records), *_put_back(records)]
     chosen = sorted((step for step in steps if step.seq > seq), key=lambda step: step.seq)
-    return _without_folders(_todo((), chosen, look, _backwards), chosen)
+    return _without_folders(_todo((), chosen, look, _back), chosen)
 
 
 def _without_folders(todo: Todo, edits: Sequence[Edit]) -> Todo:
@@ -327,6 +351,7 @@ def _above(path: str) -> list[str]:
 def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
     """Yield the files that were put back, as if they had been edited."""
     restoring: FilesRestoring | None = None
+    imported_seq = max((each.seq for each in records if isinstance(each.event, SessionImported)), default=0)
     for record in records:
         match record.event:
             case FilesRestoring() as restoring:
@@ -338,12 +363,11 @@ def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
                         change = FileChange(
                             file.path, file.before, file.after, file.before_mode, file.new_folders
                         )
-                        yield Edit(record.seq, 0, file.workspace, change, is_certain=True)
+                        is_foreign = record.seq < imported_seq
+                        yield Edit(
+                            record.seq, 0, file.workspace, change, is_certain=True, is_foreign=is_foreign
+                        )
                 restoring = None
-
-
-def _changed(todo: Todo) -> list[FileRestore]:
-    return [each for each in todo.files if each.before != each.after]
 
 
 class _Walk(msgspec.Struct, frozen=True):
@@ -352,37 +376,72 @@ class _Walk(msgspec.Struct, frozen=True):
     mode: int
     new_folders: int
     problem: str = ""
+    is_over: bool = False
+    """The problem cannot go away with further edits."""
 
 
-def _todo(
-    messages: tuple[int, ...],
-    edits: Sequence[Edit],
-    look: Look,
-    walk: Callable[[Sequence[Edit], Found], _Walk],
-) -> Todo:
+_Step = Callable[[_Walk, "_Chain", Edit], _Walk]
+
+
+class _Chain:
+    """The edits of one file, taken one after the other: backwards from the last one, or forwards from the first."""
+
+    def __init__(self, place: Place, found: Found, first: Edit) -> None:
+        self.place, self.found = place, found
+        self.count = 0
+        problem = _other_mode(first, found)
+        self._goal = _Walk(found.sha256, found.mode, 0, problem, is_over=bool(problem))
+        self._is_given_up = bool(problem)
+        self._from, self._to = "", ""
+        """The mark on this side of the first edit, and that on the other side of the last one."""
+        self._folders = 0
+        self._is_certain = True
+        self._hurdles: set[str] = set()
+
+    def take(self, edit: Edit, step: _Step) -> None:
+        """Take the next edit."""
+        here, there = edit.change.after, edit.change.before
+        if step is _forth:
+            here, there = there, here
+        else:
+            self._folders += edit.change.new_folders
+        self._from, self._to = self._from if self.count else here, there
+        if not self._goal.is_over:
+            self._goal = step(self._goal, self, edit)
+        self.count += 1
+        self._is_certain = self._is_certain and edit.is_certain
+        hurdles = {FOREIGN: edit.is_foreign, OPEN: edit.is_open, MASKED: edit.is_nameless}
+        self._hurdles |= {why for why, is_there in hurdles.items() if is_there}
+
+    def outcome(self) -> FileRestore | KeptFile | None:
+        """Return what is to be done to the file, or why nothing; None if it is as it should be."""
+        found, goal = self.found, self._goal
+        if not self._is_given_up and found.sha256 == self._to != self._from:
+            # Something else put it there, or no edit happened.
+            goal = _Walk(found.sha256, found.mode, self._folders)
+        problem = found.problem or goal.problem
+        problem = next((why for why in (FOREIGN, OPEN, MASKED) if why in self._hurdles), problem)
+        if problem:
+            return KeptFile(self.place.path, problem)
+        if goal.sha256 == found.sha256 and self._is_certain:
+            return None
+        # An edit that was killed may have left an empty folder or a draft of the file, and no change.
+        return FileRestore(*self.place, found.sha256, goal.sha256, found.mode, goal.mode, goal.new_folders)
+
+
+def _todo(messages: tuple[int, ...], edits: Sequence[Edit], look: Look, step: _Step) -> Todo:
     by_place: dict[Place, list[Edit]] = {}
     for edit in edits:
         by_place.setdefault(edit.place, []).append(edit)
-    files: list[FileRestore] = []
-    kept: list[KeptFile] = []
-    for place, chain in by_place.items():
-        found = look(place)
-        goal = walk(chain, found)
-        problem = found.problem or goal.problem
-        if any(edit.is_nameless for edit in chain):
-            problem = MASKED
-        if any(edit.is_open for edit in chain):
-            problem = OPEN
-        if any(edit.is_foreign for edit in chain):
-            problem = FOREIGN
-        if problem:
-            kept.append(KeptFile(place.path, problem))
-        elif goal.sha256 != found.sha256 or not all(edit.is_certain for edit in chain):
-            # An edit that was killed may have left an empty folder or a draft of the file, and no change.
-            files.append(
-                FileRestore(*place, found.sha256, goal.sha256, found.mode, goal.mode, goal.new_folders)
-            )
-    return Todo(messages, tuple(files), tuple(kept))
+    outcomes: list[FileRestore | KeptFile | None] = []
+    for place, theirs in by_place.items():
+        ordered = theirs if step is _forth else theirs[::-1]
+        chain = _Chain(place, look(place), ordered[0])
+        for edit in ordered:
+            chain.take(edit, step)
+        outcomes.append(chain.outcome())
+    files = tuple(each for each in outcomes if isinstance(each, FileRestore))
+    return Todo(messages, files, tuple(each for each in outcomes if isinstance(each, KeptFile)))
 
 
 def since(now: str) -> str:
@@ -397,44 +456,29 @@ def _other_mode(edit: Edit, found: Found) -> str:
     return "" if is_same or is_put_back or not found.sha256 else MODE
 
 
-def _backwards(chain: Sequence[Edit], found: Found) -> _Walk:
-    """Walk from the file as it is to what it was before the first edit. An edit that is not certain is skipped if the
-    file shows that it did not happen."""
-    goal = _Walk(found.sha256, found.mode, 0, _other_mode(chain[-1], found))
-    if goal.problem:
-        return goal
-    if found.sha256 == chain[0].change.before != chain[-1].change.after:
-        folders = sum(edit.change.new_folders for edit in chain)
-        return msgspec.structs.replace(
-            goal, new_folders=folders
-        )  # something else put it back, or no edit happened
-    for number, edit in enumerate(reversed(chain)):
-        change = edit.change
-        if goal.sha256 == change.after:
-            folders = goal.new_folders + change.new_folders
-            goal = _Walk(change.before, change.mode or goal.mode, folders, LARGE if change.is_large else "")
-        elif not edit.is_certain and goal.sha256 == change.before:
-            goal = msgspec.structs.replace(goal, new_folders=goal.new_folders + change.new_folders)
-        else:
-            return msgspec.structs.replace(goal, problem=BETWEEN if number else since(found.sha256))
-    return goal
+def _back(goal: _Walk, chain: _Chain, edit: Edit) -> _Walk:
+    """Walk from the file to what it was before the edit. One that is not certain is skipped if the file shows that it
+    did not happen."""
+    change = edit.change
+    folders = goal.new_folders + change.new_folders
+    if goal.sha256 == change.after:
+        return _Walk(change.before, change.mode or goal.mode, folders, LARGE if change.is_large else "")
+    if not edit.is_certain and goal.sha256 == change.before:
+        return msgspec.structs.replace(goal, new_folders=folders)
+    return _stopped(goal, chain)
 
 
-def _forwards(chain: Sequence[Edit], found: Found) -> _Walk:
-    """Walk from the file as it is to what it was after the last edit."""
-    goal = _Walk(found.sha256, found.mode, 0, _other_mode(chain[0], found))
-    if goal.problem:
-        return goal
-    if found.sha256 == chain[-1].change.after != chain[0].change.before:
-        return goal
-    for number, edit in enumerate(chain):
-        change = edit.change
-        if goal.sha256 == change.before:
-            folders = goal.new_folders + change.new_folders
-            goal = _Walk(change.after, edit.mode or goal.mode, folders)
-        elif edit.is_certain:
-            return msgspec.structs.replace(goal, problem=BETWEEN if number else since(found.sha256))
-    return goal
+def _forth(goal: _Walk, chain: _Chain, edit: Edit) -> _Walk:
+    """Walk from the file to what it was after the edit."""
+    change = edit.change
+    if goal.sha256 == change.before:
+        return _Walk(change.after, edit.mode or goal.mode, goal.new_folders + change.new_folders)
+    return _stopped(goal, chain) if edit.is_certain else goal
+
+
+def _stopped(goal: _Walk, chain: _Chain) -> _Walk:
+    problem = BETWEEN if chain.count else since(chain.found.sha256)
+    return msgspec.structs.replace(goal, problem=problem, is_over=True)
 
 
 # --- what changed -------------------------------------------------------------------------------
