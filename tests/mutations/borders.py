@@ -6,6 +6,27 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "show --diff shows a key that only the user file names",
+        "cli/diffs.py",
+        "    config = load(home, None, {}, os.environ)",
+        "    from holdfast.config.load import load_only; config = load_only({})",
+        "tests/cli/test_undo.py::test_each_diff_masks_the_key_of_a_provider_that_only_the_user_file_names",
+    ),
+    Mutation(
+        "a part of a secret that a command of the person printed is sent",
+        "cli/outside.py",
+        "self._keep(self._stream.feed(text))",
+        "self._keep(text)",
+        "tests/cli/test_slash.py::test_what_a_command_prints_moves_no_cursor_and_no_part_of_a_secret_is_sent",
+    ),
+    Mutation(
+        "what a command of the person prints moves the cursor",
+        "cli/outside.py",
+        "write(neutral(text))",
+        "write(text)",
+        "tests/cli/test_slash.py::test_what_a_command_prints_moves_no_cursor_and_no_part_of_a_secret_is_sent",
+    ),
+    Mutation(
         "a traceback is cut before it is redacted",
         "tools/results.py",
         "_DETAIL_CHARS = 16_384",

@@ -365,8 +365,8 @@ _DISK = (
     Mutation(
         "an edit from before an import is undone",
         "views/edits.py",
-        "problem = FOREIGN",
-        "pass",
+        "hurdles = {FOREIGN: edit.is_foreign, OPEN",
+        "hurdles = {OPEN",
         "tests/cli/test_imported_rights.py",
     ),
     Mutation(
