@@ -230,14 +230,14 @@ def test_an_export_follows_no_link_that_somebody_put_in_its_way(
     shared.mkdir()
     monkeypatch.setattr(secrets, "token_hex", lambda _: "guessed")
     monkeypatch.setattr(os, "getpid", lambda: 7)
-    for name in (".holdfast.guessed", ".x.jsonl.7"):
+    for name in (".holdfast-guessed.draft", ".x.jsonl.7"):
         (shared / name).symlink_to(precious)
 
     answer = run(holdfast, home.folder, "export", home.finished, str(shared / "x.jsonl"))
     assert answer.code == 2
     assert "File exists" in answer.err
     assert precious.read_text() == "precious"
-    assert sorted(path.name for path in shared.iterdir()) == [".holdfast.guessed", ".x.jsonl.7"]
+    assert sorted(path.name for path in shared.iterdir()) == [".holdfast-guessed.draft", ".x.jsonl.7"]
 
 
 @pytest.mark.requirement("H2", "H5")

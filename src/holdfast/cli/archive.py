@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, aclosing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -32,11 +31,11 @@ from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Posture
 from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
+from holdfast.runtime.drafts import draft_beside
 from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
 
 FILE_BYTES = 4 << 30
 """The largest file that is imported."""
-_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART_BYTES = 1 << 20
 _TITLE_CELLS = 60
 _CALL_CELLS = 200
@@ -77,19 +76,14 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         UsageError: it cannot be written.
     """
-    draft = path.with_name(f".holdfast.{secrets.token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is not a regular file.", hint="Name another one, or - for stdout.")
-        with open(os.open(draft, _DRAFT, 0o600), "wb") as out:  # noqa: PTH123
-            try:
-                yield out
-                os.fsync(out.fileno())
-                draft.rename(path)
-            except BaseException:
-                with suppress(OSError):
-                    draft.unlink()
-                raise
+        with draft_beside(path) as (draft, fd), open(fd, "wb", closefd=False) as out:
+            yield out
+            out.flush()
+            os.fsync(fd)
+            draft.rename(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from None
 

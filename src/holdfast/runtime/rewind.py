@@ -25,6 +25,7 @@ from holdfast.protocol.commands import Principal
 from holdfast.protocol.events import MessageReceived, Record, RunStarted, SessionForked, SessionRenamed
 from holdfast.protocol.rows import Commit
 from holdfast.protocol.tools import FileRestore, KeptFile
+from holdfast.runtime.drafts import draft_beside
 from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
@@ -201,37 +202,49 @@ def _copied(
 ) -> tuple[list[FileRestore], list[KeptFile], str]:
     """Copy the workspace, put files in the copy back, and give it its name at last. Return the files and the
     copy's real path."""
-    draft = copy.folder.with_name(f".{copy.folder.name}.{os.getpid()}")
-    old, new = str(copy.workspace), str(draft)
-
-    def look(where: Place) -> Found:
-        if where.workspace != old:
-            return Found("", 0, ELSEWHERE)
-        return restoring.look_at(workshop.own, workshop.images, Place(new, where.path))
-
     workshop.images.check_key(shelf.lineage)
     try:
-        shutil.copytree(copy.workspace, draft, symlinks=True, ignore=_ignored(workshop.own))
-        todo = rewind_of(records, at_seq, look)
-        goals = [replace(goal, workspace=new) for goal in todo.files]
-        kept = list(todo.kept)
-        done: list[FileRestore] = []
-        for goal in goals:
-            reason = restoring.put_back(workshop.own, goal, shelf, _unhindered)
-            if reason:
-                kept.append(KeptFile(goal.path, reason))
-            elif goal.before != goal.after:
-                done.append(goal)
-        restoring.remove_folders(workshop.own, goals, _unhindered)
-        draft.rename(copy.folder)
+        with draft_beside(copy.folder, is_folder=True) as (draft, _):
+            ignored = _ignored(workshop.own)
+            shutil.copytree(copy.workspace, draft, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+            done, kept = _put_back_in(workshop, records, at_seq, copy.workspace, draft, shelf)
+            draft.rename(copy.folder)
         return done, kept, os.path.realpath(copy.folder)
     except shutil.Error as error:  # for each file: from, to, and the text of an error that names it
         why = str(error.args[0][0][2])
         raise UsageError(f"{copy.folder} cannot be made: {why.partition('] ')[2] or why}.") from None
     except OSError as error:
         raise UsageError(f"{copy.folder} cannot be made: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _put_back_in(
+    workshop: Workshop,
+    records: Sequence[Record],
+    at_seq: int,
+    workspace: Path,
+    draft: Path,
+    shelf: restoring.Shelf,
+) -> tuple[list[FileRestore], list[KeptFile]]:
+    """Put the files in a copy back to what they were at a record."""
+    old, new = str(workspace), str(draft)
+
+    def look(where: Place) -> Found:
+        if where.workspace != old:
+            return Found("", 0, ELSEWHERE)
+        return restoring.look_at(workshop.own, workshop.images, Place(new, where.path))
+
+    todo = rewind_of(records, at_seq, look)
+    goals = [replace(goal, workspace=new) for goal in todo.files]
+    kept = list(todo.kept)
+    done: list[FileRestore] = []
+    for goal in goals:
+        reason = restoring.put_back(workshop.own, goal, shelf, _unhindered)
+        if reason:
+            kept.append(KeptFile(goal.path, reason))
+        elif goal.before != goal.after:
+            done.append(goal)
+    restoring.remove_folders(workshop.own, goals, _unhindered)
+    return done, kept
 
 
 def _unhindered() -> int:

@@ -1,0 +1,81 @@
+"""Files and folders of a person that take their name when they are whole. Until then, each is a draft beside it.
+
+Its writer locks a draft. A draft without a lock was left by a writer that was killed, and may hold secrets: the next
+writer in the same folder removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_NAME = re.compile(r"\.holdfast-[0-9a-f]{16}\.draft")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def draft_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path, int]]:
+    """Make a draft for its owner alone, and yield its path and a descriptor of it. At the end it is removed, unless
+    it was renamed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    _sweep(path.parent)
+    while True:
+        draft = path.with_name(f".holdfast-{secrets.token_hex(8)}.draft")
+        if is_folder:
+            draft.mkdir(mode=0o700)
+        fd = os.open(draft, _LOOK | os.O_DIRECTORY if is_folder else _NEW, 0o600)
+        try:
+            with suppress(OSError):  # a file system without locks: then nobody removes it either
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_named(fd, draft):  # removed before the lock was taken
+                continue
+            try:
+                yield draft, fd
+            finally:
+                if _is_named(fd, draft):
+                    _remove(draft)
+            return
+        finally:
+            os.close(fd)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the drafts in a folder whose writers are gone."""
+    with suppress(OSError):
+        for draft in [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]:
+            with suppress(OSError):
+                _remove_unlocked(draft)
+
+
+def _remove_unlocked(draft: Path) -> None:
+    fd = os.open(draft, _LOOK)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(fd).st_uid == os.geteuid() and _is_named(fd, draft):
+            _remove(draft)
+    finally:
+        os.close(fd)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir() and not draft.is_symlink():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        draft.unlink()
+
+
+def _is_named(fd: int, draft: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), draft.lstat())
+    except FileNotFoundError:
+        return False
