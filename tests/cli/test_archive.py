@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.archive import _new_file
 from holdfast.errors import UsageError
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.settings import Posture
@@ -21,6 +22,7 @@ from holdfast.testing.driving import a_holder, an_id, drive
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Finished, Holdfast
 from tests.cli.forging import parts_of
 from tests.cli.processes import SLOW, Cli, calls, says
+from tests.syncs import record_syncs
 
 
 def run(holdfast: Holdfast, home: Path, *words: str) -> Finished:
@@ -393,3 +395,13 @@ def test_a_person_is_asked_before_a_session_is_deleted(cli: Cli, key: str, is_de
         screen.type(f"{key}\n")
         assert screen.end() == (0 if is_deleted else 1)
     assert cli("show", session).code == (2 if is_deleted else 0)
+
+
+def test_an_export_is_on_the_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = record_syncs(monkeypatch)
+    with _new_file(tmp_path / "session.jsonl") as out:
+        out.write(b"content")
+    assert [(sync.size_bytes, "session.jsonl" in sync.names) for sync in syncs] == [(7, False)]
+    assert (tmp_path / "session.jsonl").read_bytes() == b"content"

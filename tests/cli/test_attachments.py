@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.app import App, open_app
 from holdfast.cli import attachments
-from holdfast.cli.attachments import MAX_FILES, given, mentioned
+from holdfast.cli.attachments import MAX_FILES, _file, given, mentioned
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.errors import UsageError
@@ -352,6 +352,27 @@ async def test_only_a_file_of_the_workspace_can_be_mentioned(
     found = [each.attachment for each in mentioned(app, typed, workspace)]
     assert [each.name for each in found] == names
     assert all((each.origin, each.trust) == ("file", "data") for each in found)
+
+
+async def test_neither_the_name_nor_the_content_of_a_file_brings_in_what_may_not_be_stored(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await in_app(tmp_path)
+    monkeypatch.chdir(workspace)
+    name = f"{SECRET}.txt"
+    Path(name).write_text(f"a\x07b {SECRET}\n")
+    ((attachment, content),) = given(app, [name], b"")
+    assert attachment.name == "[redacted:anthropic].txt"
+    assert content.decode() == "a\ufffdb [redacted:anthropic]\n"
+
+
+async def test_a_file_that_became_a_link_after_it_was_mentioned_is_refused(
+    tmp_path: Path, workspace: Path
+) -> None:
+    app = await in_app(tmp_path)
+    assert (workspace / "link.txt").is_symlink()
+    with pytest.raises(UsageError, match="outside the workspace"):
+        _file(app, "link.txt", workspace, str(workspace.resolve()))
 
 
 @pytest.mark.requirement("A7", "C5")

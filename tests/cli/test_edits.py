@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.cli.edits import FOLDED_LINES
+from holdfast.views.diffs import MOST_LINES, file_diff
 from tests.cli.processes import Cli, calls, says
 
 SECRET = "sk-proj-" + "a1B2c3D4" * 6
@@ -57,3 +58,8 @@ def test_a_quiet_run_shows_no_diffs_and_a_failed_edit_has_none(cli: Cli) -> None
     )
     missing = calls("edit_file", path="b.txt", old="x", new="y")
     assert "---" not in cli("run", "edit", "-m", cli.model(missing, says("No."), name="other")).err
+
+
+def test_files_with_too_many_lines_are_not_compared() -> None:
+    found = file_diff("long.txt", b"a\n" * (MOST_LINES + 1), b"b\n", str)
+    assert found.diff == f"long.txt: too long to compare, {MOST_LINES + 1:,} lines before, 1 after.\n"

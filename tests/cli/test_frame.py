@@ -138,7 +138,6 @@ def test_a_path_that_cannot_be_is_no_bug(
     assert "Traceback" not in answer.err
 
 
-@pytest.mark.requirement("C15")
 @pytest.mark.parametrize(
     "arguments", [["run", "x", "-m", "script:m"], ["sessions", "--home", "h"], ["trust"]]
 )

@@ -30,7 +30,8 @@ def imported(cli: Cli, parts: Parts) -> tuple[Ended, tuple[str, str]]:
 @pytest.mark.requirement("H2")
 def test_an_imported_open_run_has_the_rights_of_this_home(cli: Cli) -> None:
     model = cli.model(calls("shell", command="echo x >> log.txt"), says("Done."))
-    session = cli("run", "log it", "-m", model, "--autonomy", "full", "--json").json["session"]
+    rights = ("--autonomy", "full", "--approve-by", "deny")
+    session = cli("run", "log it", "-m", model, *rights, "--json").json["session"]
     (cli.workspace / "log.txt").unlink()
     parts = exported(cli, session)
     proposed = next(at for at, each in enumerate(parts.stored, 1) if each.type == "Responded")

@@ -349,3 +349,14 @@ def test_no_text_takes_more_cells_than_are_counted(text: str) -> None:
     for line in shown(f"{text} " * 90 + f"{text}" * 90, 40):
         assert cells(line) <= 40
         assert not line.startswith(("\u200d", "\ufe0f", "\u0301")), "a joined character stays whole"
+
+
+def test_the_depth_of_quotes_is_bounded() -> None:
+    (line,) = rendered("> " * 10_000 + "word", 80, has_styles=True)[:1]
+    assert "".join(span.text for span in line).count("│") == 8
+
+
+def test_a_row_that_never_ends_is_not_held_back() -> None:
+    page = Page()
+    page.feed("| a | b |\n|---|---|\n", 80)
+    assert page.feed("| word " * 600, 80) != []

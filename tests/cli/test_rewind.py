@@ -92,6 +92,21 @@ def test_a_dry_run_of_a_rewind_says_what_the_rewind_does(cli: Cli, work: Path) -
     )  # fmt: skip
 
 
+def test_another_rewind_to_the_same_record_makes_another_branch(cli: Cli, work: Path) -> None:  # noqa: F811
+    session = run(cli, write("a.txt", "agent\n"), says("Done."))
+    first, second = (cli("rewind", session, "--to", "5", "--json").json["session"] for _ in range(2))
+    assert first != second
+
+
+def test_a_copy_is_not_made_inside_of_the_workspace_behind_a_link(cli: Cli, work: Path) -> None:  # noqa: F811
+    session = run(cli, write("a.txt", "agent\n"), says("Done."))
+    (cli.folder / "link").symlink_to(work)
+    answer = cli(
+        "fork", session, "--at", str(last(cli, session)), "--copy", str(cli.folder / "link" / "copy")
+    )
+    assert (answer.code, "inside the workspace" in answer.err) == (2, True)
+
+
 @pytest.mark.requirement("H2")
 def test_files_stay_in_a_rewind_without_files(cli: Cli, work: Path) -> None:  # noqa: F811
     session = run(cli, write("a.txt", "agent\n"), says("Done."))

@@ -14,6 +14,7 @@ from holdfast.errors import Fenced, NoSuchSession, StorageLocked
 from holdfast.protocol.events import MessageReceived, ToolCallFinished
 from holdfast.protocol.rows import Lease, Verified
 from holdfast.protocol.tools import CallResult
+from holdfast.runtime.fork import fork
 from holdfast.storage import deletion
 from holdfast.storage.blobs import YOUNG_MS, blob_path
 from holdfast.storage.home import BLOBS, DATABASE
@@ -186,3 +187,12 @@ async def test_a_sweep_spares_what_was_named_or_put_after_it_looked(store: Sqlit
     os.utime(files[1])
     await store._writer.do(lambda connection: deletion.sweep(connection, files, 2_000))
     assert [path.exists() for path in files] == [True, True, False]
+
+
+async def test_a_session_whose_branch_began_right_before_is_not_deleted(store: SqliteStore) -> None:
+    parent = await drive(store, 1)
+    await parent.commit(MessageReceived("one"))
+    await fork(store, JumpingClock(), parent.session, 1)
+    await refused(Fenced, store.delete(parent.lease))
+    assert texts(await store.read(parent.session)) == ["one"]
+    assert (await store.verify()).damages == ()

@@ -10,10 +10,11 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Lapsed
 from holdfast.protocol.tools import FileRestore
-from holdfast.storage.images import Images
+from holdfast.storage.images import FILES, Images
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.restoring import Shelf, look_at, put_back, remove_folders
+from holdfast.tools.restoring import GONE, Shelf, look_at, put_back, remove_folders
 from holdfast.views.edits import Place
+from tests.syncs import record_syncs
 
 OWN = OwnPlaces()
 
@@ -99,3 +100,35 @@ def test_only_empty_folders_that_were_made_are_removed(work: Path) -> None:
     removed = FileRestore(str(work), "a/b/c/f", "0" * 64, "", new_folders=2)
     remove_folders(OWN, [removed], lambda: 9)
     assert [path.name for path in work.rglob("*")] == ["a"]
+
+
+def test_what_was_changed_of_a_kept_file_is_not_put_back(shelf: Shelf, work: Path, tmp_path: Path) -> None:
+    (work / "f").write_text("new")
+    (tmp_path / "home" / FILES / "S" / shelf.images.mark(b"old")).write_bytes(b"bad")
+    assert shelf.content(shelf.images.mark(b"old")) is None
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == GONE
+    assert (work / "f").read_text() == "new"
+
+
+def test_a_file_that_changes_right_before_it_is_removed_stays(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("new")
+
+    def check() -> int:
+        (work / "f").write_text("mine")
+        return 9
+
+    removed = FileRestore(str(work), "f", shelf.images.mark(b"new"), "", 0o644)
+    assert put_back(OWN, removed, shelf, check) != ""
+    assert (work / "f").read_text() == "mine"
+
+
+def test_what_is_kept_again_is_young_and_its_name_durable(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever kept it first may have died before its name was on the disk."""
+    path = tmp_path / "home" / FILES / "S" / shelf.images.mark(b"old")
+    os.utime(path, (1, 1))
+    syncs = record_syncs(monkeypatch)
+    shelf.images.put("S", b"old")
+    assert path.stat().st_mtime > 1
+    assert [sync.path for sync in syncs if path.name in sync.names] == [path.parent]
