@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.forging import Parts, forge, parts_of
 from tests.cli.processes import Cli, Ended, calls, says
@@ -24,6 +25,7 @@ def exported(cli: Cli, session: str) -> Parts:
 def imported(cli: Cli, parts: Parts) -> tuple[Ended, tuple[str, str]]:
     """Import into another home; the answer, and the flag that names this home."""
     there = ("--home", str(cli.folder / "there"))
+    parts = parts._replace(head=replace(parts.head, records=len(parts.stored)))
     return cli("import", str(forge(cli.folder / "forged.jsonl", parts)), *there), there
 
 

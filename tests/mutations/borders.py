@@ -6,6 +6,64 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "the name of an attached file is stored in clear text",
+        "cli/attachments.py",
+        "Attachment(origin, app.redact(name), kind",
+        "Attachment(origin, name, kind",
+        "tests/cli/test_attachments.py::"
+        "test_neither_the_name_nor_the_content_of_a_file_brings_in_what_may_not_be_stored",
+    ),
+    Mutation(
+        "control characters of an attached file are stored",
+        "cli/attachments.py",
+        "content = clean(app.redact(content.decode())).encode()",
+        "content = app.redact(content.decode()).encode()",
+        "tests/cli/test_attachments.py::"
+        "test_neither_the_name_nor_the_content_of_a_file_brings_in_what_may_not_be_stored",
+    ),
+    Mutation(
+        "a secret that is half typed and half pasted stays in the history",
+        "cli/recall.py",
+        "return masked if masked.text == whole else Message((Pasted(whole),))",
+        "return masked",
+        "tests/cli/test_recall.py",
+    ),
+    Mutation(
+        "the history follows a link",
+        "cli/recall.py",
+        "flags | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "flags | os.O_CLOEXEC",
+        "tests/cli/test_recall.py",
+    ),
+    Mutation(
+        "a history that others can read stays open to them",
+        "cli/recall.py",
+        "os.fchmod(file.fileno(), 0o600)",
+        "pass",
+        "tests/cli/test_recall.py",
+    ),
+    Mutation(
+        "what was changed of a kept file is put back",
+        "storage/images.py",
+        "if not hmac.compare_digest(self.mark(content), mark):",
+        "if False:",
+        "tests/tools/test_restoring.py",
+    ),
+    Mutation(
+        "an undo removes a file that something else has just written",
+        "tools/restoring.py",
+        "    if not is_same(before, look(found)):\n        raise changed(path)\n",
+        "",
+        "tests/tools/test_restoring.py",
+    ),
+    Mutation(
+        "a deletion takes the records of a branch that has just begun",
+        "storage/deletion.py",
+        '    " AND NOT EXISTS (SELECT 1 FROM sessions AS branch WHERE branch.parent = sessions.number)"\n',
+        "",
+        "tests/storage/test_deletion.py",
+    ),
+    Mutation(
         "show --diff shows a key that only the user file names",
         "cli/diffs.py",
         "    config = load(home, None, {}, os.environ)",
