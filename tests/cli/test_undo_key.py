@@ -91,3 +91,11 @@ def test_without_its_key_a_home_takes_no_edit_that_could_not_be_undone(
     found = cli("run", "edit", "-m", model, "-s", "cli:other")
     assert (found.code, str(key) in found.err) == (9, True)
     assert tree(edited) == after
+
+
+def test_one_changed_file_does_not_make_the_key_another_one(cli: Cli, edited: Path) -> None:
+    run(cli, write("c.txt", "c\n"), says("Done."), session="cli:other")
+    (kept,) = [path for path in (cli.home / FILES).glob("*/*") if path.read_bytes() == b"c\n"]
+    kept.write_text("changed")
+    assert cli("undo", "cli:other").code == 0
+    assert not (edited / "c.txt").exists()
