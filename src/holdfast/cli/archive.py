@@ -53,8 +53,8 @@ def export(
     holdfast export last session.jsonl
     holdfast export cli:docs - | gzip > docs.jsonl.gz
 
-    The file is JSON Lines. Secrets in it are masked, as they are in the home. It does not contain what
-    files were before an edit.
+    The file is JSON Lines. Secrets in it are masked, as they are in the home. It does not contain the
+    old content of edited files.
     """
     asyncio.run(_export(home_of(home), session, file))
 
@@ -102,7 +102,7 @@ def import_(
     ssh other holdfast export last - | holdfast import -
 
     The session keeps its id and name. Importing it again changes nothing. An open run is paused. Approvals in the
-    file do not count. The autonomy is not higher than that of this home. `resume` uses the folder, the model and the
+    file do not count. Its autonomy is at most that of this home. `resume` uses the folder, the model and the
     limits that the records name: look at them first.
     """
     with _from_stdin() if str(file) == "-" else nullcontext(file) as path:
@@ -192,13 +192,13 @@ def delete(
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> int:
-    """Delete a session for good: records, outputs, and what was kept of its files. There is no way back.
+    """Delete a session for good: records, outputs, and the kept content of its files. There is no way back.
 
     \b
     holdfast delete 01J8
     holdfast delete cli:docs --yes
 
-    Lines that you typed for it in `chat` also leave the history of the prompt. Nothing is deleted while a process
+    What you typed for it in `chat` is also removed from the history of the prompt. Nothing is deleted while a process
     drives the session, or if a branch shares its records.
     """
     return asyncio.run(_delete(home_of(home), session, is_sure=is_sure, is_json=is_json))

@@ -95,7 +95,7 @@ def charge(model_call: ModelCall, reply: ModelReply) -> Charge:
     is_written = "output" in missing or not (usage.output_tokens or is_free or not received)
     sides: tuple[tuple[UsageSide, bool], ...] = (("input", is_read), ("output", is_written))
     estimated = tuple(side for side, is_missing in sides if is_missing)
-    # A response that may be within its cap counts as such.
+    # If the response may have stayed within its output cap, no more than the cap is charged.
     most = max(model_call.output_cap_tokens, received // MOST_BYTES_PER_TOKEN)
     return _charge(model_call, usage, estimated, min(_tokens(received), most))
 
