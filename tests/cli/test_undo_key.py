@@ -99,3 +99,14 @@ def test_one_changed_file_does_not_make_the_key_another_one(cli: Cli, edited: Pa
     kept.write_text("changed")
     assert cli("undo", "cli:other").code == 0
     assert not (edited / "c.txt").exists()
+
+
+def test_what_was_kept_and_cannot_be_listed_is_no_bug_of_an_undo(cli: Cli, edited: Path) -> None:
+    after = tree(edited)
+    (folder,) = [path for path in (cli.home / FILES).iterdir() if path.is_dir()]
+    folder.rename(cli.folder / "elsewhere")
+    folder.write_text("no folder")
+    found = cli("undo", "cli:edit")
+    assert (found.code, str(cli.home / FILES) in found.err) == (9, True)
+    assert "bug" not in found.err
+    assert tree(edited) == after

@@ -128,11 +128,12 @@ class Images:
             StorageCorrupt: nothing has: the key is of another home. Every file would look as if it had changed.
         """
         folders = [self._root / session for session in sessions]
-        kept = [path for folder in folders for path in _files_in(folder) if not path.name.startswith(".")]
-        self._key = self._key or (_made_key(self._root) if kept else b"")
-        others = islice(images_in(self._root), _OTHERS)  # for a session whose only file was changed
-        if kept and not any(file_mark(path, self._key) == path.name for path in chain(kept, others)):
-            raise _no_key(self._root / KEY, "is not the key of what was kept")
+        with storage_errors(self._root):
+            kept = [path for folder in folders for path in _files_in(folder) if not path.name.startswith(".")]
+            self._key = self._key or (_made_key(self._root) if kept else b"")
+            others = islice(images_in(self._root), _OTHERS)  # for a session whose only file was changed
+            if kept and not any(file_mark(path, self._key) == path.name for path in chain(kept, others)):
+                raise _no_key(self._root / KEY, "is not the key of what was kept")
 
     def _sweep_daily(self) -> None:
         """Drop what is older than it is to be kept. One process a day looks."""
