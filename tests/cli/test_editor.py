@@ -465,3 +465,13 @@ def test_a_file_that_may_not_be_attached_ends_nothing_and_sends_nothing(cli: Cli
         screen.type("never mind\r")
         screen.until("Understood.")
     assert sent(cli) == ["never mind"]
+
+
+def test_a_message_that_is_too_long_is_not_sent_and_stays_in_the_line(cli: Cli) -> None:
+    with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
+        screen.until(">")
+        screen.type(paste("x" * 1_000_001) + "\r")
+        screen.until("A message may have 1,000,000 bytes.")
+        screen.type("\x7fshort\r")
+        screen.until("Understood.")
+    assert sent(cli) == ["short"]

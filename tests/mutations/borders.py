@@ -6,6 +6,13 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "a thread that outlives a cancelled undo changes files",
+        "runtime/undo.py",
+        "        lease.until_ms = 0\n",
+        "",
+        "tests/lease/test_put_back.py",
+    ),
+    Mutation(
         "the name of an attached file is stored in clear text",
         "cli/attachments.py",
         "Attachment(origin, app.redact(name), kind",
