@@ -179,9 +179,9 @@ def test_version_is_told_alone(holdfast: Holdfast) -> None:
         (["doctor", "--fix"], "No such option: --fix"),
         (["show"], "Missing argument 'SESSION'"),
         (["config"], "Missing command"),
-        (["sessions", "--limit", "101"], "'--limit'"),
+        (["sessions", "--limit", "101"], "Invalid value for '--limit': it must be at most 100"),
         (["sessions", "--status", "odd"], "'--status': 'odd' is not one of"),
-        (["show", "last", "--request", "0"], "'--request'"),
+        (["show", "last", "--request", "0"], "Invalid value for '--request': it must be at least 1"),
     ],
 )
 @pytest.mark.requirement("A5", "C15")

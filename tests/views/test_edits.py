@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from holdfast.protocol.tools import FileChange
-from holdfast.views.edits import Edit, Found, Place, redo_of, undo_of
+from holdfast.protocol.events import Record, ToolCallStarted, Trigger
+from holdfast.protocol.tools import FileChange, Files
+from holdfast.views.edits import Edit, Found, Place, edits_of, redo_of, undo_of
 
 
 def edit(seq: int, message: int, before: str, after: str, *, is_certain: bool = True, left: str = "") -> Edit:
@@ -70,3 +71,17 @@ def test_the_cost_of_an_undo_does_not_grow_with_the_square_of_the_messages(files
     assert len(todo.messages) == count
     assert len(todo.files) == (0 if now == "before" else files)
     assert todo.kept == ()
+
+
+def test_folders_that_a_first_attempt_made_are_remembered() -> None:
+    """It made them and was killed, so the second attempt finds them."""
+
+    def started(seq: int, new_folders: int) -> Record:
+        change = FileChange("a/b/f", "", "x", new_folders=new_folders)
+        event = ToolCallStarted(
+            "c1", "write_file", 1, seq, "write", "probe", 10.0, expects=Files((change,), is_marked=True)
+        )
+        return Record("S", seq, 0, 1, Trigger("finding"), event)
+
+    (found,) = edits_of([started(1, 2), started(2, 0)])
+    assert (found.seq, found.change.new_folders) == (2, 2)

@@ -28,6 +28,12 @@ _JSON_FLAGS = ("--json", "--stream-json")
 _JSON_CODES = (2, 9)
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _NO_COMMAND = re.compile(r"There is no command|No such command")
+_PLAIN = {
+    "Value error, ": "",
+    "Input should be greater than or equal to": "it must be at least",
+    "Input should be less than or equal to": "it must be at most",
+}
+"""The words of the parser that are not for people."""
 _DEBUG = "HOLDFAST_DEBUG"
 
 
@@ -57,7 +63,8 @@ def tell_error(arguments: Sequence[str], error: HoldfastError) -> int:
 
 def tell_usage(arguments: Sequence[str], message: str, command: str) -> int:
     """Report a wrong command line."""
-    message = message.replace("Value error, ", "")
+    for said, meant in _PLAIN.items():
+        message = message.replace(said, meant)
     if match := _EXTRA.fullmatch(message):
         message = f"Unexpected argument: {match[1]}. Put a text with spaces in quotes."
     what = "the commands" if _NO_COMMAND.match(message) else "its options"

@@ -71,7 +71,6 @@ async def check_place(store: Store, parent: str, at_seq: int, first_seq: int = 1
     if not last_seq and await store.session(parent) is None:
         raise NoSuchSession(f"There is no session {parent}.", hint="`holdfast sessions` lists them.")
     if not 1 <= at_seq <= last_seq:
-        span = f"from {first_seq} to {last_seq}" if last_seq else "none yet"
-        hint = f"`holdfast show {parent} --events` lists them."
-        what = "Its records are" if first_seq == 1 else "A record can be"
-        raise UsageError(f"Session {parent} has no record {at_seq}. {what} {span}.", hint=hint)
+        hint = f"`holdfast show {parent} --events` lists its records."
+        way_out = f"Choose one from {first_seq} to {last_seq}." if last_seq else "It has none yet."
+        raise UsageError(f"Session {parent} has no record {at_seq}. {way_out}", hint=hint)
