@@ -251,6 +251,18 @@ def test_who_leaves_the_prompt_leaves_the_approval_open(cli: Cli) -> None:
     assert len(open_approvals(cli)) == 1
 
 
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_the_end_of_a_run_has_a_line_of_its_own_after_an_open_question(cli: Cli, term: str) -> None:
+    cli.environ |= {"TERM": term}
+    with cli.terminal("run", "x", "-m", a_model(cli)) as screen:
+        screen.until("Approve it?")
+        screen.type("y but")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.end() == 130
+        last = next(line for line in screen.screen.splitlines() if "interrupted" in line)
+    assert "Approve it?" not in last
+
+
 def test_what_a_terminal_would_act_on_is_written_out(cli: Cli) -> None:
     with cli.terminal("run", "x", "-m", a_model(cli, "echo '\x1b[2K\rharmless'")) as screen:
         screen.until(r"echo '\x1b[2K\x0dharmless'")

@@ -168,6 +168,15 @@ def test_a_session_goes_from_one_home_to_another_through_a_pipe(
     assert run(holdfast, tmp_path / "other", "fsck").code == 0
 
 
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_damaged_stream_is_called_stdin(exported: Path, cli: Cli, is_json: bool) -> None:
+    flags = ("--json",) if is_json else ()
+    answer = cli("import", "-", *flags, stdin=exported.read_text().replace("sign", "sigh"))
+    assert answer.code == 9
+    assert "stdin is not what was exported" in answer.err
+    assert ".jsonl" not in answer.err + answer.out
+
+
 @pytest.mark.parametrize("content", ["", "{}\n", "not JSON"])
 @pytest.mark.parametrize("is_piped", [True, False])
 def test_an_import_that_is_refused_leaves_no_new_home(

@@ -23,7 +23,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.core.state import Done, open_run
-from holdfast.errors import StorageError, UsageError
+from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record
 from holdfast.protocol.limits import usd
@@ -146,7 +146,11 @@ def _from_stdin() -> Iterator[Path]:
             file.flush()
         except OSError as error:
             raise UsageError(f"stdin cannot be saved: {error.strerror or error}.") from None
-        yield Path(file.name)
+        try:
+            yield Path(file.name)
+        except HoldfastError as error:
+            error.message = error.message.replace(file.name, "stdin")
+            raise
 
 
 def _resumed(adopted: archive.Adopted) -> Iterator[Line]:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.cli.terminal import tell, write
+from holdfast.cli.terminal import tell
 from holdfast.protocol.commands import Resolve
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Index
@@ -69,7 +69,6 @@ async def ask(
             return asking.result()
         deciding.result()
         person.forget()  # a half-typed answer must not become a message
-        write("\n")
         return None
     finally:
         for task in tasks:

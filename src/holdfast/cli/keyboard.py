@@ -89,12 +89,16 @@ class Keyboard:
 
     async def answer(self, prompt: str) -> str | None:
         """Return the answer to a question; None at the end or after Esc. Keys typed before do not count."""
-        if self._is_simple:
-            self.forget()
-            write(prompt)
-            line = await self.line()
-        else:
-            line = await self._line_or_escape(prompt)
+        try:
+            if self._is_simple:
+                self.forget()
+                write(prompt)
+                line = await self.line()
+            else:
+                line = await self._line_or_escape(prompt)
+        except asyncio.CancelledError:
+            write("\n")  # what is told next has a line of its own
+            raise
         if line is None or not self._is_simple:
             write("\n")
         return line
