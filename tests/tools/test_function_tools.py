@@ -326,6 +326,19 @@ async def test_a_function_that_exits_ends_its_call_and_not_the_program(
     assert "sys.exit(3)" in result.detail
 
 
+async def test_a_coroutine_that_raises_what_closes_one_ends_its_call_and_not_the_program(
+    bench_of: Callable[..., Bench],
+) -> None:
+    @tool(effect="read")
+    async def closed() -> None:
+        """Raise what Python raises in a coroutine that it closes."""
+        raise GeneratorExit
+
+    result = await bench_of(closed).call("closed")
+    assert result.status == "error"
+    assert "GeneratorExit" in result.detail
+
+
 def test_what_yields_is_refused_when_it_is_made_a_tool_and_a_lambda_needs_a_name() -> None:
     def lines() -> Iterator[str]:
         """Lines."""

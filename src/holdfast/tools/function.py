@@ -207,7 +207,7 @@ class FunctionTool(Generic[P, R]):
         context.check()
         try:
             return result_of(await call(**keywords))
-        except SystemExit as stop:
+        except (SystemExit, GeneratorExit) as stop:  # asyncio takes both for its own
             raise raisable(stop) from stop
 
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
