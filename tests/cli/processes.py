@@ -292,9 +292,8 @@ class Emulator(Terminal):
             assert time.monotonic() < deadline, f"still there, {text!r}:\n{self.text}"
             assert self._read(), f"it ended with {text!r}:\n{self.text}"
 
-    def resize(self, columns: int, rows: int, *, does_break: bool = False) -> None:
-        """Change the size, as a person does with a window. The terminal cuts long lines, or breaks them."""
-        self._drawn.does_break = does_break
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size, as a person does with a window."""
         self._drawn.resize(rows, columns)
         resize(self._fd, columns, rows)
 
@@ -310,28 +309,9 @@ class Emulator(Terminal):
 class _Drawn(pyte.Screen):
     """A screen that keeps the lines which scroll off its top."""
 
-    does_break = False
-    """Break lines that are too long, as tmux does, instead of cutting them."""
-
     def __init__(self, columns: int, rows: int) -> None:
         self.above: list[str] = []
         super().__init__(columns, rows)
-
-    def _break_lines(self, columns: int) -> None:
-        """Break the lines of the screen. The cursor stays at its character."""
-        at, broken = (self.cursor.y, self.cursor.x), list[str]()
-        for row, line in enumerate(line.rstrip() for line in self.display):
-            if row == at[0]:
-                self.cursor.y, self.cursor.x = len(broken) + at[1] // columns, at[1] % columns
-                line = line.ljust(at[1] + 1)
-            broken += [line[start : start + columns] for start in range(0, len(line), columns)] or [""]
-        gone = max(self.cursor.y + 1 - self.lines, 0)
-        self.above += broken[:gone]
-        self.cursor.y -= gone
-        self.buffer.clear()
-        for row, line in enumerate(broken[gone : gone + self.lines]):
-            for column, character in enumerate(line):
-                self.buffer[row][column] = self.default_char._replace(data=character)
 
     def index(self) -> None:
         """Move down one line. The first line goes up if this was the last one."""
@@ -342,8 +322,6 @@ class _Drawn(pyte.Screen):
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
         """Change the size. Lines below the cursor go first, as on most terminals."""
         rows = lines or self.lines
-        if self.does_break and columns and columns < self.columns:
-            self._break_lines(columns)
         while self.cursor.y >= rows:
             self.above.append(self.display[0].rstrip())
             at = self.cursor.x, self.cursor.y - 1

@@ -399,26 +399,6 @@ def test_a_window_that_changes_its_size_loses_and_repeats_nothing(cli: Cli) -> N
 
 
 @pytest.mark.requirement("L9")
-@pytest.mark.parametrize("columns", [60, 40, 25])
-def test_a_terminal_that_breaks_its_lines_anew_keeps_nothing_of_the_old_area(cli: Cli, columns: int) -> None:
-    cli.environ |= {"TMUX": "/tmp/tmux-1/default,1,0"}
-    draft = "some words of a draft that is longer than the window will be, and one more, and one more"
-    with cli.emulator("chat", "-m", cli.model(ANY), columns=120, rows=30) as screen:
-        screen.until(">")
-        screen.type("tell\r")
-        screen.until("Understood.")
-        screen.type(draft)
-        screen.until_shown(draft)
-        assert cli("sessions").code == 0  # it takes a while, in which the person thinks
-        screen.resize(columns, 30, does_break=True)
-        screen.type(" END")
-        screen.until_shown("END")
-        assert screen.text.count("some words") == 1
-        assert screen.text.count("$0.0000 of $2.00") == 1, "the status line"
-        assert screen.text.count("Understood.") == 1
-
-
-@pytest.mark.requirement("L9")
 @pytest.mark.parametrize("text", ["日本語のテキスト" * 60, "e\u0301 " * 300, "👩💻 wide " * 60, "x" * 700])
 def test_wide_joined_and_long_words_stay_within_the_width_and_are_whole(cli: Cli, text: str) -> None:
     cli.environ |= {"LC_ALL": "C"}

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import TextIO
 
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_input
@@ -31,7 +31,6 @@ from holdfast.cli.editor_keys import keys_of
 from holdfast.cli.pastes import Message, Pastes
 from holdfast.cli.pastes import typed as typed_message
 from holdfast.cli.recall import Recall
-from holdfast.cli.redraw import Redrawn, breaks_lines_anew
 from holdfast.cli.terminal import legible, styled, tell
 from holdfast.cli.written import History, edited_elsewhere
 from holdfast.config.files import TEXT_MAX_BYTES
@@ -91,7 +90,7 @@ class Editor:
             self._terminal, self._size, os.environ.get("TERM"), enable_bell=False, enable_cpr=False
         )
         self._area: Area = area(self, self._line, self._answer)
-        self._app = Redrawn(
+        self._app: Application[None] = Application(
             layout=self._area.layout,
             style=self._area.style,
             key_bindings=keys_of(self),
@@ -100,7 +99,6 @@ class Editor:
             erase_when_done=True,
             terminal_size_polling_interval=None,
         )
-        self._app.does_break = breaks_lines_anew(os.environ)
         self._app.ttimeoutlen, self._app.timeoutlen = _ESCAPE_S, 2 * _ESCAPE_S
         self._app.key_processor.before_key_press += lambda _: self._on_key()
 
@@ -310,7 +308,7 @@ class Editor:
             self._app.invalidate()
             return
         with self._output.at_once():
-            self._app.erase()
+            self._app.renderer.erase()
             self._output.write_raw(lines.replace("\n", "\r\n") + "\r\n")
             self._app._redraw()
 
@@ -326,7 +324,7 @@ class Editor:
     def leave_at_once(self) -> None:
         """Give the terminal back as it was, for a process that ends now. What is printed next is written at once."""
         self._flush()
-        self._app.erase()
+        self._app.renderer.erase()
         self._is_left = True
         with suppress(termios.error):
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
