@@ -13,7 +13,7 @@ from tests.cli.processes import Cli, calls, says
 from tests.cli.test_undo import tree
 
 MOST_STEPS = 400
-OFTEN = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+OFTEN = pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 """Every seventh step in the everyday suite."""
 
 
