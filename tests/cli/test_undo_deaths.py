@@ -14,7 +14,7 @@ from tests.cli.test_undo import tree
 
 MOST_STEPS = 400
 OFTEN = pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
-"""Every seventh step in the everyday suite."""
+"""Every eleventh step in the everyday suite."""
 
 
 class Desk:
