@@ -214,6 +214,7 @@ def test_an_editor_that_fails_leaves_the_line_as_it_was(cli: Cli, editor: str) -
     with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
         screen.until(">")
         screen.type("draft\x18\x05")
+        screen.until_shown("The editor failed.")  # until then the terminal is the editor's
         screen.type(" and more\r")
         screen.until("Understood.")
     assert sent(cli) == ["draft and more"]
