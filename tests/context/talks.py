@@ -14,6 +14,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Wire
+from holdfast.protocol.request import Request
 from holdfast.protocol.tools import CallResult
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.openai import Dialect, OpenAIWire
@@ -77,7 +78,7 @@ class Talk:
         self.note(
             e.ModelCallStarted(
                 key=f"m{self._turn}", epoch=1, turn=self._turn, attempt=1, model="openai:m",
-                request=e.Request(
+                request=Request(
                     wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
                     tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
                     expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,

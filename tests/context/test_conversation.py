@@ -19,6 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Text, Usage
 from holdfast.protocol.ports import Wire
+from holdfast.protocol.request import Again, Fresh
 from holdfast.protocol.settings import SettingsRef
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
 
@@ -36,14 +37,14 @@ def messages(body: bytes) -> list[dict[str, Any]]:
     return [message for message in found if message["role"] != "system"]
 
 
-def again(edit: Edit) -> list[e.Again]:
+def again(edit: Edit) -> list[Again]:
     """The ranges of earlier fragments in the edit."""
     return [each for each in edit.rest if isinstance(each, tuple)]
 
 
 def marks(edit: Edit) -> str:
     """The marks of what is fresh in the edit."""
-    return "".join(each.mark for each in edit.rest if isinstance(each, e.Fresh))
+    return "".join(each.mark for each in edit.rest if isinstance(each, Fresh))
 
 
 def roles(body: bytes) -> list[str]:
@@ -218,8 +219,8 @@ def test_a_long_text_is_quoted_from_its_record_and_not_stored_again() -> None:
     talk.turn(LONG + "result")
     talk.send()
     (said,), (_, told) = talk.edits[0].rest, talk.edits[1].rest
-    assert isinstance(said, e.Fresh)
-    assert isinstance(told, e.Fresh)
+    assert isinstance(said, Fresh)
+    assert isinstance(told, Fresh)
     assert [part for part in said.piece if isinstance(part, int)] == [1]
     assert [part for part in told.piece if isinstance(part, int)] == [4]
     assert "long line" not in str([said, told])
@@ -323,7 +324,7 @@ def test_a_fresh_message_may_stand_anywhere() -> None:
     talk.send()
     started = talk.records[-1].event
     assert isinstance(started, e.ModelCallStarted)
-    fresh = e.Fresh("n", 3, ('{"role":"user","content":"A summary."}',))
+    fresh = Fresh("n", 3, ('{"role":"user","content":"A summary."}',))
     told = talk.told()[-1].fragments
     body = b",".join([told[0], fresh.piece[0].encode(), *told[3:]])  # type: ignore[union-attr]
     tail = started.request.tail

@@ -16,13 +16,11 @@ from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.events import (
     Event,
-    Fresh,
     MessageReceived,
     ModelCallCut,
     ModelCallStarted,
     NoteAdded,
     Record,
-    Request,
     Responded,
     RunLanding,
     ToolCallAbandoned,
@@ -33,6 +31,7 @@ from holdfast.protocol.events import (
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Text, ToolCall, Usage
+from holdfast.protocol.request import Fresh, Request
 from holdfast.protocol.tools import CallResult
 from holdfast.providers.openai import Dialect, OpenAIWire
 

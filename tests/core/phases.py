@@ -19,6 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
+from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, FileRestore, Files, KeptFile, Resource
 from tests.core.stories import (
@@ -105,7 +106,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.NoteAdded("cost", "80 %"),
         e.ModelCallStarted(
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
-            request=request(rest=((1, 3), e.Fresh("u", 2, ('{"role":"user","text":"', 2, e.Enclosed("b", 9), '"}')))),
+            request=request(rest=((1, 3), Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')))),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
         e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),

@@ -38,6 +38,7 @@ from holdfast.protocol.commands import (
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.request import Request
 from holdfast.protocol.tools import (
     EVERYTHING,
     Allowed,
@@ -267,7 +268,7 @@ class Simulation:
         rest = [] if call.permission is not None else [asked, asked]
         return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
 
-    def _request(self, step: PrepareRequest, size_bytes: int) -> e.Request | Unaffordable:
+    def _request(self, step: PrepareRequest, size_bytes: int) -> Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
         grant = budget.afford(self.state, size_bytes, size_bytes, is_last_pass=step.is_last_pass)
         if isinstance(grant, Unaffordable):
@@ -373,7 +374,7 @@ class Simulation:
         used, cost, held, reserved = Usage(), 0, 0, 0
         for record in self.records:
             match record.event:
-                case e.ModelCallStarted(request=e.Request(reserved_microusd=amount)):
+                case e.ModelCallStarted(request=Request(reserved_microusd=amount)):
                     reserved = amount
                 case (
                     e.Responded(usage=usage, cost_microusd=amount)

@@ -15,6 +15,7 @@ from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Finish, ModelReply, Part, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.outcomes import ModelFailure
+from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, changed, groups_of, ref_of, settings_with
 from holdfast.protocol.tools import EVERYTHING, Admission, Allowed, Asked, CallResult, Decision, Resource
 
@@ -51,13 +52,13 @@ def call(name: str = "shell", arguments: str = "{}") -> ToolCall:
     return ToolCall("ref", name, arguments)
 
 
-def request(**changes: Any) -> e.Request:
+def request(**changes: Any) -> Request:
     """A rendered request; what it costs is what a test is about, or nothing."""
     plain: dict[str, Any] = {
         "wire": "openai", "base": "b", "keep": 0, "tail": "]}", "sha256": "s", "size_bytes": 1_000,
         "expected_tokens": 300, "output_cap_tokens": 1_000, "reserved_tokens": 1_500, "reserved_microusd": 5_000,
     }  # fmt: skip
-    return e.Request(**plain | changes)
+    return Request(**plain | changes)
 
 
 def kinds(events: list[e.Event]) -> list[str]:

@@ -11,12 +11,9 @@ from holdfast.protocol.events import (
     ApprovalRequested,
     Attached,
     Event,
-    Fresh,
     MessageReceived,
     ModelCallFailed,
     ModelCallStarted,
-    Piece,
-    Request,
     Responded,
     RunStarted,
     RunStopped,
@@ -30,6 +27,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Text, ToolCall, Usage
 from holdfast.protocol.ports import Store
+from holdfast.protocol.request import Fresh, Piece, Request
 from holdfast.protocol.rows import SessionStatus
 from holdfast.protocol.settings import groups_of, ref_of, settings_with
 from holdfast.protocol.tools import CallResult

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 
-from holdfast.protocol.events import Enclosed
 from holdfast.protocol.messages import Attachment, Media, Part, Text
+from holdfast.protocol.request import Enclosed
 
 
 def enclosed(attachment: Attachment) -> Enclosed:

@@ -2,7 +2,7 @@
 
 The body of a request is `base` + the fragments joined by commas + `tail`. The fragments are in one growing buffer
 with a running SHA-256, so a step costs only what is new in it. When the window is full, the core decides what stays
-(`core.view`). Text of a record is quoted from there instead of being stored again (see `events.Piece`).
+(`core.view`). Text of a record is quoted from there instead of being stored again (see `request.Piece`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.ports import Wire
+from holdfast.protocol.request import Again, Enclosed, Fresh, Piece, Quoted, Request
 
 REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
 """The types of records that requests are made of: the intents, and the records that they quote."""
@@ -45,7 +46,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     number: int
     mark: str
     seq: int
-    """As in `events.Fresh`."""
+    """As in `request.Fresh`."""
     start: int
     """Its place in the buffer."""
     end: int
@@ -63,7 +64,7 @@ class Unsent(msgspec.Struct, frozen=True):
     mark: str
     seq: int
     element: bytes
-    quotes: tuple[tuple[e.Quoted, str], ...]
+    quotes: tuple[tuple[Quoted, str], ...]
     light: int = 0
 
     @property
@@ -75,8 +76,8 @@ class Edit(msgspec.Struct, frozen=True):
     """How the next request differs from the last one, with its bytes."""
 
     keep: int
-    rest: tuple[e.Again | e.Fresh, ...]
-    left_out: tuple[e.Again, ...]
+    rest: tuple[Again | Fresh, ...]
+    left_out: tuple[Again, ...]
     chunks: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
@@ -94,7 +95,7 @@ class Edit(msgspec.Struct, frozen=True):
 class _Rendered(msgspec.Struct, frozen=True):
     """What the last rendering made of messages: where its edit is recorded, nothing is encoded or hashed again."""
 
-    rest: tuple[e.Again | e.Fresh, ...]
+    rest: tuple[Again | Fresh, ...]
     unsent: Sequence[Unsent]
     hasher: hashlib._Hash
     """The hash of base, buffer and the unsent elements."""
@@ -120,15 +121,15 @@ class Conversation:
         self._of_earlier_runs = 0
         """How many of the unsent messages were there when the open run began. A cut may leave them out, except its
         task: one call that is larger than the window must not keep every later run from sending anything."""
-        self._texts: dict[e.Quoted, str] = {}
+        self._texts: dict[Quoted, str] = {}
         """What the next request may quote."""
-        self._hollow: dict[int, e.Piece] = {}
+        self._hollow: dict[int, Piece] = {}
         """By number, the fragments whose blobs were not read yet. They are empty in the buffer."""
         self._light = 0
         """How many bytes of the buffer do not count."""
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
-        self._left_out: tuple[e.Again, ...] = ()
+        self._left_out: tuple[Again, ...] = ()
         self._has_asked = True
         """Whether the last run made a request."""
         self._stopped_seq = 0
@@ -141,7 +142,7 @@ class Conversation:
         self._rendered: _Rendered | None = None
 
     @classmethod
-    def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> tuple[Conversation, e.Request | None]:
+    def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> tuple[Conversation, Request | None]:
         """Return the conversation right after a request, and that request, from the (seq, event) of everything that
         requests up to it are made of (`REQUESTED`). None if they do not end with a request. `is_last_request` proves
         its bytes.
@@ -174,17 +175,17 @@ class Conversation:
             self._has_asked = True
             self._carried, self._texts = len(self._unsent), {}
 
-    def missing(self) -> set[e.Enclosed]:
+    def missing(self) -> set[Enclosed]:
         """Return the blobs that the next request needs and that `fill` has not brought yet."""
         if not (self._hollow or self._has_attachments):
             return set()
         shown = {fragment.number for fragment in self._fragments}
         pieces = [piece for number, piece in self._hollow.items() if number in shown]
-        needed = {part for piece in pieces for part in piece if isinstance(part, e.Enclosed)}
+        needed = {part for piece in pieces for part in piece if isinstance(part, Enclosed)}
         needed |= {enclosed(each) for said in self._unsent for each in said.attachments}
         return {each for each in needed if each not in self._texts}
 
-    def fill(self, contents: Mapping[e.Enclosed, str]) -> None:
+    def fill(self, contents: Mapping[Enclosed, str]) -> None:
         """Take the content of blobs."""
         self._texts |= dict(contents.items())
         if not self._hollow:
@@ -225,7 +226,7 @@ class Conversation:
             said for said in self._unsent[self._carried :] if said.mark != "u" or said.seq > self._stopped_seq
         ]
 
-    def is_last_request(self, base: bytes, sent: e.Request) -> bool:
+    def is_last_request(self, base: bytes, sent: Request) -> bool:
         """Return whether base, fragments and tail are exactly the bytes that were sent."""
         hasher = self._running_hash(base)
         hasher.update(sent.tail.encode())
@@ -259,7 +260,7 @@ class Conversation:
         new = movable + new
         fresh = b",".join([each.element for each in new])
         keep = _common(self._fragments, view)
-        rest: tuple[e.Again | e.Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
+        rest: tuple[Again | Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
         self._rendered = None
         # The usual case: everything of the last request stays, and only the end is new.
         if keep == len(self._fragments):
@@ -299,7 +300,7 @@ class Conversation:
         return written
 
     def _with_attachments(
-        self, wire: Wire, said: Said, quotes: tuple[tuple[e.Quoted, str], ...]
+        self, wire: Wire, said: Said, quotes: tuple[tuple[Quoted, str], ...]
     ) -> Iterator[Unsent]:
         """Encode a message with the contents of its attachments, which `fill` has brought."""
         contents = [(enclosed(each), self._texts[enclosed(each)]) for each in said.attachments]
@@ -336,7 +337,7 @@ class Conversation:
         self._has_attachments = False
         self._left_out = request.left_out
 
-    def _edit(self, request: e.Request) -> None:
+    def _edit(self, request: Request) -> None:
         """Make the view that a recorded request tells."""
         known, old = self._fragments, self._buffer
         if request.keep != len(known):
@@ -352,9 +353,9 @@ class Conversation:
                 self._enclose(self._numbers, each.mark, each.seq, each.piece)
                 self._numbers += 1
 
-    def _enclose(self, number: int, mark: str, seq: int, piece: e.Piece) -> None:
+    def _enclose(self, number: int, mark: str, seq: int, piece: Piece) -> None:
         """Append a recorded fragment. If a blob of it was not read yet, it stays empty until `fill`."""
-        told: list[bytes | e.Enclosed] = []
+        told: list[bytes | Enclosed] = []
         light = 0
         for part in piece:
             if isinstance(part, str):
@@ -393,9 +394,9 @@ def _size(messages: Sequence[Fragment | Unsent]) -> int:
     return sum([message.size for message in messages]) + len(messages)
 
 
-def _spans(spans: Sequence[e.Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[e.Again, ...]:
+def _spans(spans: Sequence[Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[Again, ...]:
     """Return the records whose messages are left out, including earlier ones, as ranges without any kept record."""
-    found: list[e.Again] = []
+    found: list[Again] = []
     for first, last in sorted([*spans, *((seq, seq) for seq in dropped)]):
         if found and not any(found[-1][1] < seq < first for seq in kept):
             found[-1] = (found[-1][0], last)
@@ -427,16 +428,16 @@ def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
 def rewritten(records: Sequence[e.Record]) -> Conversation:
     """Return the conversation with every message unsent, to be encoded in another wire format."""
     starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
-    fresh = sum(isinstance(each, e.Fresh) for start in starts for each in start.request.rest)
+    fresh = sum(isinstance(each, Fresh) for start in starts for each in start.request.rest)
     conversation = Conversation(fresh)
     for record in records:
         conversation.carry(record)
     return conversation
 
 
-def _fresh(unsent: Unsent) -> e.Fresh:
+def _fresh(unsent: Unsent) -> Fresh:
     """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
-    piece: list[str | e.Quoted] = []
+    piece: list[str | Quoted] = []
     element, at = unsent.element, 0
     for quoted, text in unsent.quotes:
         # A long result of a tool is in the journal only once, in its own record. The fragment says "the text of
@@ -448,9 +449,9 @@ def _fresh(unsent: Unsent) -> e.Fresh:
         if found >= 0:
             piece += [element[at:found].decode(), quoted]
             at = found + len(escaped)
-    return e.Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
+    return Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
 
 
-def _light(quoted: e.Enclosed, content: str) -> int:
+def _light(quoted: Enclosed, content: str) -> int:
     """Return how many bytes of the content do not count."""
     return len(content) - quoted.weight_bytes if quoted.weight_bytes else 0

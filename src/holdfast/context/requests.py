@@ -12,7 +12,8 @@ from typing import NamedTuple
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
-from holdfast.protocol.events import Enclosed, Fresh, ModelCallStarted, Piece, Quoted, Record
+from holdfast.protocol.events import ModelCallStarted, Record
+from holdfast.protocol.request import Enclosed, Fresh, Piece, Quoted
 
 _HINT = "`holdfast fsck` lists all damage."
 

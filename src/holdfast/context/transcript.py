@@ -53,7 +53,7 @@ QUOTABLE = frozenset(_TEXT)
 
 
 def text_in(event: e.Event) -> str:
-    """The text of an event that can be quoted: what `events.Piece` means by the number of its record."""
+    """The text of an event that can be quoted: what `request.Piece` means by the number of its record."""
     return _TEXT[type(event)](event)
 
 
@@ -62,7 +62,7 @@ class Said(msgspec.Struct, frozen=True, gc=False):
 
     message: Message
     mark: str
-    """As in `events.Fresh`."""
+    """As in `request.Fresh`."""
     seq: int
     """The record that completed it."""
     quotes: tuple[tuple[int, str], ...] = ()

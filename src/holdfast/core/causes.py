@@ -6,8 +6,8 @@ import msgspec
 
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
-from holdfast.protocol.events import Request
 from holdfast.protocol.outcomes import AttemptResult, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
 
 

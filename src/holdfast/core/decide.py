@@ -27,6 +27,7 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
 
@@ -238,7 +239,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
-        case e.Request() | Unaffordable() | Unready() as found:
+        case Request() | Unaffordable() | Unready() as found:
             model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
             assert isinstance(cause.step, Admit)

@@ -14,6 +14,7 @@ from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
+from holdfast.protocol.request import Request
 
 MAX_TOOL_CALLS = 128
 """The most tool calls that one response may make. A response with more is a model's mistake."""
@@ -25,7 +26,7 @@ TOO_MANY_TOOL_CALLS = (
 OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allowed. It is charged in full."
 
 
-def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unready) -> None:
+def take_finding(draft: Draft, key: str, found: Request | Unaffordable | Unready) -> None:
     """Record the intent of an attempt, or why none starts: a limit, or a provider that is not ready."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
@@ -49,7 +50,7 @@ def take_finding(draft: Draft, key: str, found: e.Request | Unaffordable | Unrea
             draft.add(e.ModelCallUnready(key, failure, retry_at))
             if not retry_at:
                 stop(draft, "failed", failure.code, in_full(failure))
-        case e.Request() as request:
+        case Request() as request:
             state = draft.state
             is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
             draft.add(

@@ -142,7 +142,7 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     retry_at_ms: int = 0
     measure: Measure = Measure()
     base: str = ""
-    """The base of the last request (`events.Request`)."""
+    """The base of the last request (`request.Request`)."""
     learnt_window_tokens: int = 0
     """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
     overflow_said: str = ""

@@ -20,7 +20,7 @@ class Item(Protocol):
 
     @property
     def mark(self) -> str:
-        """The kind of the message, as in `events.Fresh`."""
+        """The kind of the message, as in `request.Fresh`."""
         ...
 
     @property

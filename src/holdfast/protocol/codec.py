@@ -215,5 +215,5 @@ def to_builtins(event: Event) -> dict[str, Any]:
 
 
 def json_text(text: str) -> bytes:
-    """Return a text as it is inside a JSON string, without the quotes: this is how `events.Piece` quotes a record."""
+    """Return a text as it is inside a JSON string, without the quotes: `request.Piece` quotes a record so."""
     return _encoder.encode(text)[1:-1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.context.attachments import content_of
-from holdfast.protocol.events import Enclosed
 from holdfast.protocol.ports import Blobs
+from holdfast.protocol.request import Enclosed
 
 
 async def contents_of(blobs: Blobs, needed: Iterable[Enclosed]) -> dict[Enclosed, str]:

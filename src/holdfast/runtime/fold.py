@@ -28,16 +28,9 @@ from holdfast.protocol.codec import (
     encode,
 )
 from holdfast.protocol.commands import Command
-from holdfast.protocol.events import (
-    Event,
-    ModelCallStarted,
-    Record,
-    Request,
-    SessionOpened,
-    Trigger,
-    blobs_of,
-)
+from holdfast.protocol.events import Event, ModelCallStarted, Record, SessionOpened, Trigger, blobs_of
 from holdfast.protocol.ports import Journals
+from holdfast.protocol.request import Request
 from holdfast.protocol.rows import Commit, InboxEntry, Recovered
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked

@@ -9,8 +9,9 @@ from typing import Any
 from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import UnreadableEvent, decode_event
-from holdfast.protocol.events import Enclosed, ModelCallStarted, Quoted, Record, SettingsStored
+from holdfast.protocol.events import ModelCallStarted, Record, SettingsStored
 from holdfast.protocol.ports import Journals
+from holdfast.protocol.request import Enclosed, Quoted
 from holdfast.protocol.settings import Group
 from holdfast.views.plain import named, output_of, plain, quotes
 from holdfast.views.stored import readable_here

@@ -20,12 +20,12 @@ from holdfast.core.state import Call, Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
-from holdfast.protocol.events import Request
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
+from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
 from holdfast.redact.deep import without_secrets

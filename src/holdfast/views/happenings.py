@@ -14,7 +14,6 @@ import msgspec
 from holdfast.core.state import Call, State
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
-    Again,
     ApprovalRequested,
     ModelCallStarted,
     Record,
@@ -25,6 +24,7 @@ from holdfast.protocol.events import (
     ToolCallRefused,
 )
 from holdfast.protocol.messages import ToolCall, calls_of
+from holdfast.protocol.request import Again
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import MASKED, Line, Span, neutral, one_line, took
 from holdfast.views.lists import clipped_text, framed, readable_call

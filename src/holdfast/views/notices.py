@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.protocol.events import (
-    Again,
     ApprovalRequested,
     ApprovalResolved,
     FilesRestored,
@@ -26,6 +25,7 @@ from holdfast.protocol.events import (
     SettingsChanged,
 )
 from holdfast.protocol.failures import Failure, in_full
+from holdfast.protocol.request import Again
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment, took
 

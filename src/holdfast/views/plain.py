@@ -13,16 +13,8 @@ from msgspec.structs import asdict, astuple
 
 from holdfast.context.requests import fragment, quoted_in
 from holdfast.protocol.codec import to_builtins
-from holdfast.protocol.events import (
-    Event,
-    Fresh,
-    ModelCallStarted,
-    Quoted,
-    Request,
-    RunStarted,
-    SettingsChanged,
-    ToolCallFinished,
-)
+from holdfast.protocol.events import Event, ModelCallStarted, RunStarted, SettingsChanged, ToolCallFinished
+from holdfast.protocol.request import Fresh, Quoted, Request
 from holdfast.protocol.settings import Group
 
 

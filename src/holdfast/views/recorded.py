@@ -31,6 +31,7 @@ from holdfast.protocol.commands import (
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, settings_by
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
 
@@ -173,7 +174,7 @@ def finding(
 
 def _request(
     step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
-) -> e.Request | Unaffordable | Unready | None:
+) -> Request | Unaffordable | Unready | None:
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())

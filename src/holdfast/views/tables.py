@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import Again, ModelCallCut, ModelCallFailed, Responded
+from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
+from holdfast.protocol.request import Again
 from holdfast.views.lines import (
     FRAME,
     MASKED,
