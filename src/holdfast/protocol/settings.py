@@ -65,8 +65,22 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="out
     """A JSON Schema as JSON text. The answer is one value that matches it. Empty: the answer is words."""
 
 
+class Context(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="context"):
+    """How much of the conversation a request carries, and when it is compacted."""
+
+    max_messages: int = 2_000
+    """The most messages of one request."""
+
+
+class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="conduct"):
+    """How a run goes about its task: its plan, its reflections, what it says about its answer."""
+
+    needs_plan: bool = False
+    """Nothing that writes, executes or sends starts before there is a plan."""
+
+
 G = TypeVar("G", bound=msgspec.Struct)
-Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard | Output
+Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard | Output | Context | Conduct
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -79,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     prompt: Prompt = Prompt()
     guard: Guard = Guard()
     output: Output = Output()
+    context: Context = Context()
+    conduct: Conduct = Conduct()
 
 
 class SettingsRef(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +107,8 @@ class SettingsRef(msgspec.Struct, frozen=True, gc=False):
     prompt: str
     guard: str
     output: str
+    context: str
+    conduct: str
 
 
 def name_of(group: Group) -> str:
