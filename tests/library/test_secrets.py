@@ -85,6 +85,24 @@ async def test_whatever_a_model_says_is_stored_masked(tmp_path: Path, secret: st
     assert "So [redacted:" in stored(home), "nobody signed that thought"
 
 
+@pytest.mark.requirement("A4", "C7", "H5")
+@each_kind
+async def test_the_outline_of_a_long_result_says_no_secret_that_the_result_had_in_escapes(
+    tmp_path: Path, secret: str
+) -> None:
+    hidden = "".join(f"\\u{ord(char):04x}" for char in secret)
+
+    @tool(effect="read")
+    def answer() -> str:
+        """Return a long JSON text."""
+        return f'{{"note": "It is {hidden}.", "items": [{", ".join(["1234567890"] * 5_000)}]}}'
+
+    home = tmp_path / "home"
+    await played(home, [Reply(tool_calls=(ReplyCall("answer", {}),)), DONE], [answer])
+    assert secret not in stored(home)
+    assert "It is [redacted:" in stored(home), "the outline shows the text"
+
+
 @pytest.mark.requirement("A4", "H5")
 @each_kind
 async def test_a_signed_thought_with_a_secret_is_dropped_and_one_without_is_kept(

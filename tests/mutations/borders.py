@@ -6,6 +6,13 @@ from tests.mutations.bench import Mutation
 
 SECRETS = (
     Mutation(
+        "a clipped result is not redacted again",
+        "runtime/runner.py",
+        "return await _masked(clipped, redact)",
+        "return clipped",
+        "tests/library/test_secrets.py::test_the_outline_of_a_long_result_says_no_secret_that_the_result_had_in_escapes",
+    ),
+    Mutation(
         "a thread that outlives a cancelled undo changes files",
         "runtime/undo.py",
         "        lease.until_ms = 0\n",

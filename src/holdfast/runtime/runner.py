@@ -271,7 +271,7 @@ class Runner:
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
             blob = await _to_its_end(self._ports.store.blobs.put(whole.encode("utf-8", "replace")))
-            text = clip(whole, MAX_TOOL_TEXT_CHARS, blob)
+            text = await self._clipped(whole, f"the full text is blob {blob}", redact)
         failure = None
         if raw.status in _CODES:
             detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
@@ -281,6 +281,15 @@ class Runner:
         return CallResult(
             raw.status, text, failure, blob, len(whole), trust=trust, attachments=tuple(attachments)
         )
+
+    async def _clipped(self, whole: str, rest: str, redact: Redactor) -> str:
+        """Return the clipped text. It is redacted once more: what its shape shows may say a secret plainly that was
+        written with escapes."""
+        if len(whole) > IN_THREAD_FROM_CHARS:
+            clipped = await _to_its_end(asyncio.to_thread(clip, whole, MAX_TOOL_TEXT_CHARS, rest))
+        else:
+            clipped = clip(whole, MAX_TOOL_TEXT_CHARS, rest)
+        return await _masked(clipped, redact)
 
     async def _attached(self, medium: Medium, name: str, trust: Trust) -> Attachment:
         blob = await _to_its_end(self._ports.store.blobs.put(medium.content))
