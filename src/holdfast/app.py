@@ -186,6 +186,7 @@ class App:
             repeat_note=config.repeat_note,
             repeat_stop=config.repeat_stop,
             schema=schema,
+            conduct=config.conduct,
         )
         return Chosen(settings, (*_notices(settings), *config.warnings))
 

@@ -19,6 +19,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
+from holdfast.protocol.plan import Plan, Step
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, FileRestore, Files, KeptFile, Resource
@@ -126,6 +127,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,))),
         e.ToolCallFinished("t1.c1", CallResult("ok", "x", attachments=(SHOWN,))),
         e.ToolCallAbandoned("t1.c1", "unknown"),
+        e.PlanChanged("t1.c1", Plan((Step("See.", "done", "1", "a"), Step("Mend.", id="2")), "Green.", 2), "So"),
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
         e.ApprovalConsumed(f"{SESSION}-1"),

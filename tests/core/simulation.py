@@ -38,6 +38,7 @@ from holdfast.protocol.commands import (
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.plan import PlanUpdate, Step
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -49,6 +50,7 @@ from holdfast.protocol.tools import (
     Files,
     Refused,
     Resource,
+    Told,
     Touched,
 )
 from tests.core.stories import APPROVED, PASSED, SESSION, START_MS, request, settings
@@ -66,6 +68,12 @@ SETTINGS = (
 NAMES = ("read_file", "grep", "write_file", "shell")
 TOUCHED_FILES = tuple(
     (Resource(access, path),) for access in ("read", "write") for path in ("/w/a", "/w/b", "/w")
+)
+PLANS = (
+    (Step("Look.", "in_progress"), Step("Mend.")),
+    (Step("Look.", "done"), Step("Mend.", "in_progress")),
+    (Step("Look.", "dropped"), Step("Ask.")),
+    (Step("Look.", "in_progress"), Step("Mend.", "in_progress")),
 )
 TOUCHED = ((Resource("read"),), *TOUCHED_FILES, EVERYTHING, ())
 """What calls touch: anything, files, nothing."""
@@ -266,7 +274,8 @@ class Simulation:
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked, asked]
-        return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), *rest]))
+        told = Told(PlanUpdate(self.pick(PLANS)), PASSED, call.arguments)
+        return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), told, *rest]))
 
     def _request(self, step: PrepareRequest, size_bytes: int) -> Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""

@@ -73,7 +73,7 @@ def test_without_crashes_driven_time_is_the_time_at_work(choices: list[int]) -> 
 def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:
     numbers = random.Random(7)
     met: set[tuple[Phase, str]] = set()
-    for _ in range(30):
+    for _ in range(40):
         met |= phases_met([numbers.randrange(840) for _ in range(600)])
     assert {name for _, name in met} >= {kind.__name__ for kind in e.EVENT_TYPES} - {
         "SessionForked",

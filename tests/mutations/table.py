@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.mutations.answers import ANSWERS
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
+from tests.mutations.conduct import CONDUCT
 from tests.mutations.screen import SCREEN
 
 NAMED = (
@@ -878,4 +879,16 @@ _BOUNDS = (
 )
 
 
-MUTATIONS = (*NAMED, *_LEASES, *_DISK, *_MONEY, *_BOUNDS, *SECRETS, *PERMISSION, *ENDINGS, *ANSWERS, *SCREEN)
+MUTATIONS = (
+    *NAMED,
+    *_LEASES,
+    *_DISK,
+    *_MONEY,
+    *_BOUNDS,
+    *SECRETS,
+    *PERMISSION,
+    *ENDINGS,
+    *ANSWERS,
+    *CONDUCT,
+    *SCREEN,
+)

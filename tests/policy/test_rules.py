@@ -24,9 +24,9 @@ def verdict(**changes: Any) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("autonomy", "allowed", "asked"),
     [
-        ("read-only", {"read", "ask"}, set()),
-        ("supervised", {"read", "write", "ask"}, {"exec", "network"}),
-        ("full", {"read", "write", "exec", "network", "ask"}, set()),
+        ("read-only", {"read", "ask", "tell"}, set()),
+        ("supervised", {"read", "write", "ask", "tell"}, {"exec", "network"}),
+        ("full", {"tell", "read", "write", "exec", "network", "ask"}, set()),
     ],
 )
 def test_each_autonomy_allows_asks_and_denies_by_effect(

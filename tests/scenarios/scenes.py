@@ -143,6 +143,20 @@ _SHOWN = [
     calls(call("shoot", of="a tree")),
     DONE,
 ]
+
+
+def _plan(*statuses: str) -> dict[str, Any]:
+    """A call that tells a plan of as many steps."""
+    steps = [{"text": f"Step {number}.", "status": status} for number, status in enumerate(statuses, 1)]
+    return call("update_plan", steps=steps, goal="All of it.")
+
+
+_PLANNED = [
+    calls(_plan("in_progress", "pending"), call("look", name="x")),
+    words("First."),
+    calls(_plan("in_progress", "pending"), call("note", text="n"), _plan("done", "in_progress")),
+    DONE,
+]
 _OTHER = ModelFacts("other", "model", price="free")
 
 
@@ -420,6 +434,37 @@ SCENARIOS = [
         others={"other:model": _other_wire(_SWITCHED)},
         blobs=(TEXT, PICTURE),
     ),
+    Scenario(
+        "planned",
+        [
+            calls(call("note", text="too early"), call("look", name="x")),
+            calls(_plan("in_progress", "pending"), call("note", text="one"), _plan("done", "pending")),
+            calls(_plan("done", "in_progress"), call("charge", amount=5), _plan("pending", "pending")),
+            calls(call("note", text="two"), _plan("done", "done")),
+            DONE,
+        ],
+        tools_of,
+        settings={"needs_plan": True},
+    ),
+    Scenario(
+        "planned again",
+        [
+            calls(_plan("in_progress", "pending")),
+            calls(call("fail", why="a "), call("fail", why="b ")),
+            calls(_plan("dropped", "in_progress")),
+            calls(_plan("dropped", "dropped"), call("note", text="n")),
+            DONE,
+        ],
+        tools_of,
+        settings={"after_failures": 2},
+    ),
+    Scenario(
+        "planned on another wire",
+        _PLANNED,
+        tools_of,
+        _switching,
+        others={"other:model": _other_wire(_PLANNED)},
+    ),
     Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
 ]
 
@@ -439,6 +484,7 @@ ENDS = {
     "attachments": [("done", "answer")] * 2,
     "attachments on another wire": [("done", "answer")] * 2,
     "pictures from tools on another wire": [("done", "answer")] * 2,
+    "planned on another wire": [("done", "answer")] * 2,
     "another wire": [("done", "answer")] * 2,
     "never valid": [("failed", "output_schema")],
     "filtered": [("failed", "refusal")],

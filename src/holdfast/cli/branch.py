@@ -20,7 +20,7 @@ from holdfast.cli.undo import Found, files_lines, files_row
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load, load_only
 from holdfast.config.paths import Home, expanded
-from holdfast.config.settings import Config
+from holdfast.config.settings import CONDUCT, Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.counts import counted
@@ -41,7 +41,12 @@ _LIMITS = {
     "limits.cost_usd": "cost_microusd",
     "limits.wall": "wall_s",
 }
-_SETTINGS = {"approve_by": "approve_by", "repeat.note": "repeat_note", "repeat.stop": "repeat_stop"}
+_SETTINGS = {
+    "approve_by": "approve_by",
+    "repeat.note": "repeat_note",
+    "repeat.stop": "repeat_stop",
+    **CONDUCT,
+}
 """The settings that a replay can change, by key. Other settings need a model, a tool or a gate."""
 
 

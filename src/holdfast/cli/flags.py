@@ -24,7 +24,7 @@ from holdfast.app import App, Chosen, built_in_specs, schema_text
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
-from holdfast.config.settings import Config
+from holdfast.config.settings import CONDUCT, Config
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Settings, changed
@@ -87,6 +87,10 @@ class RunFlags:
             "--output-schema", metavar="FILE", about="A JSON Schema. The answer is one value that matches it."
         ),
     ] = None
+    needs_plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Nothing that writes, executes or sends starts before there is a plan."),
+    ] = False
     allow_tool: Annotated[
         list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Allow only these tools. Repeatable.")
     ] = None
@@ -224,6 +228,7 @@ def _written(recorded: Settings) -> dict[str, object]:
         "limits.idle": limits.idle_s,
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
+        **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
     }
     return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
 
@@ -252,10 +257,12 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         schema=_schema(flags.output_schema) if flags.output_schema else past.output.schema if past else "",
         is_terminal=is_terminal,
     )
+    needs_plan = flags.needs_plan or (past is not None and past.conduct.needs_plan)
+    settings = changed(fresh.settings, needs_plan=needs_plan)
     if past is None:
-        return fresh
+        return Chosen(settings, fresh.warnings)
     settings = changed(
-        fresh.settings,
+        settings,
         facts=past.model.facts if model == past.model.facts.name else fresh.settings.model.facts,
         model_attempts=past.model.model_attempts,
         is_streaming=past.model.is_streaming,

@@ -232,14 +232,14 @@ async def at_work(
 ) -> AsyncIterator[tuple[App, Settings]]:
     """Open the app, and return it with the settings of the next run. The most important warning goes to stderr.
 
-    The schema of an answer belongs to its task: a new task has one only if a flag names it.
+    The schema of an answer and the need for a plan belong to their task: a new task has them only if a flag says so.
 
     Raises:
         UsageError: A model, key or folder is missing. Nothing was accepted.
     """
     recorded = past.ahead.settings if past is not None else None
     if past is not None and recorded is not None and is_new_task and open_run(past.ahead) is None:
-        recorded = changed(recorded, schema="")
+        recorded = changed(recorded, schema="", needs_plan=False)
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)

@@ -21,6 +21,7 @@ from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
 from holdfast.views.lines import MASKED
+from holdfast.views.plans import plan_in, plan_lines, plan_row
 from holdfast.views.stored import StoredSession
 from holdfast.views.story import runs_of, story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, cost_rows, request_lines, request_rows
@@ -50,6 +51,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
     ] = False,
     is_cost: Annotated[bool, typer.Option("--cost", help="Cost and tokens of each turn.")] = False,
     is_diff: Annotated[bool, typer.Option("--diff", help="All that file tools changed, as a diff.")] = False,
+    is_plan: Annotated[bool, typer.Option("--plan", help="The plan of the task, step by step.")] = False,
     home: HomeFlag = None,
     is_json: JsonFlag = False,
 ) -> None:
@@ -69,6 +71,7 @@ def show(  # noqa: PLR0913 -- each parameter is a flag of the command
         "--timeline": is_timeline,
         "--cost": is_cost,
         "--diff": is_diff,
+        "--plan": is_plan,
     }
     views = [flag for flag, is_given in flags.items() if is_given]
     if len(views) > 1:
@@ -102,6 +105,9 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
                 await _show_request(store, session, number)
             case "--diff":
                 await show_diff(home, store, session, is_json=is_json)
+            case "--plan":
+                planned = plan_in(session.records)
+                say_json(plan_row(planned)) if is_json else say(plan_lines(planned))
             case _:
                 lines, rows = _TABLES[view]
                 told = story(session.records)

@@ -161,6 +161,10 @@ async def _approvals(talk: Talk, argument: str) -> None:
     say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
 
 
+async def _plan(talk: Talk, argument: str) -> None:
+    await show_view(talk.home, _session(talk), "--plan")
+
+
 async def _diff(talk: Talk, argument: str) -> None:
     await show_view(talk.home, _session(talk), "--diff")
 
@@ -220,6 +224,7 @@ SLASHES: tuple[Slash, ...] = (
     Slash("/tools", "", "list the tools of the agent", _tools),
     Slash("/approvals", "", "list what waits for you", _approvals),
     Slash("/show", "", "show the session: what was said, done and paid", _show),
+    Slash("/plan", "", "show the plan of the task", _plan),
     Slash("/diff", "", "show all that file tools changed", _diff),
     Slash(
         "/undo", "[N]", "put back the files that the last message with edits changed, or the last N", _undo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.core.plan import progress_of
 from holdfast.core.state import State
 from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
@@ -18,7 +19,9 @@ def status_line(doing: str, state: State, settings: Settings, width: int) -> str
     """Return the line. `doing`: what is running; empty if nothing is. What matters less is left out first."""
     model, autonomy = settings.model.facts.name, settings.posture.autonomy
     used = [] if state.run is None else [counted(state.run.totals.turns, "turn"), _tokens(state)]
-    facts = [*([doing] if doing else []), _spent(state, settings), *used, autonomy, model]
+    plan = state.plan.plan if state.plan.is_made else None
+    ahead = [fact for fact in (doing, f"plan: {progress_of(plan)}" if plan is not None else "") if fact]
+    facts = [*ahead, _spent(state, settings), *used, autonomy, model]
     return fitting(map(neutral, facts), width - 1)
 
 

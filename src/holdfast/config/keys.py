@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.config.values import Kind, choice, dollars, duration, number, text, variable, whole
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
+from holdfast.protocol.settings import Conduct
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -180,6 +181,22 @@ KEYS: tuple[Key, ...] = (
         _less,
     ),
     Key("repeat.stop", whole(3, 1_000), "How often, before the run ends as stuck.", 8, "tighten", _less),
+    Key(
+        "plan.max_replans",
+        whole(1, 100),
+        "How often the plan may be revised without a step done.",
+        Conduct().max_replans,
+        "tighten",
+        _less,
+    ),
+    Key(
+        "reflection.after_failures",
+        whole(1, 100),
+        "How many failed calls in a row are a failure of the plan's step, and a reason to reflect.",
+        Conduct().after_failures,
+        "tighten",
+        _less,
+    ),
     Key(
         "undo.keep",
         duration(60, UNDO_MAX_S),

@@ -11,8 +11,13 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.protocol.limits import Limits
-from holdfast.protocol.settings import ApproveBy, Autonomy
+from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct
 
+CONDUCT: Mapping[str, str] = {
+    "plan.max_replans": "max_replans",
+    "reflection.after_failures": "after_failures",
+}
+"""The keys of how a run goes about its task, each with its name in `Conduct`."""
 DEFAULT_ORIGIN = "default"
 
 Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
@@ -74,6 +79,7 @@ class Config(msgspec.Struct, frozen=True):
     sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
+    conduct: Conduct
     undo_keep_s: float
     """How long the content of edited files is kept."""
     providers: dict[str, ProviderSettings]
@@ -108,6 +114,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         sandbox_mode=value["sandbox.mode"],
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
+        conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
         undo_keep_s=value["undo.keep"],
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},

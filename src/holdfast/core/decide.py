@@ -29,7 +29,7 @@ from holdfast.protocol.commands import (
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused
+from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused, Told
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
 RIVAL_NOTE = (
@@ -241,7 +241,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     match cause.result:
         case Request() | Unaffordable() | Unready() as found:
             model_calls.take_finding(draft, cause.step.key, found)
-        case Allowed() | Asked() | Refused() | Probed() | Lost() as found:
+        case Allowed() | Asked() | Told() | Refused() | Probed() | Lost() as found:
             assert isinstance(cause.step, Admit)
             tool_calls.take_finding(draft, cause.step.call, found)
 

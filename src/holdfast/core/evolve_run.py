@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from holdfast.core import plan
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.measure import Measure
 from holdfast.core.state import (
@@ -61,7 +62,7 @@ def _message(state: State, event: e.MessageReceived) -> State:
     spoken = labelled(state, Label("user", "user"))
     for each in event.attachments:
         spoken = labelled(spoken, Label(each.origin, each.trust))
-    return replace(spoken, title=title, principal=principal, unsaid=unsaid)
+    return replace(spoken, title=title, principal=principal, unsaid=unsaid, plan=plan.after_words(state.plan))
 
 
 def _run_started(state: State, event: e.RunStarted) -> State:
@@ -82,6 +83,7 @@ def _run_started(state: State, event: e.RunStarted) -> State:
         principal=principal,
         turn=Turn(state.turn.number),
         models=replace(state.models, failed_attempts=0),
+        plan=plan.of_next_run(state.plan, is_continuation=event.is_continuation),
     )
 
 
@@ -182,4 +184,5 @@ def _noted(state: State, event: e.NoteAdded) -> State:
     if run is not None and event.about == "output":
         run = replace(run, repairs=run.repairs + 1)
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
-    return replace(state, run=run, unsaid=unsaid)
+    planned = plan.after_asking(state.plan) if event.about == "plan" else state.plan
+    return replace(state, run=run, unsaid=unsaid, plan=planned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard
+from holdfast.core import guard, plan
 from holdfast.core.changes import labelled, narrowed, with_call
 from holdfast.core.state import (
     Answered,
@@ -22,6 +22,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
+from holdfast.protocol.tools import TELLING
 from holdfast.protocol.trust import Label
 
 
@@ -36,9 +37,11 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
         case e.ToolCallQueued(call_id=call_id, resources=resources):
             return with_call(state, call_id, resources=resources)
         case e.ToolCallRefused(call_id=call_id, failure=failure):
-            return _done(state, call_id, f"refused\0{failure.message}")
+            return _done(state, call_id, f"refused\0{failure.message}", is_ok=False)
         case e.ToolCallAbandoned(call_id=call_id, text=text):
-            return _done(state, call_id, f"abandoned\0{text}")
+            return _done(state, call_id, f"abandoned\0{text}", is_ok=False)
+        case e.PlanChanged():
+            return replace(state, plan=plan.after_change(state.plan, event.plan))
 
 
 def of_approval(state: State, event: e.ApprovalEvent) -> State:
@@ -67,7 +70,10 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
     name = next((call.name for call in state.turn.calls if call.call_id == event.call_id), "")
     told = [result.blob or result.text, *[each.blob for each in result.attachments]]
-    return _done(labelled(state, Label(name, result.trust)), event.call_id, "\0".join([result.status, *told]))
+    signed = "\0".join([result.status, *told])
+    return _done(
+        labelled(state, Label(name, result.trust)), event.call_id, signed, is_ok=result.status == "ok"
+    )
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:
@@ -117,8 +123,11 @@ def _consumed(state: State, event: e.ApprovalConsumed) -> State:
     return state
 
 
-def _done(state: State, call_id: str, result: str) -> State:
+def _done(state: State, call_id: str, result: str, *, is_ok: bool) -> State:
     """Close a call. If it is the last one of its turn, count the repeats."""
+    planned = state.plan
+    if planned.plan is not None and _is_work(state, call_id):
+        planned = plan.after_call(planned, is_ok=is_ok)
     calls = tuple(
         [
             replace(call, stage=Done(guard.signature(call, result)))
@@ -131,4 +140,12 @@ def _done(state: State, call_id: str, result: str) -> State:
     # Repeats are counted once per turn, when its last call is done, in whichever order the calls end.
     if calls != state.turn.calls and is_complete(turn):
         turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
-    return replace(state, turn=turn)
+    return replace(state, turn=turn, plan=planned)
+
+
+def _is_work(state: State, call_id: str) -> bool:
+    """Return whether the open call is a try at something; to tell Holdfast something is none."""
+    for call in state.turn.calls:
+        if call.call_id == call_id:
+            return call.name not in TELLING and type(call.stage) is not Done
+    return False

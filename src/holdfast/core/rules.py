@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.core import budget, tool_calls
+from holdfast.core import budget, plan, tool_calls
 from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
@@ -151,6 +151,14 @@ def _repeat_note(draft: Draft, run: Run, settings: Settings) -> None:
         draft.add(e.NoteAdded("repeat", REPEAT_NOTE.format(count=count)))
 
 
+def _replan(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.reply != "calls" or "plan" in draft.state.unsaid.notes:
+        return
+    conduct = settings.conduct
+    if problem := plan.failure_of(draft.state.plan, conduct.after_failures, conduct.max_replans):
+        draft.add(e.NoteAdded("plan", problem))
+
+
 def _nothing_said(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply == "empty" and run.empty_replies >= MAX_EMPTY_REPLIES:
         stop(draft, "failed", "empty_response", f"The model answered with nothing {run.empty_replies} times.")
@@ -241,6 +249,7 @@ RULES: tuple[Rule, ...] = (
         "Before that, a note tells the model that it repeats itself.",
         _repeat_note,
     ),
+    Rule("replan", "response in", "When a step of the plan has failed, a note asks for a revision.", _replan),
     Rule("nothing said", "response in", "Three empty responses in a row end the run.", _nothing_said),
     Rule(
         "empty note", "response in", "After an empty response, a note asks the model for words.", _empty_note

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.core.measure import Measure
+from holdfast.core.plan import Planned
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.limits import ModelFacts
@@ -288,6 +289,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     models: Models = Models()
     turn: Turn = Turn()
     unsaid: Unsaid = Unsaid()
+    plan: Planned = Planned()
     parent: str = ""
     """The session that this one branched off from."""
     inherited: Totals = Totals()

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from holdfast.core import approvals
+from holdfast.core import approvals, told
 from holdfast.core.closing import abandoned, lost, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import (
@@ -21,7 +21,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused
+from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused, Told
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -40,6 +40,8 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):
             draft.add(will_not_run(call, failure, decisions))
+        case Told() as said:
+            told.take(draft, call, said)
         # The gates have just found what the call touches. If an earlier call that is not done touches the same,
         # this one waits for it: `write a.txt` and `read a.txt` keep their order, while `read b.txt` may pass
         # them.

@@ -127,7 +127,7 @@ def _request(state: State, run: Run) -> PrepareRequest:
 def _admissions(state: State, run: Run) -> list[Action]:
     if run.is_paused:
         return []
-    basis = (state.settings, state.principal, state.labels)
+    basis = (state.settings, state.principal, state.labels, state.plan.is_made)
     return [Admit(action_key(call), call, basis) for call in admissible(state)]
 
 

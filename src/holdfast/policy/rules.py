@@ -44,6 +44,7 @@ _NEEDS: Mapping[Effect, str] = {
     "exec": "Running commands",
     "network": "Network access",
     "ask": "Asking a question",
+    "tell": "Telling something",
 }
 
 
@@ -180,7 +181,7 @@ def unread_words(facts: Facts) -> Decision | None:
 def autonomy(facts: Facts) -> Decision | None:
     """Apply the autonomy of the run, if no other rule objects."""
     rule = f"autonomy:{facts.autonomy}"
-    if facts.effect in ("read", "ask") or facts.autonomy == "full":
+    if facts.effect in ("read", "ask", "tell") or facts.autonomy == "full":
         return Decision(by="policy", verdict="allow", rule=rule)
     if facts.autonomy == "read-only":
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.protocol.commands import Decided, Restoring, Scope
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
+from holdfast.protocol.plan import Plan
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
@@ -165,7 +166,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
     about: Literal[
-        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files"
+        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "plan"
     ]
     text: str
 
@@ -330,6 +331,15 @@ class ToolCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     """Only a masked copy of its arguments is left."""
 
 
+class PlanChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call of `update_plan` was taken: this is the plan from here on."""
+
+    call_id: str
+    plan: Plan
+    note: str = ""
+    """Why it changed, as the model says."""
+
+
 # --- approvals ----------------------------------------------------------------------------------
 
 
@@ -434,6 +444,7 @@ ToolEvent = (
     | ToolCallStarted
     | ToolCallFinished
     | ToolCallAbandoned
+    | PlanChanged
 )
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
 FileEvent = FilesRestoring | FilesRestored

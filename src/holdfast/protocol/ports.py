@@ -416,6 +416,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """Everything that the session contains by now, which the model may follow."""
     grants: tuple[str, ...] = ()
     """Permissions that last. Nothing grants any yet."""
+    has_plan: bool = False
+    """The run has a plan."""
     is_approved: bool = False
     """Somebody approved it: `ask` is allowed, and `deny` still rules. The caller compares what was approved."""
 

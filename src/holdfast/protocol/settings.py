@@ -77,6 +77,10 @@ class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
 
     needs_plan: bool = False
     """Nothing that writes, executes or sends starts before there is a plan."""
+    max_replans: int = 5
+    """How often the plan may be revised, and Holdfast asks for it, without a step done."""
+    after_failures: int = 3
+    """So many failed calls in a row are a failure of the plan's step, and a reason to reflect."""
 
 
 G = TypeVar("G", bound=msgspec.Struct)

@@ -10,10 +10,16 @@ import msgspec
 
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment
+from holdfast.protocol.plan import UPDATE_PLAN, PlanUpdate
 from holdfast.protocol.trust import Trust
 
-Effect = Literal["read", "write", "exec", "network", "ask"]
-"""`ask` is a question to a person: it has no effect on the world, and a person's answer is its result."""
+Effect = Literal["read", "write", "exec", "network", "ask", "tell"]
+"""`ask` is a question to a person: it has no effect on the world, and a person's answer is its result. `tell` tells
+Holdfast something: the core takes the call itself, and nothing runs. Only Holdfast's own tools have it.
+"""
+
+TELLING = frozenset((UPDATE_PLAN,))
+"""The tools with the effect `tell`."""
 
 OnInterrupt = Literal["rerun", "probe", "unknown"]
 """What to do if a call's outcome is unknown after a crash: run it again, probe whether it happened, or only tell the
@@ -266,7 +272,16 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     decisions: tuple[Decision, ...] = ()
 
 
-Admission = Allowed | Asked | Refused
+class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """All gates passed the call, and nothing has to run: the core takes what it says."""
+
+    said: PlanUpdate
+    decisions: tuple[Decision, ...] = ()
+    arguments: str = ""
+    """Canonical JSON, as in `Allowed`."""
+
+
+Admission = Allowed | Asked | Told | Refused
 """What all gates together say about a proposed call, before any effect."""
 
 

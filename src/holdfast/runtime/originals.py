@@ -26,6 +26,7 @@ from holdfast.protocol.tools import (
     Files,
     Refused,
     Resource,
+    Told,
 )
 from holdfast.redact import Redactor
 from holdfast.redact.deep import in_every_text
@@ -79,7 +80,7 @@ class Originals:
         """
         if not call.is_masked:
             return self._unhidden(admission) if _is_converted(admission) else admission
-        if isinstance(admission, Refused):
+        if isinstance(admission, Refused | Told):  # a call that tells something was judged by its masked copy
             return in_every_text(original.redact, admission)
         arguments = admission.arguments
         copy = masked_copy(arguments, original.redact)

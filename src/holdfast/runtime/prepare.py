@@ -27,7 +27,7 @@ from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import Admission, Allowed, Asked, Refused, bound
+from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.enclosing import contents_of
@@ -184,6 +184,8 @@ class Planner:
         """Return what the gates say; for an interrupted call that can be probed, whether it happened."""
         assert state.settings is not None
         tools, call, before = self._ports.tools, action.call, action.call.interrupted
+        if call.name in TELLING:  # nothing runs, and only the masked copy is recorded: it is all that counts
+            call = replace(call, is_masked=False)
         original = self._originals.of(state.session, call)
         arguments = call.arguments if original is None else original.arguments
         proposed = ToolCall(call.ref, call.name, arguments, call.call_id)
@@ -193,6 +195,7 @@ class Planner:
             state.settings,
             principal=state.principal,
             labels=state.labels,
+            has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
         )
         if before is not None and before.on_interrupt == "probe" and before.expects is not None:
@@ -211,7 +214,7 @@ class Planner:
 def _is_allowed(call: Call, permission: Permission, settings: Settings, admission: Admission) -> bool:
     """Return whether the call that passed the gates is exactly the one that a person approved."""
     match admission:
-        case Refused():
+        case Refused() | Told():
             return True
         case Allowed() | Asked():
             return bound(call.name, settings.tools.workspace, admission).sha256 == permission.sha256

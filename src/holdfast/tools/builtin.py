@@ -13,6 +13,7 @@ from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.own import OwnPlaces, own_places
+from holdfast.tools.plan import update_plan
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
@@ -52,4 +53,5 @@ def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None)
         Grep(processes, own),
         Shell(processes),
         AskUser(),
+        update_plan(),
     )

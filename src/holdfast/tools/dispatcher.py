@@ -22,6 +22,7 @@ from holdfast.protocol.tools import (
     Asked,
     Expectation,
     Refused,
+    Told,
     ToolSpec,
 )
 from holdfast.protocol.trust import least
@@ -32,6 +33,7 @@ from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
 from holdfast.tools.results import bounded, failed
 from holdfast.tools.shell import program_of
+from holdfast.tools.telling import Telling
 
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
@@ -148,6 +150,8 @@ async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext)
 
 
 async def _admission(case: Case, tool: Tool) -> Admission:
+    if isinstance(tool, Telling):
+        return Told(tool.said(case.values), case.decisions, case.canonical)
     spec, values, workspace = case.spec, case.values, case.proposal.settings.tools.workspace
     command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
     cwd = workspace if spec.effect == "exec" else ""

@@ -21,6 +21,11 @@ from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
 
+NO_PLAN = (
+    "{tool} was refused: this run needs a plan before anything that writes, executes or sends. Call update_plan "
+    "with the steps first, on its own or before this call."
+)
+
 
 class Case(msgspec.Struct, frozen=True):
     """What a gate judges: the call, and the findings of the gates before it."""
@@ -64,6 +69,7 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
         Gate("schema", partial(_schema, SchemaGate()), "quick"),
         Gate("secrets", partial(_secrets, secret_in), "quick"),
         Gate("policy", partial(_policy, own), "quick"),
+        Gate("plan", _plan, "quick"),
         # Hooks, taint, rate and budget will stand here, in this order.
         Gate(APPROVAL, _approval, "quick"),
     )
@@ -111,6 +117,14 @@ async def _policy(own: OwnPlaces, case: Case) -> Verdict:
     if decision.verdict == "deny":
         return Refused(Failure("policy_denied", f"Refused by policy: {decision.reason}"), decisions)
     return msgspec.structs.replace(case, decisions=decisions, resources=touched(facts))
+
+
+async def _plan(case: Case) -> Verdict:
+    """Refuse what has an effect before there is a plan, if the run needs one."""
+    proposal, effect = case.proposal, case.spec.effect
+    if proposal.has_plan or not proposal.settings.conduct.needs_plan or effect in ("read", "ask", "tell"):
+        return case
+    return refused("plan", Failure("policy_denied", NO_PLAN.format(tool=case.spec.name)), "no-plan")
 
 
 async def _approval(case: Case) -> Verdict:

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.policy.rules import is_offered
 from holdfast.protocol.ports import Tool
-from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.tools import TELLING, ToolSpec
 from holdfast.tools.schema import closed
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -49,6 +49,8 @@ class Registry:
             )
         if spec.name in self._tools:
             raise UsageError(f"there are two tools with the name {spec.name!r}")
+        if spec.effect == "tell" and spec.name not in TELLING:
+            raise UsageError(f"the tool {spec.name!r} has the effect `tell`, which only Holdfast's own have")
         _check_kinds(spec)
         self._tools[spec.name] = Registered(tool, spec)
 

@@ -16,6 +16,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
     ApprovalRequested,
     ModelCallStarted,
+    PlanChanged,
     Record,
     Responded,
     SettingsStored,
@@ -29,6 +30,7 @@ from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import MASKED, Line, Span, neutral, one_line, took
 from holdfast.views.lists import clipped_text, framed, readable_call
 from holdfast.views.notices import left_out, notice
+from holdfast.views.plans import plan_told
 
 Detail = Literal["quiet", "usual", "verbose"]
 """quiet: questions only. usual: a line for each call. verbose: also the arguments and results of calls."""
@@ -56,6 +58,8 @@ class Happenings:
         self._is_asked_here = is_asked_here
         self._detail = detail
         self._groups = state.groups
+        self._plans: dict[str, str] = {}
+        """What the last call of update_plan came to, by its id."""
         self._left_out: tuple[Again, ...] = ()
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
@@ -86,6 +90,8 @@ class Happenings:
         match record.event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
+            case PlanChanged(call_id=call_id, plan=plan):
+                self._plans = {call_id: plan_told(plan)}
             case ToolCallFinished(call_id=call_id, result=result):
                 why = "" if result.status == "ok" else _why(result.status, result.text)
                 yield self._call(call_id, result.status, took(result.duration_ms), why, width)
@@ -114,7 +120,8 @@ class Happenings:
         call = self._calls.get(call_id)
         name = name or (call.name if call else call_id)
         room = max(width - len(name) - len(length) - 10, 20)
-        told = one_line(_told(call.arguments) if call else "", room // 2 if why else room)
+        said = self._plans.get(call_id) or (_told(call.arguments) if call else "")
+        told = one_line(said, room // 2 if why else room)
         line: list[Span | str] = ["  ", _MARKS[status], " ", Span(name, "bold"), f" {told}" if told else ""]
         if call is not None and call.is_masked:
             line.append(Span(f"  ({MASKED})", "dim"))

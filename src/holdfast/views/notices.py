@@ -34,6 +34,7 @@ _NOTES = {
     "empty": "the response was empty, and the model is asked again",
     "continue": "continues what the last run left",
     "output": "the answer does not match the schema, and the model is asked to repair it",
+    "plan": "a step of the plan failed, and the model is asked to revise the plan",
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""

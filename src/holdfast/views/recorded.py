@@ -31,9 +31,10 @@ from holdfast.protocol.commands import (
 )
 from holdfast.protocol.messages import ModelReply, ToolCall
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, settings_by
-from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused
+from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused, Told
 
 E = TypeVar("E")
 
@@ -168,7 +169,7 @@ def finding(
     if isinstance(step, PrepareRequest):
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
-        found = _judged(step, batch)
+        found = _judged(step, state, batch)
     return None if found is None else Finding(step, found)
 
 
@@ -190,7 +191,7 @@ def _request(
     return None
 
 
-def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost | None:
+def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | Probed | Lost | None:
     match batch[0]:
         case e.ApprovalRequested() as asked:
             return Asked(
@@ -216,8 +217,10 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
             return Probed("unknown") if refused is None else _refused(refused)
     started = _first(batch, e.ToolCallStarted)
     admitted = _first(batch, e.ToolCallAdmitted)
-    if admitted is None or started is None:
+    if admitted is None:
         return None
+    if started is None:
+        return _told(state, admitted, batch)
     return Allowed(
         admitted.decisions,
         arguments=started.arguments or step.call.arguments,
@@ -228,6 +231,15 @@ def _judged(step: Admit, batch: Sequence[e.Event]) -> Admission | Probed | Lost 
         expects=started.expects,
         resources=admitted.resources,
     )
+
+
+def _told(state: State, admitted: e.ToolCallAdmitted, batch: Sequence[e.Event]) -> Told | None:
+    """Return what a call said that the core took. The record has what came of its arguments."""
+    changed = _first(batch, e.PlanChanged)
+    plan = changed.plan if changed is not None else state.plan.plan
+    if plan is None:
+        return None
+    return Told(PlanUpdate(plan.steps, plan.goal, changed.note if changed else ""), admitted.decisions)
 
 
 def _refused(told: e.ToolCallRefused) -> Refused | Asked:

@@ -1,0 +1,50 @@
+"""The update_plan tool: the model tells the plan of its task. `core.plan` says which changes are taken."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from holdfast.protocol.plan import (
+    MAX_GOAL_CHARS,
+    MAX_ID_CHARS,
+    MAX_NOTE_CHARS,
+    MAX_STEP_CHARS,
+    MAX_STEPS,
+    UPDATE_PLAN,
+    PlanUpdate,
+    StepStatus,
+)
+from holdfast.tools.schema import arguments_object
+from holdfast.tools.telling import Telling
+
+_DESCRIPTION = (
+    "Make or change the plan of a task with several steps. Always send the whole plan: every step that is done, and "
+    "what is left. Mark the one step that you work on as in_progress, and a step as done as soon as it is. A step "
+    "that turns out to be needless or impossible is dropped."
+)
+
+
+def update_plan() -> Telling[PlanUpdate]:
+    """Return the tool."""
+    step = arguments_object(
+        required=["text", "status"],
+        id={
+            "type": "string",
+            "maxLength": MAX_ID_CHARS,
+            "description": "Keeps a step the same when its text changes. Default: Holdfast gives it a number.",
+        },
+        text={"type": "string", "minLength": 1, "maxLength": MAX_STEP_CHARS},
+        status={"type": "string", "enum": list(get_args(StepStatus))},
+        note={"type": "string", "maxLength": MAX_NOTE_CHARS},
+    )
+    parameters = arguments_object(
+        required=["steps"],
+        steps={"type": "array", "items": step, "minItems": 1, "maxItems": MAX_STEPS},
+        goal={
+            "type": "string",
+            "maxLength": MAX_GOAL_CHARS,
+            "description": "What is to be reached. Default: as it was.",
+        },
+        note={"type": "string", "maxLength": MAX_NOTE_CHARS, "description": "Why the plan changes."},
+    )
+    return Telling(UPDATE_PLAN, _DESCRIPTION, parameters, PlanUpdate)
