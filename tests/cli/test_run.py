@@ -161,7 +161,6 @@ def test_a_script_that_has_no_line_left_ends_failed_with_a_trace_id_and_the_next
         (("run", "x", "-m", "MODEL", "--system", "nowhere.txt"), "--system nowhere.txt"),
         (("run", "x", "-m", "MODEL", "-s", "no such"), "no such"),
         (("run", "x", "-m", "MODEL", "--until-done"), "No such option: --until-done"),
-        (("run", "x", "-m", "MODEL", "--plan"), "No such option: --plan"),
         (("run", "  ", "-m", "MODEL"), "empty"),
         (("resume", "last"), "no session"),
         (("run", "x", "--frobnicate"), "frobnicate"),

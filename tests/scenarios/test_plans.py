@@ -16,22 +16,15 @@ from holdfast.testing.faults import Faults
 from holdfast.testing.invariants import check_session
 from holdfast.testing.scenarios import Played, Scenario, play_with_crash
 from holdfast.views.replay import replay
-from tests.scenarios.scenes import BY_NAME
+from tests.scenarios.scenes import BY_NAME, tools_of
 from tests.scenarios.stage import Stage
 
 SECRET = "Tr0ub4dor" + "-and-3"
 STEP = {"text": f"Set password={SECRET} in the file.", "status": "in_progress", "note": f"api_key={SECRET}9x"}
-MASKED = Scenario(
-    "a masked plan",
-    [
-        {
-            "tool_calls": [
-                {"name": "update_plan", "arguments": {"steps": [STEP], "goal": f"password={SECRET}"}}
-            ]
-        },
-        {"text": "Done."},
-    ],
-)
+NOTE = {"name": "note", "arguments": {"text": "n"}}
+"""The plan waits for it, so that a crash may come between."""
+PLAN = {"name": "update_plan", "arguments": {"steps": [STEP], "goal": f"password={SECRET}"}}
+MASKED = Scenario("a masked plan", [{"tool_calls": [NOTE, PLAN]}, {"text": "Done."}], tools_of)
 
 
 def played(stage: Stage, scenario: Scenario, *faults: Faults) -> Played:

@@ -144,7 +144,7 @@ def _done(state: State, call_id: str, result: str, *, is_ok: bool) -> State:
 
 
 def _is_work(state: State, call_id: str) -> bool:
-    """Return whether the open call is a try at something; to tell Holdfast something is none."""
+    """Return whether the open call tries to do something, and does not only tell Holdfast something."""
     for call in state.turn.calls:
         if call.call_id == call_id:
             return call.name not in TELLING and type(call.stage) is not Done

@@ -105,7 +105,7 @@ def _identified(known: Sequence[Step], step: Step, by_text: dict[str, str], fres
 
 
 def _problem(known: Sequence[Step], steps: Sequence[Step]) -> str:
-    """Return why the steps are no plan; empty if they are one."""
+    """Return why the steps cannot be the plan; empty if they can."""
     ids = [step.id for step in steps]
     twice = next((each for each in ids if ids.count(each) > 1), "")
     active = [step.id for step in steps if step.status == "in_progress"]
@@ -124,8 +124,8 @@ def _problem(known: Sequence[Step], steps: Sequence[Step]) -> str:
 
 
 def _is_revision(before: Plan, steps: Sequence[Step]) -> bool:
-    """Whether other work is planned: steps were added, dropped, reworded or put into another order. That a step
-    begins or is done is none."""
+    """Whether other work is planned: steps were added, dropped, reworded or put into another order. A step that
+    begins or is done changes nothing about that."""
     done = {step.id for step in steps if step.status == "done"}
     left = [(step.id, step.text) for step in before.steps if step.is_open and step.id not in done]
     return left != [(step.id, step.text) for step in steps if step.is_open]
@@ -157,8 +157,8 @@ def _newly_done(before: Plan, steps: Sequence[Step]) -> bool:
 
 def _dropped(before: Plan, plan: Plan) -> str:
     """The first open step that is no longer to be done, unless other work was planned instead."""
-    # Whoever drops a step and plans another one in the same call has revised the plan already. To ask for it again
-    # would only cost a turn.
+    # If the same call drops a step and plans another one, the plan is revised already. To ask for it again would
+    # only cost a turn.
     was_open = {step.id: step.text for step in before.steps if step.is_open}
     status = {step.id: step.status for step in plan.steps}
     gone = [each for each in was_open if status.get(each, "dropped") == "dropped"]
