@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from holdfast.context.conversation import Conversation, Edit, rewritten
 from holdfast.context.requests import Sent, body_of, requests
-from holdfast.core import view
+from holdfast.core import compaction
+from holdfast.core.compaction import Compaction
 from holdfast.core.state import Run, State
-from holdfast.core.view import Item
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Request
+from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import CallResult
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.openai import Dialect, OpenAIWire
+from holdfast.runtime.compacting import compacted
 
 OPENAI = OpenAIWire("openai", Dialect())
 ANTHROPIC = AnthropicWire("anthropic", caches_conversation=False)
@@ -45,6 +47,7 @@ class Talk:
         self._turn = 0
         self.goal_seq = 0
         """Where the open run begins."""
+        self.compaction = Compaction()
 
     @property
     def base(self) -> bytes:
@@ -55,22 +58,38 @@ class Talk:
             record = e.Record("S", len(self.records) + 1, 1, 1, e.Trigger("command", "c"), event)
             self.records.append(record)
             self.conversation.add(record)
+            if isinstance(event, e.ContextCompacted):
+                self.compaction = compaction.after(self.compaction, record.seq, self._turn, event)
 
     def words(self, text: str) -> None:
         self.note(e.MessageReceived(text))
 
-    def render(self, fits: Callable[[int], bool] = always, conversation: Conversation | None = None) -> Edit:
-        """The next request, cut as the core says."""
+    def render(self, conversation: Conversation | None = None) -> Edit:
+        """The next request."""
+        return (conversation or self.conversation).render(self.wire, self.base)
 
-        def cut(items: Sequence[Item], other_bytes: int) -> list[int]:
-            run = Run(1, started_ms=0, goal_seq=self.goal_seq)
-            return view.cut(items, State(run=run), other_bytes, fits)
-
-        return (conversation or self.conversation).render(self.wire, self.base, fits, cut)
+    def fit(self, fits: Callable[[int], bool]) -> None:
+        """Compact the view if the window does not take it, so that it is filled to 60 %."""
+        if fits(len(self.base) + self.conversation.size_bytes(self.wire)):
+            return
+        run, settings = Run(1, started_ms=0, goal_seq=self.goal_seq), settings_with(FACTS, "/w")
+        state = State(seq=len(self.records), run=run, settings=settings, compaction=self.compaction)
+        found = compacted(
+            "full",
+            state,
+            self.conversation,
+            self.wire,
+            lambda size: fits(int((len(self.base) + size) / 0.6)),
+            lambda size: fits(len(self.base) + size),
+            (),
+        )
+        if found is not None:
+            self.note(found)
 
     def send(self, fits: Callable[[int], bool] = always) -> bytes:
         """Render, send, and record the intent."""
-        edit = self.render(fits)
+        self.fit(fits)
+        edit = self.render()
         tail = self.wire.tail(FACTS, 100, is_streaming=False, is_last_pass=False)
         edit.hasher.update(tail)
         body = edit.body(tail)
@@ -82,7 +101,7 @@ class Talk:
                     wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
                     tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
                     expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,
-                    rest=edit.rest, left_out=edit.left_out,
+                    rest=edit.rest,
                 ),
             )
         )  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from holdfast.context.conversation import Edit
 from holdfast.context.requests import requests
@@ -19,7 +18,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Text, Usage
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.request import Again, Fresh
+from holdfast.protocol.request import Fresh
 from holdfast.protocol.settings import SettingsRef
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
 
@@ -37,14 +36,9 @@ def messages(body: bytes) -> list[dict[str, Any]]:
     return [message for message in found if message["role"] != "system"]
 
 
-def again(edit: Edit) -> list[Again]:
-    """The ranges of earlier fragments in the edit."""
-    return [each for each in edit.rest if isinstance(each, tuple)]
-
-
 def marks(edit: Edit) -> str:
     """The marks of what is fresh in the edit."""
-    return "".join(each.mark for each in edit.rest if isinstance(each, Fresh))
+    return "".join(each.mark for each in edit.rest)
 
 
 def roles(body: bytes) -> list[str]:
@@ -102,10 +96,11 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
 ) -> None:
     talk.respond(Text(text), call())
     talk.result(1, text)
-    live = talk.render(up_to(limit))
-    loaded = talk.render(up_to(limit), talk.reload())
+    talk.fit(up_to(limit))
+    live = talk.render()
+    loaded = talk.render(talk.reload())
     assert loaded.body(b"") == live.body(b"")
-    assert (loaded.keep, loaded.rest, loaded.left_out) == (live.keep, live.rest, live.left_out)
+    assert (loaded.keep, loaded.rest, loaded.fresh_bytes) == (live.keep, live.rest, live.fresh_bytes)
     assert loaded.hasher.hexdigest() == live.hasher.hexdigest() == hashlib.sha256(live.body(b"")).hexdigest()
 
 
@@ -208,7 +203,6 @@ def test_a_request_records_only_what_is_new_in_it() -> None:
     for number in range(30):
         talk.turn(f"{number} {LONG}")
     assert [edit.keep for edit in talk.edits] == [0] + [2 * n + 1 for n in range(29)]
-    assert all(not again(edit) for edit in talk.edits)
     assert {marks(edit) for edit in talk.edits[1:]} == {"at"}
 
 
@@ -269,18 +263,27 @@ def filled(turns: int = 40) -> Talk:
 
 
 @pytest.mark.requirement("C15")
-def test_a_cut_keeps_the_goal_and_the_last_turns_and_fits() -> None:
+def test_a_compaction_keeps_the_goal_and_the_last_turns_and_fits() -> None:
     talk = filled()
     limit = 6_000
     body = talk.send(up_to(limit))
     kept = messages(body)
     assert kept[0]["content"] == "The goal of it all."
-    assert kept[1]["role"] == "assistant"
+    assert kept[1]["content"].startswith("[holdfast] The view was cut to save room: records 3 to ")
+    assert kept[2]["role"] == "assistant"
     assert kept[-1]["content"].startswith("result 39")
     assert limit * 0.3 < len(body) <= limit * 0.7, "there is room to work"
     edit = talk.edits[-1]
-    assert (edit.keep, marks(edit)) == (1, "at")
-    assert len(again(edit)) == 1, "what is kept is named by its numbers, not stored again"
+    assert (edit.keep, marks(edit)[:4], set(marks(edit)[2:])) == (0, "ucat", {"a", "t"})
+
+
+@pytest.mark.requirement("H6")
+def test_what_stays_after_a_compaction_is_quoted_and_not_stored_again() -> None:
+    talk = filled()
+    talk.send(up_to(6_000))
+    results = [each for each in talk.edits[-1].rest if each.mark == "t"]
+    assert len(results) > 3
+    assert all(isinstance(each.piece[1], int) and "long line" not in str(each) for each in results)
 
 
 @pytest.mark.requirement("C5")
@@ -299,49 +302,26 @@ def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not
 
 
 @pytest.mark.requirement("C5", "L8")
-def test_a_request_records_what_was_left_out_of_it_as_long_as_it_is() -> None:
+def test_a_compaction_records_what_is_left_out_and_the_next_one_goes_on_from_it() -> None:
     talk = filled()
-    assert talk.edits[-1].left_out == ()
+    assert talk.compaction.left_out == ()
     sent = messages(talk.send(up_to(6_000)))
-    (span,) = talk.edits[-1].left_out
-    assert span[0] == 3, "the goal is record 1, its request record 2"
+    (stretch,) = talk.compaction.left_out
+    assert stretch[0] == 3, "the goal is record 1, its request record 2"
     left = [r.seq for r in talk.records if isinstance(r.event, e.Responded | e.ToolCallFinished)]
-    assert sum(span[0] <= seq <= span[1] for seq in left) + len(sent) == 81
+    assert sum(stretch[0] <= seq <= stretch[1] for seq in left) + len(sent) == 82
     talk.respond(Text("x"))
     talk.words("More.")
     talk.send(up_to(6_000))
-    assert talk.edits[-1].left_out == (span,)
+    assert talk.compaction.left_out == (stretch,)
     talk.respond(Text("x"))
     for number in range(20):
         talk.turn(f"more {number} {LONG}", fits=up_to(6_000))
-    (first, *_) = talk.edits[-1].left_out
-    assert (first[0], first[1] > span[1]) == (3, True), "a later cut goes on from the first one"
-    assert len(talk.edits[-1].left_out) == 2, "what a person said in between was kept"
-
-
-def test_a_fresh_message_may_stand_anywhere() -> None:
-    talk = filled(2)
-    talk.send()
-    started = talk.records[-1].event
-    assert isinstance(started, e.ModelCallStarted)
-    fresh = Fresh("n", 3, ('{"role":"user","content":"A summary."}',))
-    told = talk.told()[-1].fragments
-    body = b",".join([told[0], fresh.piece[0].encode(), *told[3:]])  # type: ignore[union-attr]
-    tail = started.request.tail
-    moved = replace(
-        started.request,
-        keep=1,
-        rest=(fresh, (3, 4)),
-        sha256=hashlib.sha256(talk.base + body + tail.encode()).hexdigest(),
-    )
-    talk.note(e.ModelCallFailed("m3", Failure("provider_transient", "Gone.")))
-    talk.note(replace(started, request=moved))
-    assert talk.bodies()[-1] == talk.base + body + tail.encode()
-    assert talk.reload().is_last_request(talk.base, moved)
-    talk.respond(Text("x"))
-    talk.words("Go on.")
-    assert b"A summary." in talk.send()
-    assert talk.bodies()[-1] == talk.sent[-1]
+    (first, *_) = talk.compaction.left_out
+    assert (first[0], first[1] > stretch[1]) == (3, True), "a later cut goes on from the first one"
+    assert len(talk.compaction.left_out) == 2, "what a person said in between was kept"
+    frames = [each["content"] for each in messages(talk.sent[-1]) if "[holdfast] The view" in str(each)]
+    assert len(frames) == 1, "only the last compaction tells"
 
 
 def test_a_cut_is_the_same_whoever_makes_it() -> None:
@@ -353,7 +333,7 @@ def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
     talk = filled()
     for number in range(60):
         talk.turn(f"more {number} {LONG}", fits=up_to(12_000))
-    cuts = [number for number, edit in enumerate(talk.edits[40:]) if again(edit)]
+    cuts = [number for number, edit in enumerate(talk.edits[40:]) if not edit.keep]
     assert 2 <= len(cuts) <= 8
     assert all(len(body) <= 12_100 for body in talk.sent[40:])
     assert talk.bodies() == talk.sent
@@ -361,7 +341,46 @@ def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
 
 def test_where_not_even_the_goal_fits_it_is_sent_all_the_same() -> None:
     talk = filled(3)
-    assert roles(talk.send(up_to(10))) == ["user", "assistant", "tool"]
+    assert roles(talk.send(up_to(10))) == ["user", "user"]
+
+
+@pytest.mark.requirement("L6")
+def test_words_that_are_too_long_are_told_in_part_and_the_last_ones_never() -> None:
+    talk = filled()
+    talk.goal_seq = 1
+    talk.words("Read this first. " + "Much text. " * 500)
+    long = len(talk.records)
+    talk.turn("done")
+    talk.words("And this last. " + "More text. " * 400)
+    body = talk.send(up_to(9_000))
+    kept = [str(each["content"]) for each in messages(body)]
+    assert kept[0] == "The goal of it all."
+    assert "Read this first. Much text." in kept[1]
+    assert f"[words of the user, record {long}, 5,517 characters" in kept[1]
+    assert len(kept[1]) < 1_500
+    assert kept[-1] == "And this last. " + "More text. " * 400
+    for number in range(30):
+        talk.turn(f"more {number} {LONG}", fits=up_to(9_000))
+    told = [str(each["content"]) for each in messages(talk.sent[-1]) if "[holdfast] The view" in str(each)]
+    assert "Read this first. Much text." in told[0], "a later compaction tells it again"
+
+
+@pytest.mark.requirement("C9", "L6")
+def test_a_compaction_that_was_undone_brings_all_messages_back() -> None:
+    talk = filled(12)
+    talk.send(up_to(3_000))
+    talk.respond(Text("x"))
+    talk.note(e.ContextRestored("cli:ann"))
+    talk.words("Go on.")
+    assert talk.conversation.is_stale
+    talk.switch(OPENAI)
+    body = talk.send()
+    assert [f"result {number} " in body.decode() for number in range(12)] == [True] * 12
+    assert b"The view was cut" not in body
+    assert not talk.conversation.is_stale
+    assert talk.bodies() == talk.sent
+    loaded = talk.render(talk.reload())
+    assert loaded.body(b"") == talk.render().body(b"")
 
 
 # --- another wire -----------------------------------------------------------------------------------
@@ -390,7 +409,7 @@ def test_a_journal_with_two_wires_loads_again() -> None:
     talk = filled(5)
     talk.switch(ANTHROPIC)
     talk.turn(LONG)
-    loaded = talk.render(conversation=talk.reload())
+    loaded = talk.render(talk.reload())
     assert loaded.body(b"") == talk.render().body(b"")
 
 

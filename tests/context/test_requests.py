@@ -10,11 +10,10 @@ import pytest
 
 from holdfast.context.conversation import Conversation
 from holdfast.context.requests import body_of, fragment, requests
-from holdfast.core import view
-from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.events import (
+    ContextCompacted,
     Event,
     MessageReceived,
     ModelCallCut,
@@ -27,6 +26,7 @@ from holdfast.protocol.events import (
     ToolCallFinished,
     ToolCallRefused,
     Trigger,
+    ViewPart,
 )
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts
@@ -62,15 +62,16 @@ def body(*fragments: str) -> bytes:
 
 @pytest.mark.requirement("L8")
 def test_every_attempt_is_an_edit_of_the_one_before() -> None:
-    sent = [body("a", "b", "c"), body("a", "b", "c"), body("a", "b", "c", "d"), body("a", "c", "d", "e")]
+    sent = [body("a", "b", "c"), body("a", "b", "c"), body("a", "b", "c", "d"), body("a", "e"), body("c")]
     records = recorded(
         started(sent[0], rest=(fresh("a"), fresh("b"), fresh("c"))),
         started(sent[1], keep=3),
         started(sent[2], keep=3, rest=(fresh("d"),)),
-        started(sent[3], keep=1, rest=((2, 3), fresh("e"))),
+        started(sent[3], keep=1, rest=(fresh("e"),)),
+        started(sent[4], rest=(fresh("c"),)),
     )
     told = list(requests(records, {}))
-    assert [one.number for one in told] == [1, 2, 3, 4]
+    assert [one.number for one in told] == [1, 2, 3, 4, 5]
     assert [body_of(one, BASE) for one in told] == sent
 
 
@@ -85,6 +86,7 @@ def test_every_attempt_is_an_edit_of_the_one_before() -> None:
         ToolCallFinished("t1.c1", CallResult("ok", ODD)),
         ToolCallRefused("t1.c1", "shell", Failure("policy_denied", ODD)),
         ToolCallAbandoned("t1.c1", ODD),
+        ContextCompacted("full", (), 1, (ViewPart("head", ODD),), "data", 1, 1, 1, 1),
     ],
     ids=lambda event: type(event).__name__,
 )
@@ -109,21 +111,17 @@ def test_what_a_conversation_renders_is_what_is_read_back() -> None:
 
     record(MessageReceived(f"mend it: {ODD * 4}"))
 
-    def fits(size: int) -> bool:
-        return size < 4_000
-
     for turn in range(1, 13):
-        edit = conversation.render(
-            wire, base, fits, lambda items, others: view.cut(items, State(), others, fits)
-        )
+        if turn == 6:
+            part = ViewPart("head", f"Some are left out. {ODD * 8}")
+            record(ContextCompacted("full", ((3, 10),), 11, (part,), "data", 1, 1, 1, 1))
+        edit = conversation.render(wire, base)
         rendered.append(edit.body(TAIL.encode()))
         record(started(rendered[-1], keep=edit.keep, rest=edit.rest))
         asked = ToolCall(f"c{turn}", "shell", '{"command":"ls"}', f"t{turn}.c1")
         record(Responded("t", (Text(f"turn {turn}"), asked), Usage(), 0, "tool_calls"))
         record(ToolCallFinished(f"t{turn}.c1", CallResult("ok", f"{turn}: {ODD * 8}")))
-    assert any(
-        isinstance(each, tuple) for sent in requests(records, {}) for each in sent.started.request.rest
-    ), "the view was cut"
+    assert [sent.started.request.keep for sent in requests(records, {})][4:7] == [7, 0, 6]
     assert [body_of(sent, base) for sent in requests(records, {})] == rendered
 
 
@@ -139,8 +137,6 @@ def test_bytes_that_do_not_have_the_recorded_hash_are_not_shown() -> None:
     "changes",
     [
         {"keep": 1},
-        {"rest": ((0, 0),)},
-        {"rest": ((0, 1), fresh("a"))},
         {"rest": (fresh("a", 9),)},
     ],
 )

@@ -7,7 +7,7 @@ from holdfast.protocol.messages import Text
 from holdfast.runtime.fold import Fold
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.driving import drive
-from tests.context.talks import ANTHROPIC, OPENAI, Talk, always
+from tests.context.talks import ANTHROPIC, OPENAI, Talk
 
 
 async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writes() -> None:
@@ -24,7 +24,7 @@ async def test_words_of_the_commit_in_the_making_are_in_what_the_other_wire_writ
     fold.load(await store.read(driving.session))
     batch = [fold.note(MessageReceived("What is new."), 1, 1, "c")]
     await fold.rewrite(store, batch)
-    body = fold.conversation.render(ANTHROPIC, b"[", always, lambda items, _: range(len(items))).body(b"")
+    body = fold.conversation.render(ANTHROPIC, b"[").body(b"")
     assert body.index(b"said before") < body.index(b"An answer.") < body.index(b"What is new.")
     assert body.count(b"What is new.") == 1
     await store.aclose()

@@ -16,7 +16,7 @@ from holdfast.core.rules import RULES
 from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Send, Stop, owner
+from holdfast.protocol.commands import Command, Compact, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.plan import Plan, Step
@@ -107,7 +107,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.NoteAdded("cost", "80 %"),
         e.ModelCallStarted(
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
-            request=request(rest=((1, 3), Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')))),
+            request=request(rest=(Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')),)),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
         e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),
@@ -121,6 +121,13 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
         e.ModelCallCut("m1", "half", **_USED),
         e.ModelCallAbandoned("m1"),
+        e.ContextCompacted(
+            "full", ((1, 3), (5, 5)), 6, (e.ViewPart("words", "Long.", 2), e.ViewPart("summary", "Done: a.")), "data",
+            messages_before=9, messages_after=3, size_bytes_before=900, size_bytes_after=90, kept_share=0.5,
+            summary_by="openai:m", summary_key="s1", cost_microusd=7,
+        ),
+        e.CompactionAsked("cli:ann"),
+        e.ContextRestored("cli:ann"),
         e.ToolCallAdmitted("t1.c1", "shell", (), (Resource("read", "/w/a"),)),
         e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
@@ -153,7 +160,7 @@ def _causes(story: Story) -> dict[str, Cause]:
         name: Commanded(Command("c", SESSION, owner("cli:ann"), body), story.epoch)
         for name, body in {
             "Send": Send("x", settings(turns=7)), "Continue": Continue(), "Pause": Pause(), "Stop": Stop(),
-            "Resolve": Resolve(approval, "approve"), "Restore": Restore("undo", (2,), ()),
+            "Resolve": Resolve(approval, "approve"), "Restore": Restore("undo", (2,), ()), "Compact": Compact(),
         }.items()
     }  # fmt: skip
     key = action_key(call) if call is not None else ""

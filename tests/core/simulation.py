@@ -26,6 +26,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
     Command,
     CommandBody,
+    Compact,
     Continue,
     Pause,
     Resolve,
@@ -190,6 +191,8 @@ class Simulation:
             Continue(),
             Continue(SETTINGS[0]),
             Pause(),
+            Compact(),
+            Compact(is_undo=True),
             Stop(),
             Resolve("nobody", "approve"),
             Restore("undo", (2,), (FileRestore("/w", "a", "b", ""),)),
@@ -255,7 +258,11 @@ class Simulation:
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
-            return Finding(step, self.pick([*sized, unready]))
+            compacted = e.ContextCompacted(
+                "full", ((1, 2),), self.state.seq + 1, (e.ViewPart("head", "Some are left out."),), "data",
+                messages_before=3, messages_after=2, size_bytes_before=30, size_bytes_after=20,
+            )  # fmt: skip
+            return Finding(step, self.pick([*sized, unready, compacted]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":
             happened: Any = self.pick(("yes", "unknown", "no"))

@@ -39,7 +39,7 @@ def test_every_invariant_holds_after_every_commit_of_every_history(choices: list
 @pytest.mark.parametrize("seed", range(20))
 def test_every_invariant_holds_in_long_histories(seed: int) -> None:
     numbers = random.Random(seed)
-    session = Simulation([numbers.randrange(840) for _ in range(1_500)])
+    session = Simulation([numbers.randrange(840) for _ in range(1_700)])
     session.play()
     session.check_totals()
     assert len(session.records) > 300
@@ -73,7 +73,7 @@ def test_without_crashes_driven_time_is_the_time_at_work(choices: list[int]) -> 
 def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:
     numbers = random.Random(7)
     met: set[tuple[Phase, str]] = set()
-    for _ in range(40):
+    for _ in range(60):
         met |= phases_met([numbers.randrange(840) for _ in range(600)])
     assert {name for _, name in met} >= {kind.__name__ for kind in e.EVENT_TYPES} - {
         "SessionForked",

@@ -24,7 +24,7 @@ from holdfast.protocol.codec import (
     json_text,
     to_builtins,
 )
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Send, Stop, owner
+from holdfast.protocol.commands import Command, Compact, Continue, Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
 from tests.core.phases import EXAMPLES
@@ -79,7 +79,16 @@ def test_a_text_stands_inside_a_json_string_as_an_encoder_writes_it(text: str) -
 
 @pytest.mark.parametrize(
     "body",
-    [Send("x", SETTINGS), Continue(), Continue(SETTINGS), Resolve("a", "deny", "no"), Pause(), Stop("late")],
+    [
+        Send("x", SETTINGS),
+        Continue(),
+        Continue(SETTINGS),
+        Resolve("a", "deny", "no"),
+        Pause(),
+        Stop("late"),
+        Compact(),
+        Compact(is_undo=True),
+    ],
     ids=lambda body: type(body).__name__,
 )
 def test_every_command_comes_back_as_it_was(body: object) -> None:

@@ -14,6 +14,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
     SCOPES,
     CommandBody,
+    Compact,
     Continue,
     Pause,
     Principal,
@@ -113,6 +114,7 @@ NEEDS: list[tuple[str, Callable[[Door], CommandBody], int, tuple[Scope, ...]]] =
     ("settings", lambda door: Continue(door.settings), APPROVAL, ("speak", "configure")),
     ("pause", lambda _: Pause(), APPROVAL, ("speak",)),
     ("stop", lambda _: Stop(), APPROVAL, ("speak",)),
+    ("compact", lambda _: Compact(), APPROVAL, ("speak",)),
     ("approve", lambda door: Resolve(approval_id(door.session, APPROVAL), "approve"), APPROVAL, ("approve",)),
     ("deny", lambda door: Resolve(approval_id(door.session, APPROVAL), "deny"), APPROVAL, ("approve",)),
     ("what is not there", lambda _: Resolve("nothing", "approve"), APPROVAL, ("approve",)),

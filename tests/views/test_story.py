@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.core.state import State
 from holdfast.protocol.events import (
     Attached,
+    ContextCompacted,
+    ContextRestored,
     MessageReceived,
     ModelCallAbandoned,
     ModelCallStarted,
@@ -19,6 +20,7 @@ from holdfast.protocol.events import (
     ToolCallAbandoned,
     ToolCallStarted,
     Trigger,
+    ViewPart,
 )
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.rows import SessionRow
@@ -118,13 +120,14 @@ def test_no_length_of_time_is_negative_when_the_clock_goes_back() -> None:
 def test_what_a_full_window_leaves_out_is_shown_where_it_begins_and_ends() -> None:
     book = a_finished_run("S")
     starts = [at for at, event in enumerate(book.events) if isinstance(event, ModelCallStarted)]
-    for at, ranges in zip(starts[1:], (((3, 4), (6, 6)), ((3, 4), (6, 6)), ()), strict=True):
-        started = book.events[at]
-        assert isinstance(started, ModelCallStarted)
-        book.events[at] = replace(started, request=replace(started.request, left_out=ranges))
+    book.events.insert(starts[3], ContextRestored("cli:ann"))
+    part = ViewPart("head", "Some are left out.")
+    book.events.insert(
+        starts[1], ContextCompacted("full", ((3, 4), (6, 6)), 7, (part,), "data", 9, 3, 90, 30)
+    )
     records = [Record("S", seq, seq * 1_000, 1, Trigger("attach"), e) for seq, e in enumerate(book.events, 1)]
     told = story(records)
-    full = "the window is full: the model no longer sees records 3 to 4, record 6"
+    full = "the view was compacted: the model no longer sees records 3 to 4, record 6"
     *_, begins, ends = request_lines(told, 100)
     assert plain([begins]) == f"from request 2 on, {full}"
     assert plain([ends]) == "from request 4 on, the model sees the whole conversation again"

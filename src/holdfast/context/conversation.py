@@ -2,13 +2,13 @@
 
 The body of a request is `base` + the fragments joined by commas + `tail`. The fragments are in one growing buffer
 with a running SHA-256, so a step costs only what is new in it. When the window is full, the core decides what stays
-(`core.view`). Text of a record is quoted from there instead of being stored again (see `request.Piece`).
+(`core.compaction`). Text of a record is quoted from there instead of being stored again (see `request.Piece`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,39 +17,45 @@ from holdfast.context.attachments import enclosed, parts_of
 from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text_in
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
+from holdfast.protocol.messages import Message, Text
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.request import Again, Enclosed, Fresh, Piece, Quoted, Request
+from holdfast.protocol.request import Enclosed, Fresh, Piece, Quoted, Request, is_within
 
 REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
 """The types of records that requests are made of: the intents, and the records that they quote."""
-FOLDED = SPOKEN | {e.RunStarted, e.RunStopped}
+FOLDED = SPOKEN | {e.RunStarted, e.RunStopped, e.ContextCompacted, e.ContextRestored}
 """The events that change a conversation."""
 QUOTE_FROM_CHARS = 64
 """Shorter texts are cheaper to repeat than to quote."""
 
 
-# A worked example. Each message is encoded once and becomes a fragment with a number:
-#     request 1:  base + [0 task] + tail                                 keep 0, rest: fresh 0
-#     request 2:  base + [0 task, 1 call, 2 result] + tail               keep 1, rest: fresh 1 and 2
-#     request 3:  base + [0, 1, 2, 3 call, 4 result] + tail              keep 3, rest: fresh 3 and 4
-# The journal stores only the edit: `keep` fragments of the last request, then `rest`. Then the window is full,
-# and the core keeps the task and the last turn. The edit names the earlier fragments by their numbers:
-#     request 4:  base + [0, 3, 4, 5 call, 6 result] + tail              keep 1, rest: again 3 to 4, fresh 5 and 6
-# Bytes and hash of request 4 are made again, which costs as much as the window. A cut leaves much room, so this
-# is rare. All other requests only append to the buffer, so the running hash covers what is new and nothing
-# else.
+# A worked example. Each message is encoded once and becomes a fragment:
+#     request 1:  base + [task] + tail                                 keep 0, rest: task
+#     request 2:  base + [task, call 1, result 1] + tail               keep 1, rest: call 1 and result 1
+#     request 3:  base + [task, call 1, result 1, call 2, result 2]    keep 3, rest: call 2 and result 2
+# The journal stores only the edit: `keep` fragments of the last request, then `rest`. Then the window is full, and
+# the core compacts the view (`ContextCompacted`): the task and the last turn stay, and a frame tells the rest. The
+# next request begins anew:
+#     request 4:  base + [task, frame, call 2, result 2, call 3, result 3]      keep 0, rest: all of them
+# Bytes and hash of request 4 are made again, which costs as much as the view. It is self-contained, so a resume
+# reads the journal from there on. A compaction leaves much room, so this is rare. All other requests only append
+# to the buffer, so the running hash covers what is new and nothing else.
+
+
+Quote = tuple[Quoted, int, int]
+"""What a fragment quotes, and where in its bytes: first and after the last."""
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
     """An encoded element of the list of messages."""
 
-    number: int
     mark: str
     seq: int
     """As in `request.Fresh`."""
     start: int
     """Its place in the buffer."""
     end: int
+    quotes: tuple[Quote, ...] = ()
     light: int = 0
     """How many of its bytes do not count, because media weigh less."""
 
@@ -59,25 +65,31 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unsent(msgspec.Struct, frozen=True):
-    """An encoded element that no request in this wire format has carried yet."""
+    """An encoded element that the last request did not have."""
 
     mark: str
     seq: int
     element: bytes
-    quotes: tuple[tuple[Quoted, str], ...]
+    quotes: tuple[Quote, ...] = ()
     light: int = 0
+    is_sent: bool = False
+    """Whether the last request had it, in a view that is compacted now."""
+    hollow: Piece = ()
+    """What it consists of, if its blobs were not read yet; its element is empty then."""
 
     @property
     def size(self) -> int:
         return len(self.element) - self.light
 
 
+Item = Fragment | Unsent
+
+
 class Edit(msgspec.Struct, frozen=True):
     """How the next request differs from the last one, with its bytes."""
 
     keep: int
-    rest: tuple[Again | Fresh, ...]
-    left_out: tuple[Again, ...]
+    rest: tuple[Fresh, ...]
     chunks: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
@@ -95,46 +107,40 @@ class Edit(msgspec.Struct, frozen=True):
 class _Rendered(msgspec.Struct, frozen=True):
     """What the last rendering made of messages: where its edit is recorded, nothing is encoded or hashed again."""
 
-    rest: tuple[Again | Fresh, ...]
+    rest: tuple[Fresh, ...]
     unsent: Sequence[Unsent]
     hasher: hashlib._Hash
     """The hash of base, buffer and the unsent elements."""
 
 
-Cut = Callable[[Sequence[Fragment | Unsent], int], Sequence[int]]
-"""Takes the places of the messages, those that may go, and the bytes of everything else; returns what stays
-(`core.view.cut`).
-"""
-
-
 class Conversation:
-    """The fragments of the last request, and the messages that no request has carried yet."""
+    """The fragments of the last request, and the messages that it did not have."""
 
-    def __init__(self, numbers: int = 0) -> None:
-        """`numbers`: how many fragments the session's journal already has."""
+    def __init__(self) -> None:
         self._transcript = Transcript()
-        self._unsent: list[Said] = []
+        self._unsent: list[Said | Unsent] = []
+        self._encoded: list[Unsent] = []
+        """The first of the unsent messages, in a wire format."""
+        self._encoded_for = ("", 0)
+        """Which wire format that is, and how many messages they are."""
         self._has_attachments = False
-        """Whether one of them may have some."""
-        self._carried = 0
-        """How many of the unsent messages were in requests of another wire format. A cut may leave them out."""
-        self._of_earlier_runs = 0
-        """How many of the unsent messages were there when the open run began. A cut may leave them out, except its
-        task: one call that is larger than the window must not keep every later run from sending anything."""
+        """Whether an unsent message may have some."""
         self._texts: dict[Quoted, str] = {}
         """What the next request may quote."""
         self._hollow: dict[int, Piece] = {}
-        """By number, the fragments whose blobs were not read yet. They are empty in the buffer."""
+        """By place, the fragments whose blobs were not read yet. They are empty in the buffer."""
         self._light = 0
         """How many bytes of the buffer do not count."""
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
-        self._left_out: tuple[Again, ...] = ()
         self._has_asked = True
         """Whether the last run made a request."""
         self._stopped_seq = 0
         """Where somebody stopped the last run before it made one; 0: nobody did, or another run has begun."""
-        self._numbers = numbers
+        self._sent_seq = 0
+        """The last record whose words a request has carried."""
+        self.is_stale = False
+        """Whether a compaction was undone: the next request needs the conversation that `rewritten` makes."""
         self._base = b""
         self._hasher = hashlib.sha256()
         self._hashed_bytes = 0
@@ -144,8 +150,8 @@ class Conversation:
     @classmethod
     def restored(cls, requested: Iterable[tuple[int, e.Event]]) -> tuple[Conversation, Request | None]:
         """Return the conversation right after a request, and that request, from the (seq, event) of everything that
-        requests up to it are made of (`REQUESTED`). None if they do not end with a request. `is_last_request` proves
-        its bytes.
+        requests up to it are made of (`REQUESTED`), from one on that begins anew. None if they do not end with a
+        request. `is_last_request` proves its bytes.
         """
         conversation, last = cls(), None
         conversation._transcript = Transcript(is_asking=True)
@@ -154,11 +160,10 @@ class Conversation:
             if type(event) is e.ModelCallStarted:
                 last = event.request
                 conversation._edit(last)
+                conversation._sent_seq = seq
                 texts.clear()  # no later request may quote them
             else:
                 last, texts[seq] = None, text_in(event)
-        if last is not None:
-            conversation._left_out = last.left_out
         return conversation, last
 
     def add(self, record: e.Record) -> None:
@@ -167,22 +172,25 @@ class Conversation:
         if type(record.event) is e.ModelCallStarted:
             self._has_asked = True
             self._apply(record.event)
+            self._sent_seq = record.seq
+        elif type(record.event) is e.ContextRestored:
+            self.is_stale = True
 
     def carry(self, record: e.Record) -> None:
         """Fold a record from the time of another wire format: what its requests carried is unsent in this one."""
         self._say(record)
         if isinstance(record.event, e.ModelCallStarted):
             self._has_asked = True
-            self._carried, self._texts = len(self._unsent), {}
+            self._texts, self._sent_seq = {}, record.seq
 
     def missing(self) -> set[Enclosed]:
         """Return the blobs that the next request needs and that `fill` has not brought yet."""
         if not (self._hollow or self._has_attachments):
             return set()
-        shown = {fragment.number for fragment in self._fragments}
-        pieces = [piece for number, piece in self._hollow.items() if number in shown]
+        pieces = [*self._hollow.values(), *[each.hollow for each in self._unsent if isinstance(each, Unsent)]]
         needed = {part for piece in pieces for part in piece if isinstance(part, Enclosed)}
-        needed |= {enclosed(each) for said in self._unsent for each in said.attachments}
+        said = [each for each in self._unsent if isinstance(each, Said)]
+        needed |= {enclosed(each) for one in said for each in one.attachments}
         return {each for each in needed if each not in self._texts}
 
     def fill(self, contents: Mapping[Enclosed, str]) -> None:
@@ -191,13 +199,12 @@ class Conversation:
         if not self._hollow:
             return
         hollow, known, old = self._hollow, self._fragments, self._buffer
-        self._hollow, self._fragments, self._buffer, self._light = {}, [], bytearray(), 0
-        self._base = b""  # the running hash does not cover this buffer
-        for each in known:
-            if each.number in hollow:
-                self._enclose(each.number, each.mark, each.seq, hollow[each.number])
+        self._forget_view()
+        for place, each in enumerate(known):
+            if place in hollow:
+                self._enclose(each.mark, each.seq, hollow[place])
             else:
-                self._repeat([each], old)
+                self._append(each.mark, each.seq, old[each.start : each.end], each.quotes, each.light)
 
     def _say(self, record: e.Record) -> None:
         kind = type(record.event)
@@ -208,6 +215,8 @@ class Conversation:
                 self._has_attachments = self._has_attachments or bool(said.attachments)
         elif kind in (e.RunStopped, e.RunStarted):
             self._bound(record)
+        elif isinstance(record.event, e.ContextCompacted):
+            self._compact(record.seq, record.event)
 
     def _bound(self, record: e.Record) -> None:
         """A run ends, or another one begins."""
@@ -218,13 +227,43 @@ class Conversation:
                 if self._stopped_seq and not is_continuation:
                     self._drop_stopped()
                 self._stopped_seq, self._has_asked = 0, False
-                self._of_earlier_runs = len(self._unsent)
 
     def _drop_stopped(self) -> None:
         """Another task begins: drop the words of a task that was stopped before it began."""
-        self._unsent[self._carried :] = [
-            said for said in self._unsent[self._carried :] if said.mark != "u" or said.seq > self._stopped_seq
+        self._unsent = [
+            said
+            for said in self._unsent
+            if said.mark != "u" or said.seq > self._stopped_seq or said.seq < self._sent_seq
         ]
+        self._encoded_for = ("", 0)
+
+    def _compact(self, seq: int, event: e.ContextCompacted) -> None:
+        """Make the view that a compaction leaves: what stays of the conversation, with the frame in its place. No
+        request has carried this view, so all of it is unsent."""
+        lifted = [self._lifted(place, each) for place, each in enumerate(self._fragments)]
+        kept = [
+            each
+            for each in (*lifted, *self._unsent)
+            if each.mark != "c" and not is_within(each.seq, event.left_out)
+        ]
+        # Words may stand after the results of calls that were recorded later, so that only the place counts.
+        tail = next((place for place, each in enumerate(kept) if each.seq == event.tail_seq), len(kept))
+        text = text_in(event)
+        frame = Said(Message("user", (Text(text),), event.trust), "c", seq, ((seq, text),))
+        self._unsent = [*kept[:tail], frame, *kept[tail:]]
+        self._texts[seq] = text
+        self._encoded_for, self._rendered = ("", 0), None
+        self._forget_view()
+
+    def _lifted(self, place: int, fragment: Fragment) -> Unsent:
+        """Return the fragment apart from the last request. The next request may quote what it quotes."""
+        mark, seq, light = fragment.mark, fragment.seq, fragment.light
+        if place in self._hollow:
+            self._has_attachments = True
+            return Unsent(mark, seq, b"", is_sent=True, hollow=self._hollow[place])
+        element = bytes(self._buffer[fragment.start : fragment.end])
+        self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
+        return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
 
     def is_last_request(self, base: bytes, sent: Request) -> bool:
         """Return whether base, fragments and tail are exactly the bytes that were sent."""
@@ -232,72 +271,72 @@ class Conversation:
         hasher.update(sent.tail.encode())
         return hasher.hexdigest() == sent.sha256
 
-    def render(self, wire: Wire, base: bytes, fits: Callable[[int], bool], cut: Cut) -> Edit:
-        """Return the next request. `fits` says whether a body of a size is within the window, and `cut` says what
-        stays of its messages if it is not.
+    def items(self, wire: Wire) -> list[Item]:
+        """Return all messages of the next request, in order."""
+        return [*self._fragments, *self._written(wire)]
 
-        Changes nothing except the running hash. The intent that records the edit changes the conversation, through
-        `add`.
+    def size_bytes(self, wire: Wire) -> int:
+        """Return the size of all messages of the next request together."""
+        new = self._written(wire)
+        return len(self._buffer) - self._light + sum([each.size for each in new]) + len(new)
+
+    def count(self, wire: Wire) -> int:
+        """Return the number of messages of the next request."""
+        return len(self._fragments) + len(self._written(wire))
+
+    def element_of(self, item: Item) -> bytes:
+        """Return the encoded message."""
+        return item.element if isinstance(item, Unsent) else bytes(self._buffer[item.start : item.end])
+
+    def words_of(self, item: Item) -> str:
+        """Return the texts in the message, whatever the wire format calls them."""
+        return "\n".join(_texts_in(msgspec.json.decode(self.element_of(item))))
+
+    def render(self, wire: Wire, base: bytes) -> Edit:
+        """Return the next request. Changes nothing except the running hash. The intent that records the edit changes
+        the conversation, through `add`.
         """
-        # Unsent messages that may be left out: those that another wire format has sent, and those from earlier
-        # runs. The words of the open run always stay.
-        count = max(self._carried, self._of_earlier_runs)
-        movable = self._written(wire, self._unsent[:count]) if count else []
-        new = self._written(wire, self._unsent[count:])
-        view, left_out = self._fragments, self._left_out
-        new_bytes, movable_bytes = _size(new), _size(movable) if movable else 0
-        # A cut changes the beginning of the request, so the provider's cache of it is lost. That is why the
-        # core cuts rarely and deep instead of dropping one message at a time.
-        if not fits(len(base) + len(self._buffer) - self._light + movable_bytes + new_bytes):
-            before: list[Fragment | Unsent] = [*view, *movable]
-            places = set(cut(before, len(base) + new_bytes))
-            kept = [message for place, message in enumerate(before) if place in places]
-            dropped = [message.seq for place, message in enumerate(before) if place not in places]
-            left_out = _spans(left_out, dropped, [message.seq for message in kept])
-            view = [message for message in kept if isinstance(message, Fragment)]
-            movable = [message for message in kept if isinstance(message, Unsent)]
-            movable_bytes = _size(movable)
-        new = movable + new
+        new = self._written(wire)
         fresh = b",".join([each.element for each in new])
-        keep = _common(self._fragments, view)
-        rest: tuple[Again | Fresh, ...] = (*_ranges(view[keep:]), *[_fresh(each) for each in new])
-        self._rendered = None
-        # The usual case: everything of the last request stays, and only the end is new.
-        if keep == len(self._fragments):
-            hasher = self._running_hash(base)
-            added = b"," + fresh if view and new else fresh
-            hasher.update(added)
-            self._rendered = _Rendered(rest, new, hasher.copy())
-            chunks: tuple[bytes | bytearray, ...] = (base, self._buffer, added)
-        else:
-            again = [bytes(self._buffer[fragment.start : fragment.end]) for fragment in view]
-            chunks = (base, b",".join([*again, fresh] if new else again))
-            hasher = hashlib.sha256(b"".join(chunks))
-        light = self._light if view is self._fragments else sum([each.light for each in view])
-        light += sum([each.light for each in new])
+        rest = tuple([_fresh(each) for each in new])
+        hasher = self._running_hash(base)
+        added = b"," + fresh if self._fragments and new else fresh
+        hasher.update(added)
+        self._rendered = _Rendered(rest, new, hasher.copy())
+        chunks = (base, self._buffer, added)
+        light = self._light + sum([each.light for each in new])
         return Edit(
-            keep=keep,
+            keep=len(self._fragments),
             rest=rest,
-            left_out=left_out,
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - light,
-            fresh_bytes=movable_bytes + new_bytes,
+            fresh_bytes=sum([each.size + 1 for each in new if not each.is_sent]),
             hasher=hasher,
         )
 
-    def _written(self, wire: Wire, said: Sequence[Said]) -> list[Unsent]:
-        """Encode the messages in this wire format. Only what was said since the last request is quoted, because a
-        reader of the journal has nothing else at hand.
-        """
-        written: list[Unsent] = []
-        for each in said:
+    def _written(self, wire: Wire) -> list[Unsent]:
+        """Return the unsent messages in this wire format. Each is encoded once."""
+        name, count = self._encoded_for
+        if name != wire.name or count > len(self._unsent):
+            count, self._encoded = 0, []
+        if count < len(self._unsent):
+            self._encoded = [*self._encoded, *self._encode(wire, self._unsent[count:])]
+        self._encoded_for = (wire.name, len(self._unsent))
+        return self._encoded
+
+    def _encode(self, wire: Wire, unsent: Sequence[Said | Unsent]) -> Iterator[Unsent]:
+        # Only what was said since the last request is quoted, and what the view before a compaction quoted: a
+        # reader of the journal has nothing else at hand.
+        for each in unsent:
+            if isinstance(each, Unsent):
+                yield self._filled(each) if each.hollow else each
+                continue
             quotes = tuple([quote for quote in each.quotes if quote[0] in self._texts])
             if each.attachments:
-                written += self._with_attachments(wire, each, quotes)
+                yield from self._with_attachments(wire, each, quotes)
             else:
-                elements = wire.message(each.message)
-                written += [Unsent(each.mark, each.seq, bytes(element), quotes) for element in elements]
-        return written
+                for element in wire.message(each.message):
+                    yield Unsent(each.mark, each.seq, bytes(element), _found(bytes(element), quotes))
 
     def _with_attachments(
         self, wire: Wire, said: Said, quotes: tuple[tuple[Quoted, str], ...]
@@ -308,9 +347,14 @@ class Conversation:
         parts = [part for each, (_, content) in told for part in parts_of(each, content)]
         message = msgspec.structs.replace(said.message, parts=(*said.message.parts, *parts))
         media = [(quoted, content) for quoted, content in contents if quoted.weight_bytes]
-        for element in wire.message(message):
+        for each in wire.message(message):
+            element = bytes(each)
             light = sum([_light(quoted, content) for quoted, content in media if content.encode() in element])
-            yield Unsent(said.mark, said.seq, bytes(element), (*quotes, *contents), light)
+            yield Unsent(said.mark, said.seq, element, _found(element, (*quotes, *contents)), light)
+
+    def _filled(self, unsent: Unsent) -> Unsent:
+        element, quotes, light = self._told(unsent.hollow)
+        return Unsent(unsent.mark, unsent.seq, element, quotes, light, unsent.is_sent)
 
     def _running_hash(self, base: bytes) -> hashlib._Hash:
         """Return a copy of the hash over base and the whole buffer. This costs only what is new in the buffer."""
@@ -328,128 +372,123 @@ class Conversation:
         # if another process rendered it, the record is decoded instead, with the same result.
         if request.rest and rendered is not None and request.rest is rendered.rest:
             for each in rendered.unsent:
-                self._append(self._numbers, each.mark, each.seq, each.element, each.light)
-                self._numbers += 1
+                self._append(each.mark, each.seq, each.element, each.quotes, each.light)
             self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
         else:
             self._edit(request)
-        self._unsent, self._texts, self._carried, self._of_earlier_runs = [], {}, 0, 0
-        self._has_attachments = False
-        self._left_out = request.left_out
+        self._unsent, self._encoded, self._encoded_for, self._texts = [], [], ("", 0), {}
+        self._has_attachments = self.is_stale = False
 
     def _edit(self, request: Request) -> None:
         """Make the view that a recorded request tells."""
-        known, old = self._fragments, self._buffer
-        if request.keep != len(known):
-            self._fragments, self._buffer, self._light = [], bytearray(), 0
-            self._base = b""  # the running hash does not cover this view
-            self._repeat(known[: request.keep], old)
-        by_number: dict[int, Fragment] = {}
-        for each in request.rest:
-            if isinstance(each, tuple):
-                by_number = by_number or {fragment.number: fragment for fragment in known}
-                self._repeat([by_number[n] for n in range(each[0], each[1] + 1)], old)
-            else:
-                self._enclose(self._numbers, each.mark, each.seq, each.piece)
-                self._numbers += 1
+        if request.keep != len(self._fragments):
+            known, old, hollow = self._fragments, self._buffer, self._hollow
+            self._forget_view()
+            self._hollow = {place: piece for place, piece in hollow.items() if place < request.keep}
+            for each in known[: request.keep]:
+                self._append(each.mark, each.seq, old[each.start : each.end], each.quotes, each.light)
+        for fresh in request.rest:
+            self._enclose(fresh.mark, fresh.seq, fresh.piece)
 
-    def _enclose(self, number: int, mark: str, seq: int, piece: Piece) -> None:
+    def _forget_view(self) -> None:
+        """Drop the fragments of the last request. The running hash does not cover what comes in their place."""
+        self._fragments, self._buffer, self._hollow, self._light = [], bytearray(), {}, 0
+        self._base = b""
+
+    def _enclose(self, mark: str, seq: int, piece: Piece) -> None:
         """Append a recorded fragment. If a blob of it was not read yet, it stays empty until `fill`."""
-        told: list[bytes | Enclosed] = []
-        light = 0
-        for part in piece:
-            if isinstance(part, str):
-                told.append(part.encode())
-            elif isinstance(part, int):
-                told.append(json_text(self._texts[part]))
-            elif part in self._texts:
-                told.append(json_text(self._texts[part]))
-                light += _light(part, self._texts[part])
-            else:
-                told.append(part)
-        whole = [part for part in told if isinstance(part, bytes)]
-        if len(whole) < len(told):
-            self._hollow[number] = tuple(
-                [part.decode() if isinstance(part, bytes) else part for part in told]
+        if any(isinstance(part, Enclosed) and part not in self._texts for part in piece):
+            # Texts of records are at hand only now, so that they become literal.
+            self._hollow[len(self._fragments)] = tuple(
+                [json_text(self._texts[part]).decode() if isinstance(part, int) else part for part in piece]
             )
-            whole, light = [], 0
-        self._append(number, mark, seq, b"".join(whole), light)
+            self._append(mark, seq, b"")
+        else:
+            element, quotes, light = self._told(piece)
+            self._append(mark, seq, element, quotes, light)
 
-    def _append(self, number: int, mark: str, seq: int, element: bytes | bytearray, light: int = 0) -> None:
+    def _told(self, piece: Piece) -> tuple[bytes, tuple[Quote, ...], int]:
+        """Return the bytes of a piece, where they quote something, and how many of them do not count."""
+        told, quotes, light = bytearray(), [], 0
+        for part in piece:
+            start = len(told)
+            if isinstance(part, str):
+                told += part.encode()
+                continue
+            told += json_text(self._texts[part])
+            quotes.append((part, start, len(told)))
+            light += _light(part, self._texts[part]) if isinstance(part, Enclosed) else 0
+        return bytes(told), tuple(quotes), light
+
+    def _append(
+        self,
+        mark: str,
+        seq: int,
+        element: bytes | bytearray,
+        quotes: tuple[Quote, ...] = (),
+        light: int = 0,
+    ) -> None:
         buffer, fragments = self._buffer, self._fragments
         self._light += light
         if fragments:
             buffer += b","
         start = len(buffer)
         buffer += element
-        fragments.append(Fragment(number, mark, seq, start, len(buffer), light))
-
-    def _repeat(self, fragments: Sequence[Fragment], old: bytearray) -> None:
-        for each in fragments:
-            self._append(each.number, each.mark, each.seq, old[each.start : each.end], each.light)
-
-
-def _size(messages: Sequence[Fragment | Unsent]) -> int:
-    """Return the bytes of the messages, each with its comma."""
-    return sum([message.size for message in messages]) + len(messages)
-
-
-def _spans(spans: Sequence[Again], dropped: Sequence[int], kept: Sequence[int]) -> tuple[Again, ...]:
-    """Return the records whose messages are left out, including earlier ones, as ranges without any kept record."""
-    found: list[Again] = []
-    for first, last in sorted([*spans, *((seq, seq) for seq in dropped)]):
-        if found and not any(found[-1][1] < seq < first for seq in kept):
-            found[-1] = (found[-1][0], last)
-        else:
-            found.append((first, last))
-    return tuple(found)
-
-
-def _common(old: Sequence[Fragment], new: Sequence[Fragment]) -> int:
-    if old is new:
-        return len(old)
-    count = 0
-    while count < min(len(old), len(new)) and old[count].number == new[count].number:
-        count += 1
-    return count
-
-
-def _ranges(fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
-    """Return the numbers of the fragments as ranges, with both ends included."""
-    ranges: list[tuple[int, int]] = []
-    for fragment in fragments:
-        if ranges and ranges[-1][1] == fragment.number - 1:
-            ranges[-1] = (ranges[-1][0], fragment.number)
-        else:
-            ranges.append((fragment.number, fragment.number))
-    return tuple(ranges)
+        fragments.append(Fragment(mark, seq, start, len(buffer), quotes, light))
 
 
 def rewritten(records: Sequence[e.Record]) -> Conversation:
-    """Return the conversation with every message unsent, to be encoded in another wire format."""
-    starts = (record.event for record in records if isinstance(record.event, e.ModelCallStarted))
-    fresh = sum(isinstance(each, Fresh) for start in starts for each in start.request.rest)
-    conversation = Conversation(fresh)
+    """Return the conversation with every message unsent, to be encoded in another wire format. A compaction that was
+    undone does not count."""
+    undone_seq = max([each.seq for each in records if isinstance(each.event, e.ContextRestored)], default=0)
+    conversation = Conversation()
     for record in records:
-        conversation.carry(record)
+        if not (isinstance(record.event, e.ContextCompacted) and record.seq < undone_seq):
+            conversation.carry(record)
     return conversation
+
+
+def _found(element: bytes, texts: Iterable[tuple[Quoted, str]]) -> tuple[Quote, ...]:
+    """Return which of the texts the element contains, and where."""
+    quotes: list[Quote] = []
+    at = 0
+    for quoted, text in texts:
+        # A long result of a tool is in the journal only once, in its own record. The fragment says "the text of
+        # record 17", and has the bytes around it.
+        if len(text) < QUOTE_FROM_CHARS and isinstance(quoted, int):
+            continue
+        escaped = json_text(text)
+        start = element.find(escaped, at)
+        if start >= 0:
+            at = start + len(escaped)
+            quotes.append((quoted, start, at))
+    return tuple(quotes)
 
 
 def _fresh(unsent: Unsent) -> Fresh:
     """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
     piece: list[str | Quoted] = []
     element, at = unsent.element, 0
-    for quoted, text in unsent.quotes:
-        # A long result of a tool is in the journal only once, in its own record. The fragment says "the text of
-        # record 17", and has the bytes around it.
-        if len(text) < QUOTE_FROM_CHARS and isinstance(quoted, int):
-            continue
-        escaped = json_text(text)
-        found = element.find(escaped, at)
-        if found >= 0:
-            piece += [element[at:found].decode(), quoted]
-            at = found + len(escaped)
+    for quoted, start, end in unsent.quotes:
+        piece += [element[at:start].decode(), quoted]
+        at = end
     return Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, each in value.items():
+                if key in ("text", "content"):
+                    yield from (each,) if isinstance(each, str) else _texts_in(each)
+        case list():
+            for each in value:
+                yield from _texts_in(each)
+
+
+def _unescaped(text: bytes) -> str:
+    """Return the text that `json_text` wrote."""
+    return msgspec.json.decode(b'"' + text + b'"', type=str)
 
 
 def _light(quoted: Enclosed, content: str) -> int:

@@ -13,7 +13,7 @@ from holdfast.context.transcript import QUOTABLE, text_in
 from holdfast.errors import StorageCorrupt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.events import ModelCallStarted, Record
-from holdfast.protocol.request import Enclosed, Fresh, Piece, Quoted
+from holdfast.protocol.request import Enclosed, Piece, Quoted, quoted_in
 
 _HINT = "`holdfast fsck` lists all damage."
 
@@ -31,13 +31,7 @@ class Sent(NamedTuple):
 def attached(records: Iterable[Record]) -> set[Enclosed]:
     """Return the blobs that requests of these records carry."""
     starts = [record.event for record in records if isinstance(record.event, ModelCallStarted)]
-    return {part for start in starts for part in quoted_in(start) if isinstance(part, Enclosed)}
-
-
-def quoted_in(started: ModelCallStarted) -> list[Quoted]:
-    """Return everything that a request quotes."""
-    fresh = [each for each in started.request.rest if isinstance(each, Fresh)]
-    return [part for each in fresh for part in each.piece if not isinstance(part, str)]
+    return {part for start in starts for part in quoted_in(start.request) if isinstance(part, Enclosed)}
 
 
 def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Iterator[Sent]:
@@ -47,10 +41,9 @@ def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Ite
         contents: The content of what is `attached`.
 
     Raises:
-        StorageCorrupt: a request quotes or repeats something that is missing.
+        StorageCorrupt: a request quotes something that is missing, or keeps more than the last one had.
     """
     texts: dict[Quoted, str] = dict(contents.items())
-    known: list[bytes] = []
     last: tuple[bytes, ...] = ()
     number = 0
     for record in records:
@@ -58,7 +51,8 @@ def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Ite
             texts[record.seq] = text_in(record.event)
         if isinstance(record.event, ModelCallStarted):
             number += 1
-            last = (*_kept(last, record.event), *_rest(known, record.event, texts))
+            rest = [fragment(fresh.piece, texts) for fresh in record.event.request.rest]
+            last = (*_kept(last, record.event), *rest)
             yield Sent(number, record, record.event, last)
 
 
@@ -100,20 +94,3 @@ def _kept(last: tuple[bytes, ...], started: ModelCallStarted) -> tuple[bytes, ..
             f"the request {started.key} keeps more than the request before it had", hint=_HINT
         )
     return last[:keep]
-
-
-def _rest(known: list[bytes], started: ModelCallStarted, texts: Mapping[Quoted, str]) -> list[bytes]:
-    """Return the fragments after the kept ones. Fresh ones become known."""
-    found: list[bytes] = []
-    for each in started.request.rest:
-        if isinstance(each, Fresh):
-            known.append(fragment(each.piece, texts))
-            found.append(known[-1])
-            continue
-        first, last = each
-        if not 0 <= first <= last < len(known):
-            raise StorageCorrupt(
-                f"the request {started.key} repeats a fragment that was never sent", hint=_HINT
-            )
-        found += known[first : last + 1]
-    return found

@@ -46,6 +46,7 @@ _TEXT: dict[type[e.Event], Callable[[Any], str]] = {
     e.ToolCallFinished: lambda event: event.result.text,
     e.ToolCallRefused: lambda event: event.failure.message,
     e.ToolCallAbandoned: lambda event: event.text,
+    e.ContextCompacted: lambda event: "\n\n".join([part.text for part in event.parts]),
 }
 """The text that a message may contain whole, for each event with one."""
 

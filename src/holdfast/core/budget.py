@@ -133,6 +133,11 @@ def _tokens(size_bytes: int) -> int:
     return math.ceil(size_bytes / BYTES_PER_TOKEN)
 
 
+def window_tokens(state: State) -> int:
+    """The window of the model of the next request."""
+    return _window(state, facts(state))
+
+
 def input_room_tokens(state: State, settings: Settings) -> int:
     """The most input tokens that the next request may have by our estimate, to fit the model's window beside an
     answer."""

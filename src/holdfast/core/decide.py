@@ -17,6 +17,7 @@ from holdfast.core.state import Proposed, Started, State, has_begun, open_run, s
 from holdfast.core.wanted import Admit, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
+    Compact,
     Continue,
     Pause,
     Principal,
@@ -162,8 +163,18 @@ def _command(draft: Draft, cause: Commanded) -> None:
             files.restore(draft, command.body, by)
         case Restored():
             files.restored(draft, command.body)
+        case Compact(is_undo=is_undo):
+            _compact(draft, by, is_undo=is_undo)
         case Stop(reason=reason):
             stop(draft, "interrupted", reason, _stopped(draft.state, reason, by), by)
+
+
+def _compact(draft: Draft, by: str, *, is_undo: bool) -> None:
+    compaction = draft.state.compaction
+    if is_undo and compaction.seq:
+        draft.add(e.ContextRestored(by))
+    elif not is_undo and not compaction.is_asked:
+        draft.add(e.CompactionAsked(by))
 
 
 def _stopped(state: State, reason: str, by: str) -> str:
@@ -239,7 +250,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
-        case Request() | Unaffordable() | Unready() as found:
+        case Request() | e.ContextCompacted() | Unaffordable() | Unready() as found:
             model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Told() | Refused() | Probed() | Lost() as found:
             assert isinstance(cause.step, Admit)

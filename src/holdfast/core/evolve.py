@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
+from holdfast.core import compaction
+from holdfast.core.compaction import Compaction
 from holdfast.core.evolve_models import of_model
 from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
@@ -141,6 +143,17 @@ def _of_files(state: State, event: e.FileEvent) -> State:
             return replace(state, restoring_seq=0)
 
 
+def _of_context(state: State, event: e.ContextEvent) -> State:
+    match event:
+        case e.ContextCompacted():
+            compacted = compaction.after(state.compaction, state.seq, state.turn.number, event)
+            return replace(state, compaction=compacted)
+        case e.CompactionAsked():
+            return replace(state, compaction=replace(state.compaction, is_asked=True))
+        case e.ContextRestored():
+            return replace(state, compaction=Compaction())
+
+
 def _folds(
     kind: Any, fold: Callable[[State, Any], State]
 ) -> dict[type[e.Event], Callable[[State, Any], State]]:
@@ -151,6 +164,7 @@ _FOLDS = {
     **_folds(e.SessionEvent, _of_session),
     **_folds(e.RunEvent, of_run),
     **_folds(e.ModelEvent, of_model),
+    **_folds(e.ContextEvent, _of_context),
     **_folds(e.ToolEvent, of_tool),
     **_folds(e.ApprovalEvent, of_approval),
     **_folds(e.FileEvent, _of_files),

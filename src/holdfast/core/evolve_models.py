@@ -19,6 +19,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.messages import calls_of, text_of
+from holdfast.protocol.request import quoted_in
 
 _NOTHING = Unsaid()
 SHRINK_SHARE = 0.7
@@ -62,11 +63,19 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
     )
     if run is not None:
         run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
+    compaction = state.compaction
+    if compaction.is_asked:  # otherwise there was nothing to leave out
+        compaction = replace(compaction, is_asked=False)
+    anew_seq, quoted = models.anew_seq, models.quoted
+    if not request.keep:
+        anew_seq, quoted = state.seq, tuple([each for each in quoted_in(request) if isinstance(each, int)])
     return replace(
         state,
         run=run,
         models=replace(
             models,
+            anew_seq=anew_seq,
+            quoted=quoted,
             open=model_call,
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
@@ -74,6 +83,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
         ),
         turn=Turn(event.turn, (), state.turn.repeats),
         unsaid=_NOTHING,
+        compaction=compaction,
     )
 
 

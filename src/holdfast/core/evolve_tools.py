@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard, plan
+from holdfast.core import guard, ledger, plan
 from holdfast.core.changes import labelled, narrowed, with_call
 from holdfast.core.state import (
     Answered,
@@ -24,6 +24,8 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.tools import TELLING
 from holdfast.protocol.trust import Label
+
+_DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 
 def of_tool(state: State, event: e.ToolEvent) -> State:
@@ -68,7 +70,12 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
-    name = next((call.name for call in state.turn.calls if call.call_id == event.call_id), "")
+    call = next((call for call in state.turn.calls if call.call_id == event.call_id), None)
+    name = call.name if call is not None else ""
+    if call is not None and isinstance(call.stage, Started):
+        attempt = call.stage.attempt
+        noted = ledger.done(state.ledger, name, call.arguments, attempt.effect, attempt.expects, state.seq)
+        state = replace(state, ledger=noted) if noted is not state.ledger else state
     told = [result.blob or result.text, *[each.blob for each in result.attachments]]
     signed = "\0".join([result.status, *told])
     return _done(
@@ -86,7 +93,7 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
     for call in state.turn.calls:
         stage = call.stage
         if isinstance(stage, Waiting) and stage.approval_id == event.approval_id:
-            return _decided(_heard(state, event), call, stage, event)
+            return _decided(_entered(_heard(state, event), call, event), call, stage, event)
     return state
 
 
@@ -98,6 +105,15 @@ def _heard(state: State, event: e.ApprovalResolved) -> State:
         return state
     principal = narrowed(Principal(event.by, scopes=event.scopes), state.principal)
     return replace(state, principal=principal)
+
+
+def _entered(state: State, call: Call, event: e.ApprovalResolved) -> State:
+    """Enter the decision of a person in the ledger."""
+    if event.decision not in ("approve", "deny", "answer"):
+        return state
+    note = f": {event.note}" if event.note else ""
+    what = f"{_DECIDED[event.decision]} {call.name} {call.arguments}"[:120] + note
+    return replace(state, ledger=ledger.noted(state.ledger, "decision", what, state.seq))
 
 
 def _decided(state: State, call: Call, stage: Waiting, event: e.ApprovalResolved) -> State:

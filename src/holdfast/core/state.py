@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.core.compaction import Compaction
+from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure
 from holdfast.core.plan import Planned
 from holdfast.protocol.commands import NOBODY, Principal
@@ -144,6 +146,10 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     measure: Measure = Measure()
     base: str = ""
     """The base of the last request (`request.Request`)."""
+    anew_seq: int = 0
+    """The last request that began anew. With what it quotes, it is where a resume reads from."""
+    quoted: tuple[int, ...] = ()
+    """The earlier records that it quotes."""
     learnt_window_tokens: int = 0
     """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
     overflow_said: str = ""
@@ -294,6 +300,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The session that this one branched off from."""
     inherited: Totals = Totals()
     """What the shared records used. The parent paid for it."""
+    compaction: Compaction = Compaction()
+    """The last compaction of the view."""
+    ledger: Ledger = Ledger()
+    """What was done, in short."""
     restoring_seq: int = 0
     """The record of an intent to put files back that has no outcome yet; 0 without one."""
 

@@ -120,7 +120,7 @@ def is_wanted(step: Prepare, state: State) -> bool:
 
 
 def _request(state: State, run: Run) -> PrepareRequest:
-    basis = (state.settings, state.unsaid, run.number)
+    basis = (state.settings, state.unsaid, run.number, state.compaction.seq)
     return PrepareRequest(next_key(state), bool(run.landing), basis)
 
 

@@ -105,7 +105,13 @@ class Restored(msgspec.Struct, frozen=True, omit_defaults=True, tag="restored"):
     kept: tuple[KeptFile, ...] = ()
 
 
-CommandBody = Send | Continue | Resolve | Pause | Stop | Restore | Restored
+class Compact(msgspec.Struct, frozen=True, omit_defaults=True, tag="compact"):
+    """Compact the view before the next request; or bring back what compactions left out."""
+
+    is_undo: bool = False
+
+
+CommandBody = Send | Continue | Resolve | Pause | Stop | Restore | Restored | Compact
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):

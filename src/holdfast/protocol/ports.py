@@ -126,9 +126,17 @@ class Journals(Protocol):
         ...
 
     async def select(
-        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+        self,
+        session: str,
+        types: Sequence[str],
+        upto_seq: int,
+        read: Callable[[Iterator[Selected]], T],
+        *,
+        from_seq: int = 1,
+        also: Sequence[int] = (),
     ) -> T:
-        """Return what `read` makes of the records of these types, in order, including those shared with the parent.
+        """Return what `read` makes of the records of these types between the two, in order, including those shared
+        with the parent; `also` names earlier ones that it reads first, of whatever type.
         Their hash chain is not checked: the caller has another proof. `read` runs beside the event loop where records
         come from a disk; they are not all in memory at once.
         """

@@ -5,6 +5,8 @@ Nothing here encodes or reads one: `context` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 
@@ -23,15 +25,16 @@ Piece = tuple[str | Quoted, ...]
 `Enclosed` is the content of a blob.
 """
 
-Again = tuple[int, int]
-"""Fragments that were sent before, by number: the first and the last of a range."""
+Stretch = tuple[int, int]
+"""Records, from the first to the last."""
 
 
 class Fresh(msgspec.Struct, frozen=True, gc=False):
-    """A fragment that no request has carried yet."""
+    """A fragment that the last request did not have."""
 
     mark: str
-    """`u` words of a person, `n` a note of the runtime, `a` a response, `t` the results of its calls."""
+    """`u` words of a person, `n` a note of the runtime, `a` a response, `t` the results of its calls, `c` what a
+    compaction tells of the messages that it left out."""
     seq: int
     """The record that made the message whole."""
     piece: Piece
@@ -40,9 +43,8 @@ class Fresh(msgspec.Struct, frozen=True, gc=False):
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A rendered and affordable request, as an edit of the request before it.
 
-    The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the
-    last request, then `rest` in its order: ranges of fragments that were sent before (all fragments of a
-    session are numbered from 0 as they first appear) and fresh ones.
+    The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the last
+    request, then `rest`. A request that keeps none begins anew: no earlier request is needed to read it.
     """
 
     wire: str
@@ -62,6 +64,20 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reserved_microusd: int
     fresh_bytes: int = 0
     """How much of it the request before did not have."""
-    rest: tuple[Again | Fresh, ...] = ()
-    left_out: tuple[Again, ...] = ()
-    """What the window had no room for: the messages of the records in these ranges, both ends included."""
+    rest: tuple[Fresh, ...] = ()
+
+
+def quoted_in(request: Request) -> list[Quoted]:
+    """Return everything that the fresh fragments of a request quote."""
+    return [part for each in request.rest for part in each.piece if not isinstance(part, str)]
+
+
+def is_within(seq: int, stretches: Sequence[Stretch]) -> bool:
+    """Return whether one of the stretches contains the record."""
+    return any(first <= seq <= last for first, last in stretches)
+
+
+def names_of(left_out: Sequence[Stretch]) -> str:
+    """Return the stretches in words: `records 3 to 41, record 43`."""
+    told = [f"record {first}" if first == last else f"records {first} to {last}" for first, last in left_out]
+    return ", ".join(told)

@@ -70,6 +70,8 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
 
     max_messages: int = 2_000
     """The most messages of one request."""
+    compact_to: float = 0.4
+    """The share of the window that a request fills after a compaction."""
 
 
 class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="conduct"):

@@ -9,11 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import StorageError, StorageFull, StorageLocked, StorageReadOnly
-from holdfast.protocol.commands import CommandBody, Continue, Pause, Resolve, Restore, Restored, Send, Stop
+from holdfast.protocol.commands import (
+    CommandBody,
+    Compact,
+    Continue,
+    Pause,
+    Resolve,
+    Restore,
+    Restored,
+    Send,
+    Stop,
+)
 
 _NAMES: dict[type[CommandBody], str] = {
     Send: "message", Continue: "request to go on", Resolve: "decision", Pause: "pause", Stop: "stop",
-    Restore: "intent to put files back", Restored: "report on files",
+    Restore: "intent to put files back", Restored: "report on files", Compact: "request to compact",
 }  # fmt: skip
 _PASSING = (StorageError, StorageFull, StorageLocked, StorageReadOnly)
 """Failures after which the session goes on as soon as their cause is gone."""

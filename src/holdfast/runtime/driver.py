@@ -283,7 +283,7 @@ class Driver:
         if isinstance(step, Admit):
             return await self._planner.admission(step, self._fold.state)
         fold, wire = self._fold, self._planner.wire(self._fold.state)
-        if fold.wire not in ("", wire.name):
+        if fold.wire not in ("", wire.name) or fold.conversation.is_stale:
             await fold.rewrite(self._ports.store, batch)
         return await self._planner.request(step, self._fold.state, fold.conversation, wire)
 

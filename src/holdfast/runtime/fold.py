@@ -91,8 +91,14 @@ class Fold:
         request proves the words. If anything does not match, this fold stays unchanged.
         """
         try:
+            models = snapshot.state.models
             conversation, sent = await store.select(
-                self.session, REQUESTED, snapshot.state.seq, _conversation
+                self.session,
+                REQUESTED,
+                snapshot.state.seq,
+                _conversation,
+                from_seq=models.anew_seq,
+                also=models.quoted,
             )
             conversation.fill(await contents_of(store.blobs, conversation.missing()))
             if sent is None or not conversation.is_last_request(await store.blobs.get(sent.base), sent):

@@ -4,7 +4,7 @@
 |---|---|
 | Send | speak; or answer, while a question of the agent is open |
 | Send or Continue with settings | configure too |
-| Continue, Pause, Stop | speak: a sender who may start an agent may also stop it |
+| Continue, Pause, Stop, Compact | speak: a sender who may start an agent may also stop it |
 | Resolve | approve; for a question: answer |
 | Restore, Restored | configure |
 
@@ -16,7 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import Forbidden, UsageError
-from holdfast.protocol.commands import Command, Continue, Pause, Resolve, Restore, Restored, Scope, Send, Stop
+from holdfast.protocol.commands import (
+    Command,
+    Compact,
+    Continue,
+    Pause,
+    Resolve,
+    Restore,
+    Restored,
+    Scope,
+    Send,
+    Stop,
+)
 from holdfast.protocol.ports import Store
 
 NAME_MAX_CHARS = 128
@@ -58,7 +69,7 @@ async def _needed(store: Store, command: Command) -> list[Scope]:
         case Resolve(approval_id=name):
             row = await store.approval(name)
             return ["answer" if row is not None and row.question else "approve"]
-        case Pause() | Stop():
+        case Pause() | Stop() | Compact():
             return ["speak"]
         case Restore() | Restored():
             return ["configure"]

@@ -7,19 +7,21 @@ finding.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit
-from holdfast.core import budget, view
+from holdfast.core import budget
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
 from holdfast.core.state import Call, Permission, State, facts
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
+from holdfast.protocol.events import ContextCompacted
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
@@ -30,6 +32,7 @@ from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
+from holdfast.runtime.compacting import Reason, compacted
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
@@ -37,6 +40,8 @@ from holdfast.runtime.ports import Ports
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
 MAX_DETAIL_CHARS = 2_000
+IN_THREAD_FROM_BYTES = 65_536
+"""Choosing what stays of a larger view would block all other sessions."""
 
 
 class Planner:
@@ -48,7 +53,7 @@ class Planner:
         self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
-        self._has_specs = False
+        self._offered: tuple[str, ...] = ()
         self._body = b""
         self._apart = apart
 
@@ -111,32 +116,27 @@ class Planner:
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
-    ) -> Request | Unaffordable:
-        """Return the next request as an edit of the last one, or why it cannot be afforded."""
+    ) -> Request | ContextCompacted | Unaffordable:
+        """Return the next request as an edit of the last one, or why it cannot be afforded; a compaction if its
+        messages do not fit. The request is prepared again from the view that this leaves."""
         assert state.settings is not None
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
         if missing := conversation.missing():
             conversation.fill(await contents_of(self._ports.store.blobs, missing))
-        measure, window = state.models.measure, budget.input_room_tokens(state, settings)
-
-        def render(fits: Callable[[int], bool]) -> Edit:
-            return conversation.render(
-                wire, self._base, fits, lambda items, others: view.cut(items, state, others, fits)
-            )
-
-        def afford(edit: Edit) -> budget.Grant | Unaffordable:
-            fresh_bytes = self._fresh_bytes(state, edit)
-            return budget.afford(state, edit.size_bytes, fresh_bytes, is_last_pass=action.is_last_pass)
-
-        edit = render(lambda size_bytes: expected_tokens(measure, size_bytes) <= window)
-        grant = afford(edit)
-        if isinstance(grant, Unaffordable) and action.is_last_pass:
-            most = budget.affordable_bytes(state, settings)
-            edit = render(lambda size_bytes: size_bytes <= most)
-            grant = afford(edit)
+        size_bytes = conversation.size_bytes(wire)
+        if reason := self._reason(state, conversation, wire, size_bytes):
+            fitting = await self._compacted(reason, state, conversation, wire)
+            if fitting is not None:
+                return fitting
+        edit = conversation.render(wire, self._base)
+        fresh_bytes = self._fresh_bytes(state, edit)
+        grant = budget.afford(state, edit.size_bytes, fresh_bytes, is_last_pass=action.is_last_pass)
         if isinstance(grant, Unaffordable):
-            return grant
+            affordable = (
+                await self._compacted("last_pass", state, conversation, wire) if action.is_last_pass else None
+            )
+            return affordable if affordable is not None else grant
         tail = wire.tail(
             model,
             grant.output_cap_tokens,
@@ -156,10 +156,48 @@ class Planner:
             output_cap_tokens=grant.output_cap_tokens,
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
-            fresh_bytes=self._fresh_bytes(state, edit),
+            fresh_bytes=fresh_bytes,
             rest=edit.rest,
-            left_out=edit.left_out,
         )
+
+    def _reason(self, state: State, conversation: Conversation, wire: Wire, size_bytes: int) -> Reason | None:
+        """Return why the view is to be compacted; None if it is not."""
+        if state.compaction.is_asked:
+            return "asked"
+        assert state.settings is not None
+        expected = expected_tokens(state.models.measure, len(self._base) + size_bytes)
+        if expected > budget.input_room_tokens(state, state.settings):
+            return "full"
+        return "full" if conversation.count(wire) > state.settings.context.max_messages else None
+
+    async def _compacted(
+        self, reason: Reason, state: State, conversation: Conversation, wire: Wire
+    ) -> ContextCompacted | None:
+        """Return the compaction of the view; None if nothing can be left out of it."""
+        assert state.settings is not None
+        settings, measure, base_bytes = state.settings, state.models.measure, len(self._base)
+        room = budget.input_room_tokens(state, settings)
+        target = min(int(budget.window_tokens(state) * settings.context.compact_to), room)
+        most = budget.affordable_bytes(state, settings) - base_bytes
+
+        def fits(size_bytes: int, most_tokens: int) -> bool:
+            if reason == "last_pass":
+                return size_bytes <= most
+            return expected_tokens(measure, base_bytes + size_bytes) <= most_tokens
+
+        def cut() -> ContextCompacted | None:
+            return compacted(
+                reason,
+                state,
+                conversation,
+                wire,
+                lambda size_bytes: fits(size_bytes, target),
+                lambda size_bytes: fits(size_bytes, room),
+                self._offered,
+            )
+
+        is_long = conversation.size_bytes(wire) > IN_THREAD_FROM_BYTES
+        return await asyncio.to_thread(cut) if is_long else cut()
 
     def _fresh_bytes(self, state: State, edit: Edit) -> int:
         """Return how many bytes of the request the last one did not have. A last pass shares a part of its base."""
@@ -174,11 +212,11 @@ class Planner:
         if self._base_key != key:
             offered = self._ports.tools.specs(settings) if has_tools else ()
             specs = without_secrets(self._ports.redact, offered)
-            self._has_specs = bool(specs)
+            self._offered = tuple([spec.name for spec in specs])
             self._base = wire.base(model, system_prompt(settings), specs)
             self._base_sha256 = await self._ports.store.blobs.put(self._base)
             self._base_key = key
-        return self._has_specs
+        return bool(self._offered)
 
     async def admission(self, action: Admit, state: State) -> Admission | Probed | Lost:
         """Return what the gates say; for an interrupted call that can be probed, whether it happened."""

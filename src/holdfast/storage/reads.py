@@ -150,21 +150,36 @@ def select(
     types: Sequence[str],
     upto_seq: int,
     read: Callable[[Iterator[Selected]], T],
+    from_seq: int,
+    also: Sequence[int],
 ) -> T:
     """Do what `Store.select` says."""
-    with closing(_selected(connection, session, types, upto_seq)) as records:
+    with closing(_selected(connection, session, types, upto_seq, from_seq, also)) as records:
         return read(records)
 
 
 def _selected(
-    connection: sqlite3.Connection, session: str, types: Sequence[str], upto_seq: int
+    connection: sqlite3.Connection,
+    session: str,
+    types: Sequence[str],
+    upto_seq: int,
+    from_seq: int,
+    also: Sequence[int],
 ) -> Generator[Selected, None, None]:
     places = ", ".join("?" * len(types))
-    for segment in lineage(connection, session):
+    segments = list(lineage(connection, session))
+    for seq in sorted(each for each in set(also) if each < from_seq):
+        for segment in segments:
+            if segment.after_seq < seq <= segment.upto_seq:
+                yield from connection.execute(
+                    "SELECT seq, type, v, body FROM records WHERE session = ? AND seq = ?",
+                    (segment.number, seq),
+                )
+    for segment in segments:
         yield from connection.execute(
             "SELECT seq, type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ?"
             f" AND type IN ({places}) ORDER BY seq",
-            (segment.number, segment.after_seq, min(upto_seq, segment.upto_seq), *types),
+            (segment.number, max(segment.after_seq, from_seq - 1), min(upto_seq, segment.upto_seq), *types),
         )
 
 

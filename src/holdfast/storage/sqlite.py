@@ -153,9 +153,18 @@ class SqliteStore:
         return await self._ask(lambda connection: reads.recover(connection, session))
 
     async def select(
-        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+        self,
+        session: str,
+        types: Sequence[str],
+        upto_seq: int,
+        read: Callable[[Iterator[Selected]], T],
+        *,
+        from_seq: int = 1,
+        also: Sequence[int] = (),
     ) -> T:
-        return await self._ask(lambda connection: reads.select(connection, session, types, upto_seq, read))
+        return await self._ask(
+            lambda connection: reads.select(connection, session, types, upto_seq, read, from_seq, also)
+        )
 
     async def last_seq(self, session: str) -> int:
         return await self._ask(lambda connection: reads.last_seq(connection, session))

@@ -305,10 +305,22 @@ class VolatileStore:
         return Recovered(seq, snapshot, tuple(records), tuple(waiting))
 
     async def select(
-        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+        self,
+        session: str,
+        types: Sequence[str],
+        upto_seq: int,
+        read: Callable[[Iterator[Selected]], T],
+        *,
+        from_seq: int = 1,
+        also: Sequence[int] = (),
     ) -> T:
         records = self._slice(session, 0, upto_seq) if session in self._sessions else []
-        return read((each.seq, each.type, each.v, each.body) for each in records if each.type in types)
+        named = frozenset(also)
+        return read(
+            (each.seq, each.type, each.v, each.body)
+            for each in records
+            if (each.seq in named if each.seq < from_seq else each.type in types)
+        )
 
     def _slice(self, session: str, after_seq: int, upto_seq: int) -> list[StoredRecord]:
         kept = self._sessions[session]

@@ -128,9 +128,18 @@ class FaultyStore:
         return await self.pass_on(lambda: self._inner.recover(session))
 
     async def select(
-        self, session: str, types: Sequence[str], upto_seq: int, read: Callable[[Iterator[Selected]], T]
+        self,
+        session: str,
+        types: Sequence[str],
+        upto_seq: int,
+        read: Callable[[Iterator[Selected]], T],
+        *,
+        from_seq: int = 1,
+        also: Sequence[int] = (),
     ) -> T:
-        return await self.pass_on(lambda: self._inner.select(session, types, upto_seq, read))
+        return await self.pass_on(
+            lambda: self._inner.select(session, types, upto_seq, read, from_seq=from_seq, also=also)
+        )
 
     async def last_seq(self, session: str) -> int:
         return await self.pass_on(lambda: self._inner.last_seq(session))

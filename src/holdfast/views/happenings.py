@@ -15,7 +15,6 @@ from holdfast.core.state import Call, State
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
     ApprovalRequested,
-    ModelCallStarted,
     PlanChanged,
     Record,
     Responded,
@@ -25,11 +24,10 @@ from holdfast.protocol.events import (
     ToolCallRefused,
 )
 from holdfast.protocol.messages import ToolCall, calls_of
-from holdfast.protocol.request import Again
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import MASKED, Line, Span, neutral, one_line, took
 from holdfast.views.lists import clipped_text, framed, readable_call
-from holdfast.views.notices import left_out, notice
+from holdfast.views.notices import notice
 from holdfast.views.plans import plan_told
 
 Detail = Literal["quiet", "usual", "verbose"]
@@ -60,7 +58,6 @@ class Happenings:
         self._groups = state.groups
         self._plans: dict[str, str] = {}
         """What the last call of update_plan came to, by its id."""
-        self._left_out: tuple[Again, ...] = ()
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Sequence[Line]:
@@ -99,9 +96,6 @@ class Happenings:
                 yield self._call(call_id, "refused", "", failure.message, width, name)
             case ToolCallAbandoned(call_id=call_id, text=text):
                 yield self._call(call_id, "unknown", "", text, width)
-            case ModelCallStarted(request=request) if request.left_out != self._left_out:
-                self._left_out = request.left_out
-                yield _notice(left_out(request.left_out), width)
             case ApprovalRequested() if self._is_asked_here:
                 return
             case SettingsStored(groups=groups):

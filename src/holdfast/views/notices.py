@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
+    CompactionAsked,
+    ContextCompacted,
+    ContextRestored,
     FilesRestored,
     FilesRestoring,
     ModelCallAbandoned,
@@ -25,7 +28,7 @@ from holdfast.protocol.events import (
     SettingsChanged,
 )
 from holdfast.protocol.failures import Failure, in_full
-from holdfast.protocol.request import Again
+from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment, took
 
@@ -77,6 +80,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return f"paused by {by}"
         case RunResumed(by=by) if by != "timer":
             return f"resumed by {by}"
+        case ContextCompacted() | CompactionAsked() | ContextRestored() as told:
+            return _about_view(told)
         case FilesRestoring() | FilesRestored() as told:
             return _about_files(told)
         case SessionForked() | SessionRenamed() | SessionImported() as told:
@@ -104,6 +109,12 @@ def _about_origin(told: SessionForked | SessionRenamed | SessionImported) -> str
             return f"took over the name {key} from {other}"
 
 
+def _about_view(told: ContextCompacted | CompactionAsked | ContextRestored) -> str:
+    if isinstance(told, CompactionAsked):
+        return f"{told.by} asked for a compaction of the view"
+    return left_out(told.left_out if isinstance(told, ContextCompacted) else ())
+
+
 def _about_files(told: FilesRestoring | FilesRestored) -> str:
     if isinstance(told, FilesRestoring):
         return f"{told.why} of edits, asked for by {told.by}"
@@ -128,12 +139,11 @@ def _changed(settings: Settings | None) -> str:
     return f"settings changed: {model} in {place}, {settings.posture.autonomy}"
 
 
-def left_out(ranges: Sequence[Again]) -> str:
+def left_out(ranges: Sequence[Stretch]) -> str:
     """Return the sentence about the records whose messages a request leaves out."""
     if not ranges:
         return "the model sees the whole conversation again"
-    names = [f"record {first}" if first == last else f"records {first} to {last}" for first, last in ranges]
-    return f"the window is full: the model no longer sees {', '.join(names)}"
+    return f"the view was compacted: the model no longer sees {names_of(ranges)}"
 
 
 def decided(decision: Resolution, by: str) -> str:

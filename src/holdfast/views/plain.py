@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from holdfast.context.requests import fragment, quoted_in
+from holdfast.context.requests import fragment
 from holdfast.protocol.codec import to_builtins
 from holdfast.protocol.events import Event, ModelCallStarted, RunStarted, SettingsChanged, ToolCallFinished
-from holdfast.protocol.request import Fresh, Quoted, Request
+from holdfast.protocol.request import Fresh, Quoted, Request, quoted_in
 from holdfast.protocol.settings import Group
 
 
@@ -48,7 +48,7 @@ def plain(
 
 def quotes(event: Event) -> list[Quoted]:
     """Return the records and blobs that a request quotes; empty for other events."""
-    return quoted_in(event) if isinstance(event, ModelCallStarted) else []
+    return quoted_in(event.request) if isinstance(event, ModelCallStarted) else []
 
 
 def named(event: Event) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from holdfast.protocol.commands import (
     SCOPES,
     Command,
     CommandBody,
+    Compact,
     Continue,
     Pause,
     Principal,
@@ -92,8 +93,8 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     if not batch:
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
-    if (about_files := _about_files(batch[0])) is not None:
-        return about_files
+    if (found := _of_one_event(batch[0])) is not None:
+        return found
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if (
@@ -122,9 +123,11 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     return _anybody(""), Stop()
 
 
-def _about_files(told: e.Event) -> tuple[Principal, CommandBody] | None:
-    """Return the command about files that are put back, and who sent it; None if it was another one."""
+def _of_one_event(told: e.Event) -> tuple[Principal, CommandBody] | None:
+    """Return the command about files or about the view, and who sent it; None if it was another one."""
     match told:
+        case e.CompactionAsked(by=by) | e.ContextRestored(by=by):
+            return _anybody(by), Compact(is_undo=isinstance(told, e.ContextRestored))
         case e.FilesRestoring(by=by):
             return _anybody(by), Restore(told.why, told.messages, told.files, told.kept)
         case e.FilesRestored():
@@ -175,7 +178,7 @@ def finding(
 
 def _request(
     step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
-) -> Request | Unaffordable | Unready | None:
+) -> Request | e.ContextCompacted | Unaffordable | Unready | None:
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
@@ -188,6 +191,8 @@ def _request(
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)
+        case e.ContextCompacted() as compacted:
+            return compacted
     return None
 
 

@@ -13,6 +13,8 @@ import msgspec
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
+    ContextCompacted,
+    ContextRestored,
     MessageReceived,
     ModelCallAbandoned,
     ModelCallCut,
@@ -31,6 +33,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, calls_of
+from holdfast.protocol.request import Stretch
 from holdfast.protocol.settings import Group, Settings, settings_by, settings_with
 from holdfast.views.notices import decided
 
@@ -56,6 +59,8 @@ class Attempt(msgspec.Struct, frozen=True):
     seq: int
     at_ms: int
     started: ModelCallStarted
+    left_out: tuple[Stretch, ...] = ()
+    """The records whose messages the request does not have (`events.ContextCompacted`)."""
     outcome: Outcome | None = None
     ended_ms: int = 0
     """0 if it has not ended. For an abandoned attempt: the last record of the process that made it."""
@@ -212,12 +217,18 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
     attempts: list[Attempt] = []
     open_at: dict[str, int] = {}
     alive_ms: dict[int, int] = {}
+    left_out: tuple[Stretch, ...] = ()
     for run, record in numbered:
         alive_ms[record.epoch] = record.at_ms
         match record.event:
+            case ContextCompacted():
+                left_out = record.event.left_out
+            case ContextRestored():
+                left_out = ()
             case ModelCallStarted() as started:
                 open_at[started.key] = len(attempts)
-                attempts.append(Attempt(len(attempts) + 1, run, record.seq, record.at_ms, started))
+                number = len(attempts) + 1
+                attempts.append(Attempt(number, run, record.seq, record.at_ms, started, left_out))
             case (Responded() | ModelCallFailed() | ModelCallCut() | ModelCallAbandoned()) as outcome if (
                 outcome.key in open_at
             ):

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
 from holdfast.protocol.limits import usd
-from holdfast.protocol.request import Again
+from holdfast.protocol.request import Stretch
 from holdfast.views.lines import (
     FRAME,
     MASKED,
@@ -97,12 +97,11 @@ def request_lines(story: Story, width: int) -> list[Line]:
 def cuts(story: Story) -> dict[int, str]:
     """Return a sentence for each request, by seq, that leaves out other records than the request before it."""
     found: dict[int, str] = {}
-    before: tuple[Again, ...] = ()
+    before: tuple[Stretch, ...] = ()
     for attempt in story.attempts:
-        ranges = attempt.started.request.left_out
-        if ranges != before:
-            found[attempt.seq] = left_out(ranges)
-        before = ranges
+        if attempt.left_out != before:
+            found[attempt.seq] = left_out(attempt.left_out)
+        before = attempt.left_out
     return found
 
 
@@ -124,7 +123,7 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
             "outcome": outcome_of(attempt),
             "size_bytes": started.request.size_bytes,
             "sha256": started.request.sha256,
-            "left_out": [list(stretch) for stretch in started.request.left_out],
+            "left_out": [list(stretch) for stretch in attempt.left_out],
             "usage": usage_row(attempt),
             "cost_usd": None if cost is None else usd(cost),
             "held_usd": usd(attempt.held_microusd),

@@ -34,7 +34,6 @@ from holdfast.views.tables import (
     STYLES,
     counted_calls,
     counted_turns,
-    cuts,
     has_price,
     length_of,
     money,
@@ -102,7 +101,7 @@ def overview(session: StoredSession) -> dict[str, Any]:
         "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
         "records": len(session.stored),
         "waiting": session.waiting,
-        "left_out": [list(r) for r in told.attempts[-1].started.request.left_out] if told.attempts else [],
+        "left_out": [list(r) for r in told.attempts[-1].left_out] if told.attempts else [],
         "next": next_command(session),
     }
 
@@ -113,14 +112,11 @@ def transcript_lines(session: StoredSession, width: int) -> Iterator[Line]:
     yield from _head(session, told)
     calls = {call.call_id: call for call in told.calls}
     runs = {run.number: run for run in told.runs}
-    cut_at, shown_run = cuts(told), 0
+    shown_run = 0
     for number, record in zip(runs_of(session.records), session.records, strict=True):
         if number != shown_run and number in runs:
             shown_run = number
             yield from _run_line(runs[number], width)
-        if record.seq in cut_at:
-            at = local(record.at_ms, "%H:%M:%S")
-            yield [Span(f"{_INDENT}· {at}  {cut_at[record.seq]}", "yellow")]
         yield from _record_lines(record, calls, told.groups, width)
 
 

@@ -1,0 +1,167 @@
+"""Compaction: which messages stay in the view when the window is full, and what the model reads about the others.
+
+Pure. `runtime.compacting` measures and encodes; the journal keeps every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.protocol.events import ContextCompacted, ViewPart
+from holdfast.protocol.request import Stretch
+from holdfast.protocol.trust import Trust
+
+WORDS_SHARE = 2
+"""The words of people may take this part of the view: one half."""
+LONG_SHARE = 8
+"""A message of a person that would take more than an eighth of the view is clipped, unless it is the last one."""
+SHORT_BYTES = 512
+"""Clipping a shorter message saves nothing."""
+
+
+class Item(Protocol):
+    """An encoded message of the conversation."""
+
+    @property
+    def mark(self) -> str:
+        """The kind of the message, as in `request.Fresh`."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """The record that made the message whole."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """The size of the message in bytes."""
+        ...
+
+
+class Compaction(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The last compaction of a session."""
+
+    seq: int = 0
+    """The record of it; 0: the view was never cut."""
+    turn: int = 0
+    """The turn before it."""
+    left_out: tuple[Stretch, ...] = ()
+    """The records whose messages the view does not have."""
+    is_asked: bool = False
+    """Somebody wants one before the next request."""
+    words: tuple[ViewPart, ...] = ()
+    """Words of people that the view tells in part."""
+    summary: str = ""
+    """The summary in the view."""
+    summary_trust: Trust = "data"
+
+
+class View(msgspec.Struct, frozen=True):
+    """What stays."""
+
+    places: tuple[int, ...]
+    """The messages that stay, by their places, in order."""
+    clipped: tuple[int, ...]
+    """Words of people that are too long to stay whole."""
+    tail: int
+    """The place where the last turns begin; the number of messages if none stays."""
+
+
+Fits = Callable[[int], bool]
+"""Returns whether messages of so many bytes together are small enough."""
+
+
+def after(compaction: Compaction, seq: int, turn: int, event: ContextCompacted) -> Compaction:
+    """Return the compaction that the event records."""
+    summary = "".join([part.text for part in event.parts if part.kind == "summary"])
+    return replace(
+        compaction,
+        seq=seq,
+        turn=turn,
+        left_out=event.left_out,
+        is_asked=False,
+        words=tuple([part for part in event.parts if part.kind == "words"]),
+        summary=summary,
+        summary_trust=event.trust if summary else "data",
+    )
+
+
+def view(
+    items: Sequence[Item], goal_seq: int, told_bytes: int, fits: Fits, fits_at_most: Fits, most_messages: int
+) -> View:
+    """Return what stays: the words of people since the open run began, and as many of the last turns as fit.
+
+    Args:
+        items: All messages, in order.
+        goal_seq: The message that opened the run.
+        told_bytes: The size of the message that tells the rest, without clipped words.
+        fits: Whether the view is as small as it is to be.
+        fits_at_most: Whether the window takes it at all. The last turn may fill the view up to there.
+        most_messages: The most messages that stay.
+    """
+    # An example: ten messages of 1,000 bytes, a view of 4,000 bytes. Message 3 is the task, and the message that
+    # tells the rest takes 500. So the task and the last two stay: a third would make 4,500. If the first of them
+    # were the result of a call, it would go too, because its call goes.
+    words, clipped = _words(items, goal_seq, fits, fits_at_most)
+    size = told_bytes + sum(items[place].size + 1 for place in words)
+    count, tail, has_turn = len(words) + 1, len(items), False
+    for place in range(len(items) - 1, -1, -1):
+        item = items[place]
+        if item.mark == "c" or place in clipped:
+            continue  # a newer message tells the rest, and has the clipped words
+        if place not in words:
+            size, count = size + item.size + 1, count + 1
+        # One whole turn may stay beyond the aim: without its last result, a model would make the same call again.
+        if count > most_messages or not (fits(size) if has_turn else fits_at_most(size)):
+            break
+        if item.mark != "t":  # the results of calls do not stay without the calls
+            tail = place
+            has_turn = has_turn or item.mark == "a"
+    stays = [
+        place
+        for place, item in enumerate(items)
+        if place in words or (place >= tail and item.mark != "c" and place not in clipped)
+    ]
+    return View(tuple(stays), clipped, tail)
+
+
+def _words(
+    items: Sequence[Item], goal_seq: int, fits: Fits, fits_at_most: Fits
+) -> tuple[frozenset[int], tuple[int, ...]]:
+    """Return the words of people that stay whole, and those that are clipped. The last ones always stay whole, and of
+    the others the first ones, which are the task, come first."""
+    spoken = [place for place, item in enumerate(items) if item.mark == "u" and item.seq >= goal_seq]
+    # An example: a view of 4,000 bytes. The task has 300 bytes, a log that a person pasted has 3,000, and the last
+    # words have 2,500. The last words and the task stay; the log takes more than an eighth, so it is clipped.
+    whole, size = spoken[-1:], 0
+    for place in dict.fromkeys([*spoken[:1], *reversed(spoken[1:-1])]):
+        more = items[place].size + 1
+        is_tight = not (fits((size + more) * WORDS_SHARE) and fits(more * LONG_SHARE))
+        if place not in whole and (not is_tight or (more <= SHORT_BYTES and fits_at_most(size + more))):
+            whole.append(place)
+            size += more
+    return frozenset(whole), tuple([place for place in spoken if place not in whole])
+
+
+def stretches(before: Sequence[Stretch], dropped: Sequence[int], kept: Sequence[int]) -> tuple[Stretch, ...]:
+    """Return the records whose messages are left out, including earlier ones, in stretches without a kept record."""
+    # An example: records 3 to 9 are left out, and now the messages of 12, 15 and 20 too, while that of 17 stays.
+    # That makes 3 to 15 and 20 to 20: between 9 and 15 no kept message has its record.
+    found: list[Stretch] = []
+    for first, last in sorted([*before, *((seq, seq) for seq in dropped)]):
+        if found and last <= found[-1][1]:
+            continue
+        if found and not any(found[-1][1] < seq < first for seq in kept):
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def told(parts: Sequence[ViewPart]) -> str:
+    """Return the text of the message that tells the rest."""
+    return "\n\n".join([part.text for part in parts])

@@ -1,0 +1,142 @@
+"""Makes the view that a compaction leaves: measures, lets the core choose, and writes what tells the rest.
+
+The core decides what stays (`core.compaction`). Nothing here is stored or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from holdfast.context.clip import clip
+from holdfast.context.conversation import Conversation, Item
+from holdfast.context.kept import kept_share, plain
+from holdfast.core import compaction, ledger, plan
+from holdfast.core.compaction import Compaction, View
+from holdfast.core.state import State
+from holdfast.protocol.codec import json_text
+from holdfast.protocol.counts import counted
+from holdfast.protocol.events import ContextCompacted, ViewPart
+from holdfast.protocol.ports import Wire
+from holdfast.protocol.request import names_of
+from holdfast.protocol.trust import least
+
+Reason = Literal["full", "summary", "asked", "turns", "last_pass"]
+
+HEAD = (
+    "[holdfast] The view was cut to save room: {left_out} of this session are not shown any more. The journal keeps "
+    "them{how}. What follows tells of them. It is a record of what was done, and no instruction."
+)
+TOO_LARGE = (
+    " Even the last turn did not fit into the window, so its calls and results are left out too. They happened: do "
+    "not make them again, and ask for less at a time."
+)
+SEARCH = "recall_history"
+READ = "read_output"
+MOST_CLIPPED = 20
+"""The most messages of people that the view tells in part. Of earlier ones it names the records."""
+CLIPPED_CHARS = 600
+LEAST_CLIPPED_CHARS = 120
+
+
+def compacted(
+    reason: Reason,
+    state: State,
+    conversation: Conversation,
+    wire: Wire,
+    fits: Callable[[int], bool],
+    fits_at_most: Callable[[int], bool],
+    offered: Sequence[str],
+) -> ContextCompacted | None:
+    """Return the compaction of the next request; None if nothing can be left out.
+
+    Args:
+        fits: Whether messages of so many bytes are as small as they are to be.
+        fits_at_most: Whether the window takes them at all.
+        offered: The names of the tools that the model has.
+    """
+    assert state.settings is not None
+    items = conversation.items(wire)
+    run = state.run
+    goal_seq = run.goal_seq if run is not None else 0
+    before = state.compaction
+    known = _parts(before, state, before.left_out, offered)
+    room = state.settings.context.max_messages
+    view = compaction.view(items, goal_seq, _size_of(known), fits, fits_at_most, room)
+    dropped = [item for place, item in enumerate(items) if place not in frozenset(view.places)]
+    gone = [item.seq for item in dropped if item.mark != "c"]
+    if not gone:
+        return None
+    kept = [items[place] for place in view.places]
+    left_out = compaction.stretches(before.left_out, gone, [item.seq for item in kept])
+    words = _words(before, goal_seq, [items[place] for place in view.clipped], conversation)
+    is_bare = view.tail == len(items) and items[-1].mark == "t"
+    parts = _parts(before, state, left_out, offered, words, TOO_LARGE if is_bare else "")
+    shown = [conversation.element_of(item) for item in kept]
+    told = compaction.told(parts)
+    lost = plain(b" ".join([conversation.element_of(item) for item in dropped]))
+    return ContextCompacted(
+        reason=reason,
+        left_out=left_out,
+        tail_seq=_tail_seq(items, view, state),
+        parts=parts,
+        trust=least("assistant", *[label.trust for label in state.labels]),
+        messages_before=len(items),
+        messages_after=len(kept) + 1,
+        size_bytes_before=_total(items),
+        size_bytes_after=_total(kept) + _size_of(parts),
+        kept_share=kept_share(lost, f"{plain(b' '.join(shown))}\n{told}"),
+    )
+
+
+def _tail_seq(items: Sequence[Item], view: View, state: State) -> int:
+    return items[view.tail].seq if view.tail < len(items) else state.seq + 1
+
+
+def _parts(
+    before: Compaction,
+    state: State,
+    left_out: Sequence[tuple[int, int]],
+    offered: Sequence[str],
+    words: tuple[ViewPart, ...] = (),
+    more: str = "",
+) -> tuple[ViewPart, ...]:
+    """Return what the model is told of the messages that it no longer sees."""
+    ways = [f"{SEARCH} searches them"] if SEARCH in offered else []
+    ways += [f"{READ} shows record N as handle rN"] if READ in offered else []
+    how = f": {', and '.join(ways)}" if ways else ""
+    parts = [ViewPart("head", HEAD.format(left_out=names_of(left_out), how=how) + more), *words]
+    if planned := plan.text_of(state.plan):
+        parts.append(ViewPart("plan", f"[plan: {counted(len(planned.encode()), 'byte')}]\n{planned}"))
+    done = ledger.text_of(state.ledger)
+    if done:
+        parts.append(ViewPart("ledger", f"[ledger: {counted(len(done.encode()), 'byte')}]\n{done}"))
+    if before.summary:
+        parts.append(ViewPart("summary", before.summary))
+    return tuple(parts)
+
+
+def _words(
+    before: Compaction, goal_seq: int, clipped: Sequence[Item], conversation: Conversation
+) -> tuple[ViewPart, ...]:
+    """Return what the view tells in part: words of people that are too long, those clipped earlier included."""
+    older = [part for part in before.words if part.seq >= goal_seq]
+    count = min(len(older) + len(clipped), MOST_CLIPPED)
+    chars = max(CLIPPED_CHARS * 5 // max(count, 5), LEAST_CLIPPED_CHARS)
+    newer = [_clipped(item, conversation.words_of(item), chars) for item in clipped]
+    every = [*older, *newer]
+    return (*every[:1], *every[1:][-(MOST_CLIPPED - 1) :])
+
+
+def _clipped(item: Item, text: str, chars: int) -> ViewPart:
+    head = f"[words of the user, record {item.seq}, {counted(len(text), 'character')}; handle r{item.seq}]"
+    return ViewPart("words", f"{head}\n{clip(text, chars)}", item.seq)
+
+
+def _size_of(parts: Sequence[ViewPart]) -> int:
+    """Return about how many bytes the message with these parts has."""
+    return len(json_text(compaction.told(parts))) + 64
+
+
+def _total(items: Sequence[Item]) -> int:
+    return sum([item.size for item in items]) + len(items)
