@@ -76,6 +76,8 @@ TABLE = [
     Row("sandbox.mode", '[sandbox]\nmode = "unsafe"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),
+    Row("guard.stall_turns", "[guard]\nstall_turns = 100", "[guard]\nstall_turns = 12"),
+    Row("guard.wait_s", "[guard]\nwait_s = 2", "[guard]\nwait_s = 60"),
     Row("plan.max_replans", "[plan]\nmax_replans = 9", "[plan]\nmax_replans = 2"),
     Row("reflection.after_failures", "[reflection]\nafter_failures = 9", "[reflection]\nafter_failures = 1"),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),

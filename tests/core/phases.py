@@ -17,6 +17,7 @@ from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, Compact, Continue, Pause, Resolve, Restore, Send, Stop, owner
+from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.plan import Plan, Step
@@ -116,6 +117,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             (Text("x"), ToolCall("r", "shell", "{}", "t1.c1")),
             finish="stop",
             verdict=Verdict("s", "wrong"),
+            workspace="5eed",
             **_USED,
         ),
         e.ModelCallFailed("m1", Failure("context_overflow", "Too long.", tokens=8_192), 7, **_USED),
@@ -131,8 +133,14 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ToolCallAdmitted("t1.c1", "shell", (), (Resource("read", "/w/a"),)),
         e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
-        e.ToolCallStarted("t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,))),
-        e.ToolCallFinished("t1.c1", CallResult("ok", "x", attachments=(SHOWN,))),
+        e.ToolCallStarted(
+            "t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,)),
+            likeness=Likeness("11", "22", only_looks=True),
+        ),
+        e.ToolCallFinished(
+            "t1.c1",
+            CallResult("ok", "x", attachments=(SHOWN,), evidence=Evidence("33", "1 passed", is_negative=True)),
+        ),
         e.ToolCallAbandoned("t1.c1", "unknown"),
         e.PlanChanged("t1.c1", Plan((Step("See.", "done", "1", "a"), Step("Mend.", id="2")), "Green.", 2), "So"),
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),

@@ -19,6 +19,7 @@ from holdfast.tools.files import ReadFile, WriteFile
 from holdfast.tools.gates import Case, Gate, Verdict, gates_of, refused
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.registry import Registry
+from holdfast.tools.survey import Surveyor
 from tests.tools.conftest import Bench
 
 GatedBench = Callable[..., Bench]
@@ -34,7 +35,9 @@ async def gated(tmp_path: Path) -> AsyncIterator[GatedBench]:
         workspace = tmp_path / f"ws{len(made)}"
         workspace.mkdir()
         registry = Registry([ReadFile(OwnPlaces()), WriteFile(OwnPlaces())])
-        bench = Bench(workspace, Dispatcher(registry, Processes(), (*before, gate, approval)))
+        bench = Bench(
+            workspace, Dispatcher(registry, Processes(), (*before, gate, approval), Surveyor(OwnPlaces()))
+        )
         bench.settings = changed(bench.settings, **settings)
         made.append(bench)
         return bench

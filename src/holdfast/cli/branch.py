@@ -46,6 +46,8 @@ _SETTINGS = {
     "repeat.note": "repeat_note",
     "repeat.stop": "repeat_stop",
     **CONDUCT,
+    "guard.stall_turns": "stall_turns",
+    "guard.wait_s": "wait_s",
 }
 """The settings that a replay can change, by key. Other settings need a model, a tool or a gate."""
 

@@ -229,6 +229,8 @@ def _written(recorded: Settings) -> dict[str, object]:
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
+        "guard.stall_turns": recorded.guard.stall_turns,
+        "guard.wait_s": recorded.guard.wait_s,
     }
     return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
 

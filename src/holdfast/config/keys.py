@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.config.values import Kind, choice, dollars, duration, number, text, variable, whole
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
-from holdfast.protocol.settings import Conduct
+from holdfast.protocol.settings import Conduct, Guard
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -181,6 +181,22 @@ KEYS: tuple[Key, ...] = (
         _less,
     ),
     Key("repeat.stop", whole(3, 1_000), "How often, before the run ends as stuck.", 8, "tighten", _less),
+    Key(
+        "guard.stall_turns",
+        whole(3, TURNS_MAX),
+        "How many turns in a row may bring nothing new before the run ends as stuck.",
+        Guard().stall_turns,
+        "tighten",
+        _less,
+    ),
+    Key(
+        "guard.wait_s",
+        number(1, IDLE_MAX_S),
+        "A call that takes so many seconds is waiting. It is neither a repeat nor a lack of progress.",
+        Guard().wait_s,
+        "tighten",
+        float,
+    ),
     Key(
         "plan.max_replans",
         whole(1, 100),

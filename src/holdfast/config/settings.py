@@ -80,6 +80,8 @@ class Config(msgspec.Struct, frozen=True):
     repeat_note: int
     repeat_stop: int
     conduct: Conduct
+    stall_turns: int
+    wait_s: float
     undo_keep_s: float
     """How long the content of edited files is kept."""
     providers: dict[str, ProviderSettings]
@@ -115,6 +117,8 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
+        stall_turns=value["guard.stall_turns"],
+        wait_s=float(value["guard.wait_s"]),
         undo_keep_s=value["undo.keep"],
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.core import measure
 from holdfast.core.changes import with_models, with_run
 from holdfast.core.measure import Measure
+from holdfast.core.progress import looked
 from holdfast.core.state import (
     Call,
     ModelCall,
@@ -106,10 +107,12 @@ def _responded(state: State, event: e.Responded) -> State:
             has_landed=model_call is not None and model_call.is_last_pass,
         )
     calls = tuple([Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked])
+    state, has_changed = _looked(state, event.workspace)
+    repeats = state.turn.repeats if asked and not has_changed else ()
     return replace(
         state,
         run=run,
-        turn=replace(state.turn, calls=calls, repeats=state.turn.repeats if asked else ()),
+        turn=replace(state.turn, calls=calls, repeats=repeats),
         models=replace(
             models,
             outcomes=models.outcomes + 1,
@@ -117,6 +120,15 @@ def _responded(state: State, event: e.Responded) -> State:
             measure=_measured(state, model_call, event),
         ),
     )
+
+
+def _looked(state: State, workspace: str) -> tuple[State, bool]:
+    """Take the state of the workspace after the last turn. Return whether that turn changed it to a new one: then its
+    calls do not count as repeats."""
+    if not workspace:
+        return state, False
+    progress, is_new = looked(state.progress, workspace, state.turn.number - 1)
+    return replace(state, progress=progress), is_new
 
 
 def _is_of_next(state: State, model_call: ModelCall | None) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import plan
+from holdfast.core import plan, progress
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.measure import Measure
+from holdfast.core.progress import Progress
 from holdfast.core.state import (
     Run,
     State,
@@ -62,7 +63,14 @@ def _message(state: State, event: e.MessageReceived) -> State:
     spoken = labelled(state, Label("user", "user"))
     for each in event.attachments:
         spoken = labelled(spoken, Label(each.origin, each.trust))
-    return replace(spoken, title=title, principal=principal, unsaid=unsaid, plan=plan.after_words(state.plan))
+    return replace(
+        spoken,
+        title=title,
+        principal=principal,
+        unsaid=unsaid,
+        plan=plan.after_words(state.plan),
+        progress=progress.spoken(state.progress),
+    )
 
 
 def _run_started(state: State, event: e.RunStarted) -> State:
@@ -84,7 +92,16 @@ def _run_started(state: State, event: e.RunStarted) -> State:
         turn=Turn(state.turn.number),
         models=replace(state.models, failed_attempts=0),
         plan=plan.of_next_run(state.plan, is_continuation=event.is_continuation),
+        progress=_progress_of_run(state, event),
     )
+
+
+def _progress_of_run(state: State, event: e.RunStarted) -> Progress:
+    """What a new task brings counts as new, also if the session has seen it before. A continuation begins with the
+    evidence of the run that it continues."""
+    before = progress.changed(state.progress)
+    seen = before.seen if event.is_continuation else ()
+    return Progress(seen=seen, named=before.named, is_partial=before.is_partial, failures=before.failures)
 
 
 def _changed(state: State, event: e.SettingsChanged) -> State:
@@ -185,4 +202,9 @@ def _noted(state: State, event: e.NoteAdded) -> State:
         run = replace(run, repairs=run.repairs + 1)
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
     planned = plan.after_asking(state.plan) if event.about == "plan" else state.plan
-    return replace(state, run=run, unsaid=unsaid, plan=planned)
+    noted = replace(state, run=run, unsaid=unsaid, plan=planned)
+    if event.about == "stall":
+        return replace(noted, progress=replace(state.progress, is_told=True))
+    if event.about == "workspace":
+        return replace(noted, progress=replace(state.progress, is_partial=True))
+    return noted

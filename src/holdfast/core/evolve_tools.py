@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard, ledger, plan
+from holdfast.core import guard, ledger, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call
 from holdfast.core.state import (
     Answered,
@@ -39,11 +39,12 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
         case e.ToolCallQueued(call_id=call_id, resources=resources):
             return with_call(state, call_id, resources=resources)
         case e.ToolCallRefused(call_id=call_id, failure=failure):
-            return _done(state, call_id, f"refused\0{failure.message}", is_ok=False)
+            return _done(state, call_id, f"refused\0{failure.message}")
         case e.ToolCallAbandoned(call_id=call_id, text=text):
-            return _done(state, call_id, f"abandoned\0{text}", is_ok=False)
+            return _done(state, call_id, f"abandoned\0{text}")
         case e.PlanChanged():
-            return replace(state, plan=plan.after_change(state.plan, event.plan))
+            after = guard.after_plan(state.progress, event.plan)
+            return replace(state, plan=plan.after_change(state.plan, event.plan), progress=after)
 
 
 def of_approval(state: State, event: e.ApprovalEvent) -> State:
@@ -64,23 +65,33 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
         event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
     )
     arguments = {"arguments": event.arguments} if event.arguments else {}
-    started = with_call(state, event.call_id, stage=Started(attempt), interrupted=None, **arguments)
+    started = with_call(
+        state,
+        event.call_id,
+        stage=Started(attempt),
+        interrupted=None,
+        likeness=event.likeness,
+        **arguments,
+    )
     return replace(started, run=run)
 
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
     call = next((call for call in state.turn.calls if call.call_id == event.call_id), None)
-    name = call.name if call is not None else ""
-    if call is not None and isinstance(call.stage, Started):
+    state = labelled(state, Label(call.name if call is not None else "", result.trust))
+    if call is None or type(call.stage) is Done:
+        return state
+    if isinstance(call.stage, Started):
         attempt = call.stage.attempt
-        noted = ledger.done(state.ledger, name, call.arguments, attempt.effect, attempt.expects, state.seq)
+        noted = ledger.done(
+            state.ledger, call.name, call.arguments, attempt.effect, attempt.expects, state.seq
+        )
         state = replace(state, ledger=noted) if noted is not state.ledger else state
-    told = [result.blob or result.text, *[each.blob for each in result.attachments]]
-    signed = "\0".join([result.status, *told])
-    return _done(
-        labelled(state, Label(name, result.trust)), event.call_id, signed, is_ok=result.status == "ok"
-    )
+    whole = guard.told(result)
+    after = replace(state, progress=guard.after_call(state, call, result, whole))
+    sign = "" if guard.is_waiting(state, result) else guard.signature(call, whole)
+    return _closed(after, call, sign, is_ok=result.status == "ok")
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:
@@ -104,7 +115,7 @@ def _heard(state: State, event: e.ApprovalResolved) -> State:
     if event.decision != "answer" and not (event.decision == "deny" and event.note):
         return state
     principal = narrowed(Principal(event.by, scopes=event.scopes), state.principal)
-    return replace(state, principal=principal)
+    return replace(state, principal=principal, progress=progress.spoken(state.progress))
 
 
 def _entered(state: State, call: Call, event: e.ApprovalResolved) -> State:
@@ -139,29 +150,23 @@ def _consumed(state: State, event: e.ApprovalConsumed) -> State:
     return state
 
 
-def _done(state: State, call_id: str, result: str, *, is_ok: bool) -> State:
-    """Close a call. If it is the last one of its turn, count the repeats."""
-    planned = state.plan
-    if planned.plan is not None and _is_work(state, call_id):
-        planned = plan.after_call(planned, is_ok=is_ok)
-    calls = tuple(
-        [
-            replace(call, stage=Done(guard.signature(call, result)))
-            if call.call_id == call_id and type(call.stage) is not Done
-            else call
-            for call in state.turn.calls
-        ]
-    )
-    turn = replace(state.turn, calls=calls)
-    # Repeats are counted once per turn, when its last call is done, in whichever order the calls end.
-    if calls != state.turn.calls and is_complete(turn):
-        turn = replace(turn, repeats=guard.counted(turn.repeats, calls))
-    return replace(state, turn=turn, plan=planned)
-
-
-def _is_work(state: State, call_id: str) -> bool:
-    """Return whether the open call tries to do something, and does not only tell Holdfast something."""
+def _done(state: State, call_id: str, result: str) -> State:
+    """Close a call that brought no result."""
     for call in state.turn.calls:
-        if call.call_id == call_id:
-            return call.name not in TELLING and type(call.stage) is not Done
-    return False
+        if call.call_id == call_id and type(call.stage) is not Done:
+            return _closed(state, call, guard.signature(call, result), is_ok=False)
+    return state
+
+
+def _closed(state: State, done: Call, sign: str, *, is_ok: bool) -> State:
+    """Close a call. If it is the last one of its turn, count the repeats and judge the turn."""
+    if state.plan.plan is not None and done.name not in TELLING:  # it did something, beside telling Holdfast
+        state = replace(state, plan=plan.after_call(state.plan, is_ok=is_ok))
+    calls = tuple([replace(call, stage=Done(sign)) if call is done else call for call in state.turn.calls])
+    turn = replace(state.turn, calls=calls)
+    if not is_complete(turn):
+        return replace(state, turn=turn)
+    # Once per turn, when its last call is done, in whichever order the calls end. The same call does not repeat
+    # itself in a world that has changed: a test after each edit, with the same failure, is work.
+    repeats = () if state.progress.has_new_files else guard.counted(turn.repeats, calls)
+    return replace(state, turn=replace(turn, repeats=repeats), progress=progress.closed(state.progress))

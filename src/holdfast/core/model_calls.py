@@ -10,6 +10,7 @@ from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.state import ModelCall, Totals, facts, open_model_call, open_run
 from holdfast.protocol import events as e
+from holdfast.protocol.evidence import PARTIAL
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls_of
@@ -23,6 +24,10 @@ TOO_MANY_TOOL_CALLS = (
     "Make those that you still need again, at most {taken} in one response."
 )
 
+TOO_MANY_FILES = (
+    "The workspace has too many files to look at all of them. Whether a command changed something is judged by the "
+    "files that your file tools wrote."
+)
 OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allowed. It is charged in full."
 
 
@@ -120,8 +125,11 @@ def _responded(draft: Draft, cause: Outcome, model_call: ModelCall, reply: Model
             estimated=charge.estimated,
             calls_refused=max(count - most, 0),
             verdict=reply.verdict,
+            workspace=reply.workspace,
         )
     )
+    if reply.workspace.startswith(PARTIAL) and not draft.state.progress.is_partial:
+        draft.add(e.NoteAdded("workspace", TOO_MANY_FILES))
     if count > most > 0:
         draft.add(e.NoteAdded("calls", TOO_MANY_TOOL_CALLS.format(count=count, taken=MAX_TOOL_CALLS)))
     run, tokens, cap = draft.state.run, charge.usage.output_tokens, model_call.output_cap_tokens

@@ -16,7 +16,7 @@ from holdfast.core import budget, plan, tool_calls
 from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
-from holdfast.core.guard import longest
+from holdfast.core.guard import STALL_NOTE, STALLED, is_stuck, longest, stalled, wants_note
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
 from holdfast.protocol.counts import counted
@@ -159,6 +159,18 @@ def _replan(draft: Draft, run: Run, settings: Settings) -> None:
         draft.add(e.NoteAdded("plan", problem))
 
 
+def _stalled(draft: Draft, run: Run, settings: Settings) -> None:
+    # The turn before may have changed the workspace. Until the next response brings the survey, `stalled` leaves
+    # that turn out, so that no run ends for a change that nobody has seen yet.
+    if run.reply == "calls" and is_stuck(draft.state):
+        stop(draft, "stuck", "stall", STALLED.format(turns=stalled(draft.state)))
+
+
+def _stall_note(draft: Draft, run: Run, settings: Settings) -> None:
+    if run.reply == "calls" and wants_note(draft.state):
+        draft.add(e.NoteAdded("stall", STALL_NOTE.format(turns=stalled(draft.state))))
+
+
 def _nothing_said(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply == "empty" and run.empty_replies >= MAX_EMPTY_REPLIES:
         stop(draft, "failed", "empty_response", f"The model answered with nothing {run.empty_replies} times.")
@@ -250,6 +262,13 @@ RULES: tuple[Rule, ...] = (
         _repeat_note,
     ),
     Rule("replan", "response in", "When a step of the plan has failed, a note asks for a revision.", _replan),
+    Rule("stalled", "response in", "Too many turns in a row that bring nothing new end the run.", _stalled),
+    Rule(
+        "stall note",
+        "response in",
+        "After a third of them, a note tells the model that it makes no progress.",
+        _stall_note,
+    ),
     Rule("nothing said", "response in", "Three empty responses in a row end the run.", _nothing_said),
     Rule(
         "empty note", "response in", "After an empty response, a note asks the model for words.", _empty_note

@@ -15,8 +15,10 @@ from holdfast.core.compaction import Compaction
 from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure
 from holdfast.core.plan import Planned
+from holdfast.core.progress import Progress
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
+from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, Verdict
 from holdfast.protocol.settings import Group, Settings
@@ -218,7 +220,8 @@ class Done(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The model has its result."""
 
     signature: str
-    """The digest of name, arguments and result. The guard against repeats compares it."""
+    """The digest of the call and its exact result, which the guard against repeats compares; empty for a call that
+    was waiting."""
 
 
 Stage = Proposed | Waiting | Answered | Denied | Expired | Started | Done
@@ -241,6 +244,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a person allowed."""
     resources: tuple[Resource, ...] | None = None
     """What the call touches, as the gates last found; None: no gate has judged it yet."""
+    likeness: Likeness = ANY_CALL
+    """What makes it the same as another call, as the gates found; nothing before it starts."""
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -294,6 +299,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """How many approvals were requested so far. The id of the next one is derived from it."""
     models: Models = Models()
     turn: Turn = Turn()
+    progress: Progress = Progress()
     unsaid: Unsaid = Unsaid()
     plan: Planned = Planned()
     parent: str = ""

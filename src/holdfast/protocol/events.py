@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.protocol.commands import Decided, Restoring, Scope
+from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
@@ -167,7 +168,19 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
     about: Literal[
-        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "plan"
+        "cost",
+        "tokens",
+        "repeat",
+        "empty",
+        "continue",
+        "calls",
+        "cap",
+        "takeover",
+        "output",
+        "files",
+        "stall",
+        "workspace",
+        "plan",
     ]
     text: str
 
@@ -228,6 +241,8 @@ class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     They are not among the parts."""
     verdict: Verdict | None = None
     """Whether the answer matches the schema of its run; None for other responses."""
+    workspace: str = ""
+    """The state of the workspace after the turn before, looked at meanwhile; empty: nobody had to look."""
 
 
 class ModelCallFailed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -363,6 +378,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     expects: Expectation | None = None
     is_masked: bool = False
     """The arguments are a masked copy: what ran is what the model wrote."""
+    likeness: Likeness = ANY_CALL
 
 
 class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

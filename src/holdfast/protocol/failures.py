@@ -21,6 +21,7 @@ FailureCode = Literal[
     "tool_execution",
     "tool_timeout",
     "policy_denied",
+    "failed_before",
     "budget_exhausted",
     "cancelled",
     "storage",

@@ -160,6 +160,8 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How much came, where that is more than the parts have: half a tool call, say."""
     verdict: Verdict | None = None
     """Whether the answer matches the schema of its run. The runtime adds it; no provider does."""
+    workspace: str = ""
+    """The state of the workspace, looked at meanwhile. The runtime adds it too."""
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

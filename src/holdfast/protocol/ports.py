@@ -388,6 +388,10 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The trust of this text, if it is less than the tool declares."""
     media: tuple[Medium, ...] = ()
     """What belongs to the result beside the text. The text says where."""
+    is_negative: bool = False
+    """The error status is an answer, as `evidence.Evidence.is_negative`."""
+    is_known: bool = False
+    """It was answered from what is known: a note says so."""
 
 
 class Tool(Protocol):
@@ -467,6 +471,17 @@ class Tools(Protocol):
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
         """End every process that has one of the call keys in its environment."""
+        ...
+
+    def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:
+        """Return the state of a workspace, as a digest of all its files. It is the same when the files are the same
+        again. Blocks for up to some seconds.
+
+        Args:
+            workspace: The folder.
+            since_ms: Files that did not change since then are compared by their times, all others by their content.
+            named: The files to compare if the workspace has too many. The digest then begins with `evidence.PARTIAL`.
+        """
         ...
 
     async def aclose(self) -> None:

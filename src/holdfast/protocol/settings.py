@@ -52,10 +52,15 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pro
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):
-    """When Holdfast tells the model that it repeats itself, and when it ends the run."""
+    """When Holdfast tells the model that it repeats itself or makes no progress, and when it ends the run."""
 
     repeat_note: int = 3
     repeat_stop: int = 8
+    stall_turns: int = 24
+    """So many turns in a row that bring nothing new end the run. At a third of them a note tells the model, at two
+    thirds it reflects."""
+    wait_s: float = 10.0
+    """A call that took so long was waiting: it is neither a repeat nor a lack of progress."""
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="output"):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.protocol.evidence import ANY_CALL, NOTHING_SHOWN, Evidence, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment
 from holdfast.protocol.plan import UPDATE_PLAN, PlanUpdate
@@ -27,10 +28,14 @@ model that the outcome is unknown.
 """
 
 
-ParameterKind = Literal["path", "command", "url", "timeout"]
+ParameterKind = Literal["path", "command", "url", "timeout", "query"]
 """What an argument means to the gates. `path`: a file or folder, relative to the workspace. `command`: text for a
-shell. `url`: an address. `timeout`: the seconds that this call may take, instead of the tool's own limit.
+shell. `url`: an address. `timeout`: the seconds that this call may take, instead of the tool's own limit. `query`:
+what is searched for; the guard compares only where, and what was found.
 """
+
+KNOWN = "\n[unchanged since you last read it]"
+"""The end of a result that was answered from what is known."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -246,6 +251,7 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The resolved program, if the call runs a command."""
     resources: tuple[Resource, ...] = EVERYTHING
     """What the call touches, as the gates found."""
+    likeness: Likeness = ANY_CALL
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -262,6 +268,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The question to a person, and its options; empty if an approval is asked for."""
     options: tuple[str, ...] = ()
     resources: tuple[Resource, ...] = EVERYTHING
+    likeness: Likeness = ANY_CALL
 
 
 class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -319,3 +326,5 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The trust of the text, as the tool declares it."""
     attachments: tuple[Attachment, ...] = ()
     """Images and PDFs that belong to the result."""
+    evidence: Evidence = NOTHING_SHOWN
+    """What the result shows, for the guard."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
 from holdfast.core.causes import Outcome
+from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, RunTool
@@ -38,7 +39,7 @@ from holdfast.protocol.messages import (
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
 from holdfast.protocol.settings import Output, Settings, name_of
-from holdfast.protocol.tools import CallResult
+from holdfast.protocol.tools import KNOWN, CallResult
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
@@ -56,6 +57,10 @@ GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
+SURVEY_S = 5.0
+"""How long a response waits for the look at the workspace that began with its request."""
+UNKNOWN_WORKSPACE = "unknown"
+"""The state of a workspace that cannot be looked at. It is always the same one, so it counts as no progress."""
 OVERDUE_S = 5.0
 """How much longer than its time limit a call may take: to notice the limit, and to clear up."""
 IGNORED = "{name} did not stop in time. It ignored its cancellation and may still be running."
@@ -92,7 +97,8 @@ class Runner:
         result: AttemptResult
         try:
             if isinstance(action, CallModel):
-                result = await self._call_model(action, state, body, settings, first)
+                work = self._call_model(action, state, body, settings, first)
+                result = await (self._looking(work, state, settings) if state.progress.is_open else work)
             else:
                 result = await self._run_tool(action, settings)
         except (Fenced, StorageError):
@@ -157,6 +163,25 @@ class Runner:
             request_ref=redact(reply.request_ref),
             verdict=await self._verdict(reply.finish, tuple(parts), settings.output),
         )
+
+    async def _looking(
+        self, work: Coroutine[Any, Any, AttemptResult], state: State, settings: Settings
+    ) -> AttemptResult:
+        """Run a model call. Meanwhile, look at what the turn before has made of the workspace."""
+        survey = asyncio.to_thread(
+            self._ports.tools.survey, settings.tools.workspace, state.created_ms, state.progress.named
+        )
+        look = asyncio.create_task(survey)
+        try:
+            result = await work
+            if not isinstance(result, ModelReply):
+                return result
+            await asyncio.wait({look}, timeout=SURVEY_S)
+            is_known = look.done() and not look.cancelled() and look.exception() is None
+            return replace(result, workspace=look.result() if is_known else UNKNOWN_WORKSPACE)
+        finally:
+            look.cancel()
+            await asyncio.gather(look, return_exceptions=True)
 
     async def _verdict(self, finish: Finish, parts: tuple[Part, ...], output: Output) -> Verdict | None:
         """Return whether an answer matches the run's schema; None if the response is not an answer. The words are
@@ -262,9 +287,9 @@ class Runner:
         finally:
             is_left = True
             teller.flush()
-        return await self._recorded(raw, original.redact, f"{call.name} {call.call_id}")
+        return await self._recorded(raw, original.redact, action)
 
-    async def _recorded(self, raw: RawResult, redact: Redactor, name: str) -> CallResult:
+    async def _recorded(self, raw: RawResult, redact: Redactor, action: RunTool) -> CallResult:
         """Return the result as it may be stored: redacted, and clipped with the whole in a blob. Media are blobs."""
         whole = await _masked(raw.text, redact)
         blob = ""
@@ -276,10 +301,23 @@ class Runner:
         if raw.status in _CODES:
             detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
-        trust = raw.trust or "untrusted"
+        trust, name = raw.trust or "untrusted", f"{action.call.name} {action.call.call_id}"
         attachments = [await self._attached(each, name, trust) for each in raw.media]
         return CallResult(
-            raw.status, text, failure, blob, len(whole), trust=trust, attachments=tuple(attachments)
+            raw.status,
+            text + KNOWN if raw.is_known else text,
+            failure,
+            blob,
+            len(whole),
+            trust=trust,
+            attachments=tuple(attachments),
+            evidence=evidence_of(
+                whole,
+                raw.status,
+                is_negative=raw.is_negative,
+                ran=action.attempt.effect == "exec",
+                arguments=action.call.arguments,
+            ),
         )
 
     async def _clipped(self, whole: str, rest: str, redact: Redactor) -> str:

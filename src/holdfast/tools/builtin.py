@@ -17,6 +17,7 @@ from holdfast.tools.plan import update_plan
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
+from holdfast.tools.survey import Surveyor
 
 
 def make_tools(
@@ -39,7 +40,7 @@ def make_tools(
     """
     processes, places = Processes(), own_places(own)
     registry = Registry([*built_in(processes, places, images), *extra_tools])
-    return Dispatcher(registry, processes, gates_of(secret_in, places))
+    return Dispatcher(registry, processes, gates_of(secret_in, places), Surveyor(places))
 
 
 def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None) -> tuple[Tool, ...]:

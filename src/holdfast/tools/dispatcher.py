@@ -32,7 +32,9 @@ from holdfast.tools.gates import Case, Gate, refused
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
 from holdfast.tools.results import bounded, failed
+from holdfast.tools.sameness import likeness_of
 from holdfast.tools.shell import program_of
+from holdfast.tools.survey import Surveyor
 from holdfast.tools.telling import Telling
 
 GRACE_S = 2.0
@@ -47,12 +49,16 @@ class Dispatcher:
         registry: The tools by name.
         processes: The process trees of the tools. They are closed with the dispatcher.
         gates: The gates in order.
+        surveyor: Looks at workspaces.
     """
 
-    def __init__(self, registry: Registry, processes: Processes, gates: tuple[Gate, ...]) -> None:
+    def __init__(
+        self, registry: Registry, processes: Processes, gates: tuple[Gate, ...], surveyor: Surveyor
+    ) -> None:
         self._registry = registry
         self._processes = processes
         self._gates = gates
+        self._surveyor = surveyor
         self._has_quick_gates = all(gate.pace == "quick" for gate in gates)
 
     def add(self, tool: Tool) -> None:
@@ -124,6 +130,10 @@ class Dispatcher:
         """End every process that has one of the call keys in its environment."""
         await self._processes.end(keys)
 
+    def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:
+        """Return the state of a workspace."""
+        return self._surveyor.survey(workspace, since_ms, named)
+
     async def aclose(self) -> None:
         """End all processes that still run."""
         await self._processes.aclose()
@@ -157,6 +167,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
     cwd = workspace if spec.effect == "exec" else ""
     binary = program_of(command, workspace) if command else ""
     is_question = spec.effect == "ask"
+    likeness = likeness_of(spec, case.values, case.canonical, workspace)
     if is_question or case.is_open:
         return Asked(
             decisions=case.decisions,
@@ -167,6 +178,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
             question=values["question"] if is_question else "",
             options=tuple(values.get("options", ())) if is_question else (),
             resources=case.resources,
+            likeness=likeness,
         )
     expects = await _plan(case, tool) if spec.on_interrupt == "probe" else None
     # Without a plan there is nothing to compare with.
@@ -182,6 +194,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
         cwd=cwd,
         binary=binary,
         resources=case.resources,
+        likeness=likeness,
     )
 
 

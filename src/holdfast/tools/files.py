@@ -14,9 +14,9 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.storage.images import Images
-from holdfast.tools.blocking import Refused, answer, in_thread
+from holdfast.tools.blocking import Refused, answer, attempt, in_thread
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.pages import PAGE_LINES, read_page
+from holdfast.tools.pages import PAGE_LINES, Pages
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import Place, Root, look, open_regular
@@ -34,6 +34,7 @@ class ReadFile(Unplanned):
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
+        self._pages = Pages()
         self.spec = ToolSpec(
             name="read_file",
             description="Read a text file, one page of lines at a time. If there is more, the last line says "
@@ -54,8 +55,9 @@ class ReadFile(Unplanned):
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return the page as it is in the file. A line in brackets follows if there is more."""
         path, limit = arguments["path"], min(arguments.get("limit", PAGE_LINES), PAGE_LINES)
-        offset = arguments.get("offset", 1)
-        return await answer(path, lambda: read_page(Root(context.workspace, self._own), path, offset, limit))
+        offset, root = arguments.get("offset", 1), Root(context.workspace, self._own)
+        page = await attempt(path, lambda: self._pages.read(root, path, offset, limit, context.session))
+        return page if isinstance(page, RawResult) else RawResult("ok", page.text, is_known=page.is_known)
 
 
 class WriteFile:

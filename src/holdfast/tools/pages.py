@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
+from contextlib import suppress
 from io import BufferedReader
+from typing import NamedTuple
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import Root, open_to_read
@@ -15,18 +19,71 @@ PAGE_BYTES = 20_000
 COUNTED_BYTES = 256 << 20
 """How far after a page lines are counted."""
 
+KNOWN_PAGES = 64
+"""How many pages are remembered, for all sessions of a process."""
+
 _CHUNK_BYTES = 1 << 20
+_SECOND_NS = 1_000_000_000
+_TICK_NS = 50_000_000
+"""Longer than any clock tick by which a kernel rounds the times of files."""
+_Version = tuple[int, int, int, int, int]
 
 
-def read_page(root: Root, path: str, offset: int, limit: int) -> str:
+class Page(NamedTuple):
+    """A page, and whether it was known."""
+
+    text: str
+    is_known: bool = False
+
+
+class Pages:
+    """Reads pages, and remembers those that it read. Where a file is still the same version, it reads nothing."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str, int, int], tuple[_Version, str]] = OrderedDict()
+        """By session, path, first line and number of lines; those that were used last come last."""
+
+    def read(self, root: Root, path: str, offset: int, limit: int, session: str) -> Page:
+        """Return a page. Raises what `read_page` raises, also for a known one: the path is judged each time."""
+        with open_to_read(root, path) as (fd, found):
+            version, key = _version(fd), (session, found.whole, offset, limit)
+            known = self._known.get(key)
+            if known is not None and known[0] == version:
+                with suppress(KeyError):  # another thread may just have dropped it
+                    self._known.move_to_end(key)
+                return Page(known[1], is_known=True)
+            text = read_page(fd, path, offset, limit)
+            if _is_old_enough(version) and _version(fd) == version:
+                self._known[key] = version, text
+                while len(self._known) > KNOWN_PAGES:
+                    with suppress(KeyError):
+                        self._known.popitem(last=False)
+            return Page(text)
+
+
+def _version(fd: int) -> _Version:
+    """Return what changes whenever somebody writes the file or puts another one in its place."""
+    facts = os.fstat(fd)
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def _is_old_enough(version: _Version) -> bool:
+    """Return whether a later change would have another time: file systems round times, some to whole seconds."""
+    changed_ns = max(version[3:])
+    is_rounded = changed_ns % _SECOND_NS == 0
+    now_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
+    return now_ns - changed_ns > (2 * _SECOND_NS if is_rounded else _TICK_NS)
+
+
+def read_page(fd: int, path: str, offset: int, limit: int) -> str:
     """Return the lines from `offset` on, as they are in the file. If there are more, a last line in brackets says how
     many, and where to continue.
 
     Raises:
-        Refused: the path is refused, the file is binary, or it has no such line.
-        OSError: the file cannot be opened.
+        Refused: the file is binary, or it has no such line.
+        OSError: the file cannot be read.
     """
-    with open_to_read(root, path) as (fd, _), open(fd, "rb", closefd=False) as file:
+    with open(fd, "rb", closefd=False) as file:
         if b"\0" in file.peek(8192)[:8192]:
             raise Refused(
                 f"{path} is binary ({counted(os.fstat(fd).st_size, 'byte')}). Only text can be read."

@@ -91,7 +91,7 @@ class Glob(Unplanned):
             on_interrupt="rerun",
             source="builtin",
             trust="data",
-            kinds={"path": "path"},
+            kinds={"path": "path", "pattern": "query"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
@@ -122,7 +122,7 @@ class Grep(Unplanned):
             on_interrupt="rerun",
             source="builtin",
             trust="data",
-            kinds={"path": "path"},
+            kinds={"path": "path", "pattern": "query"},
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

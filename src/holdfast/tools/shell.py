@@ -11,9 +11,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes, clean_environment
+from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 
@@ -64,7 +67,9 @@ class Shell(Unplanned):
         except OSError as error:
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
-        return _result(ended, launch)
+        result = _result(ended, launch)
+        is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
+        return replace(result, is_negative=True) if is_negative else result
 
 
 def program_of(command: str, workspace: str) -> str:

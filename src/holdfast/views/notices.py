@@ -34,6 +34,7 @@ from holdfast.views.lines import moment, took
 
 _NOTES = {
     "repeat": "the model repeats a call that brings the same result, and was told so",
+    "stall": "the last turns brought nothing new, and the model was told so",
     "empty": "the response was empty, and the model is asked again",
     "continue": "continues what the last run left",
     "output": "the answer does not match the schema, and the model is asked to repair it",

@@ -76,6 +76,7 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
                 told.request_ref,
                 told.estimated,
                 verdict=told.verdict,
+                workspace=told.workspace,
             )
             return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
         case e.ModelCallFailed(failure=failure, usage=usage, estimated=estimated, duration_ms=duration_ms):
@@ -235,6 +236,7 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
         timeout_s=started.timeout_s,
         expects=started.expects,
         resources=admitted.resources,
+        likeness=started.likeness,
     )
 
 

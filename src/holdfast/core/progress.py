@@ -1,0 +1,155 @@
+"""What a session knows about its progress: the evidence that it has seen, in bounded rings, and what failed.
+
+`guard` judges turns with it. Nothing here knows the rest of the state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+SEEN = 256
+"""How many pieces of evidence are remembered. A rotation of more calls than that looks new in every round."""
+NAMED = 64
+"""How many of the files that calls named are remembered."""
+FAILURES = 24
+"""How many failing calls are remembered."""
+TIMES = 3
+"""After this many failures in a row, with nothing changed in between, an approach has failed."""
+
+
+class Failed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call that failed."""
+
+    name: str
+    arguments: str
+    """The first part of them."""
+    said: str
+    """The first part of the error."""
+    call_id: str
+    """The last such call."""
+    seq: int
+    """The record of the last failure."""
+    likeness: str
+    """The digest of the call (`evidence.Likeness`)."""
+    error: str
+    """The digest of the error."""
+    row: int = 1
+    """How often it failed like this in a row, with no change of the workspace in between."""
+    times: int = 1
+    """How often in the session."""
+    workspace: str = ""
+    """The state of the workspace after the last failure, if it was looked at."""
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The evidence of a session."""
+
+    stall: int = 0
+    """How many turns in a row brought nothing new."""
+    is_told: bool = False
+    """The model was told so."""
+    has_reflected: bool = False
+    """The model reflected on it."""
+    is_open: bool = False
+    """The last of those turns may have changed the workspace: the next response brings the answer."""
+    seen: tuple[str, ...] = ()
+    """Digests of what was new: calls with their results, states of files and of the workspace, test counts."""
+    named: tuple[str, ...] = ()
+    """The files that file tools wrote, relative to the workspace, the newest last."""
+    is_partial: bool = False
+    """The workspace has too many files: only those named are looked at."""
+    failures: tuple[Failed, ...] = ()
+    has_news: bool = False
+    """The turn in progress brought something new."""
+    has_new_files: bool = False
+    """It wrote what a file never was before."""
+    has_waited: bool = False
+    """A call of the turn in progress was waiting."""
+    may_have_written: bool = False
+    """A call of the turn in progress may have changed anything."""
+
+
+def with_evidence(progress: Progress, keys: list[str], *, is_of_files: bool = False) -> Progress:
+    """Add evidence. If something of it is new, so is the turn."""
+    new = [key for key in keys if key not in progress.seen]
+    if not new:
+        return progress
+    return replace(
+        progress,
+        seen=(*progress.seen, *new)[-SEEN:],
+        has_news=True,
+        has_new_files=progress.has_new_files or is_of_files,
+    )
+
+
+def with_named(progress: Progress, paths: list[str]) -> Progress:
+    """Remember files that a call wrote."""
+    if all(path in progress.named for path in paths):
+        return progress
+    kept = [path for path in progress.named if path not in paths]
+    return replace(progress, named=tuple([*kept, *paths][-NAMED:]))
+
+
+def closed(progress: Progress) -> Progress:
+    """Judge the turn whose last call is done."""
+    if progress.has_news:
+        return replace(
+            progress,
+            stall=0,
+            is_told=False,
+            has_reflected=False,
+            has_news=False,
+            has_new_files=False,
+            has_waited=False,
+            may_have_written=False,
+            is_open=progress.may_have_written and any(failed.row for failed in progress.failures),
+        )
+    # An example with three turns: a new file is read, the same file again, then `make`, which prints what it
+    # printed before. `stall` is 0, 1, 2, and the last turn is open: if `make` has changed a file, the next response
+    # says so, and `looked` makes it 0.
+    # A waiting call changed nothing that is known yet, and says nothing about being stuck either.
+    stall = progress.stall if progress.has_waited else progress.stall + 1
+    return replace(
+        progress,
+        stall=stall,
+        has_waited=False,
+        may_have_written=False,
+        is_open=progress.may_have_written and not progress.has_waited,
+    )
+
+
+def looked(progress: Progress, workspace: str, turn: int) -> tuple[Progress, bool]:
+    """Take the state of the workspace after a turn. Return whether it is a new one."""
+    # A rewrite back and forth: the survey after "one" is new, the one after "two" is new, and from then on both are
+    # known. A return to an earlier state brings nothing.
+    failures = tuple([_after_look(failed, workspace, turn) for failed in progress.failures])
+    progress = replace(progress, is_open=False, failures=failures)
+    if workspace in progress.seen:
+        return progress, False
+    seen = (*progress.seen, workspace)[-SEEN:]
+    return replace(progress, seen=seen, stall=0, is_told=False, has_reflected=False), True
+
+
+def _after_look(failed: Failed, workspace: str, turn: int) -> Failed:
+    if not failed.row or failed.workspace == workspace:
+        return failed
+    if not failed.workspace:  # the first look since it failed
+        return replace(failed, workspace=workspace)
+    # Changed since the look before: by what came before the last failure, or after it.
+    is_of_turn = failed.call_id.startswith(f"t{turn}.")
+    return replace(failed, workspace=workspace, row=1 if is_of_turn else 0)
+
+
+def spoken(progress: Progress) -> Progress:
+    """Words of a person are always new, and may say that something else has changed."""
+    return changed(replace(progress, stall=0, is_told=False, has_reflected=False, has_news=True))
+
+
+def changed(progress: Progress) -> Progress:
+    """Something has changed: what failed before may work now."""
+    if not any(failed.row for failed in progress.failures):
+        return progress
+    return replace(
+        progress, failures=tuple([replace(failed, row=0, workspace="") for failed in progress.failures])
+    )

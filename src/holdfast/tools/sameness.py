@@ -1,0 +1,147 @@
+"""Finds what makes two calls the same: other spellings of a path, other spaces or comments in a command do not.
+
+It also finds the commands that only look: what every program of theirs does is known, and none of them writes.
+"""
+
+# Names are compared as they are written; nothing is opened.
+# ruff: noqa: PTH118
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.policy.commands import Command, parsed, unwrapped
+from holdfast.policy.words import is_redirection, words_of
+from holdfast.protocol.evidence import Likeness
+from holdfast.protocol.tools import ToolSpec
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+PARSED_CHARS = 4_000
+"""A longer command is compared as it is."""
+_WORDS = 50
+
+_SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "find", "fd", "fdfind", "locate"})
+_COMPARES = frozenset({"diff", "cmp", "test", "["})
+_FILTERS = frozenset(
+    {"ls", "cat", "head", "tail", "wc", "sort", "uniq", "cut", "tr", "nl", "tac", "echo", "printf", "true", "false",
+     ":", "cd", "pwd", "file", "stat", "du", "df", "tree", "basename", "dirname", "realpath", "readlink", "which",
+     "type", "date", "whoami", "id", "uname", "ps", "env", "printenv", "sleep", "jq", "column", "less", "more",
+     "md5sum", "sha1sum", "sha256sum", "cksum", "od", "xxd", "hexdump", "strings", "comm", "seq"}
+)  # fmt: skip
+_LOOKS = _SEARCHES | _COMPARES | _FILTERS
+_GIT_LOOKS = frozenset(
+    {"status", "diff", "log", "show", "ls-files", "grep", "blame", "rev-parse", "describe"}
+)
+_HIDES = re.compile(r"\$\(|`|<\(|>\(")
+"""A substitution may run anything."""
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "&1", "&2", "1", "2"})
+
+_TOKEN = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|(?<![^\s;&|(])\#[^\n]*|\s+""", re.DOTALL)
+_HERE = re.compile(r"(?<![^\s=:'\"])\./(?=[\w.])")
+_SLEEP = re.compile(r"\bsleep\s+[\d.]+[smh]?\b")
+
+
+def likeness_of(spec: ToolSpec, values: dict[str, Any], canonical: str, workspace: str) -> Likeness:
+    """Return what makes a call that passed the gates the same as another one."""
+    if not spec.kinds:
+        return Likeness(_digest(f"{spec.name}\0{canonical}"))
+    plain, place, only_looks = dict(values), "", False
+    for name, kind in spec.kinds.items():
+        value = values.get(name)
+        if kind == "timeout":
+            plain.pop(name, None)
+        elif kind == "path" and value is not None:
+            plain[name] = _each(value, lambda path: os.path.normpath(os.path.join(workspace, path)))
+        elif kind == "command" and isinstance(value, str):
+            plain[name], place, only_looks = _command(value, workspace)
+    if "query" in spec.kinds.values():
+        place = _text({name: value for name, value in plain.items() if spec.kinds.get(name) != "query"})
+    return Likeness(
+        _digest(f"{spec.name}\0{_text(plain)}"), _digest(f"{spec.name}\0{place}") if place else "", only_looks
+    )
+
+
+def is_answer(text: str, exit_code: int) -> bool:
+    """Return whether exit code 1 is an answer of this command, and no failure: nothing was found, or files differ."""
+    if exit_code != 1 or len(text) > PARSED_CHARS:
+        return False
+    programs = [_program(words) for words in parsed(text).simple]
+    return bool(programs) and programs[-1] in _SEARCHES | _COMPARES and set(programs) <= _LOOKS
+
+
+def _command(text: str, workspace: str) -> tuple[str, str, bool]:
+    """Return a command in its plain spelling, where it searches (empty if it does not), and whether it only looks."""
+    if len(text) > PARSED_CHARS:
+        return text, "", False
+    plain, command = _plain(text, workspace), parsed(text)
+    if not _only_looks(command):
+        return plain, "", False
+    programs = [_program(words) for words in command.simple]
+    if _SEARCHES.isdisjoint(programs):
+        return plain, "", True
+    return plain, " ".join([*programs, *sorted(set(_places(command, workspace)))]), True
+
+
+def _plain(text: str, workspace: str) -> str:
+    """Return a command without comments, without spaces that mean nothing, and with the short forms of paths."""
+    if "<<" in text:  # in a document, each space may matter
+        return text.strip()
+    plain = _TOKEN.sub(_token, text).strip()
+    plain = re.sub(r"[ \n]*\n[ \n]*", "\n", plain)
+    return _SLEEP.sub("sleep", _HERE.sub("", plain.replace(f"{workspace}/", "")))
+
+
+def _token(found: re.Match[str]) -> str:
+    token = found[0]
+    if token.startswith("#"):
+        return ""
+    return ("\n" if "\n" in token else " ") if token.isspace() else token
+
+
+def _only_looks(command: Command) -> bool:
+    if not command.simple or _HIDES.search(command.text):
+        return False
+    for words in command.simple:
+        program = _program(words)
+        if program == "git":
+            if unwrapped(words)[1:2] == [] or unwrapped(words)[1] not in _GIT_LOOKS:
+                return False
+        elif program not in _LOOKS:
+            return False
+    return all(word.access == "read" or word.text in _NOWHERE for word in words_of(command))
+
+
+def _places(command: Command, workspace: str) -> Iterator[str]:
+    """Return the words that name something that exists."""
+    for words in command.simple:
+        for word in unwrapped(words)[1:_WORDS]:
+            if not word.startswith("-") and not is_redirection(word):
+                path = os.path.normpath(os.path.join(workspace, word))
+                if os.path.lexists(path):
+                    yield path
+
+
+def _program(words: list[str]) -> str:
+    plain = unwrapped(words)
+    return plain[0].rsplit("/", 1)[-1] if plain else ""
+
+
+def _each(value: Any, spell: Any) -> Any:
+    if isinstance(value, str):
+        return spell(value)
+    return [_each(item, spell) for item in value] if isinstance(value, list) else value
+
+
+def _text(values: dict[str, Any]) -> str:
+    return _encode(values).decode()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
