@@ -161,9 +161,11 @@ class Story:
         finish: Finish = "stop",
         usage: Usage | None = None,
         verdict: Verdict | None = None,
+        workspace: str = "",
     ) -> list[e.Event]:
         """The open model call brings these parts."""
-        reply = ModelReply(parts, usage if usage is not None else Usage(100, 10), finish, verdict=verdict)
+        used = usage if usage is not None else Usage(100, 10)
+        reply = ModelReply(parts, used, finish, verdict=verdict, workspace=workspace)
         return self.when(Outcome(self.model_call.key, reply))
 
     def failed(self, code: FailureCode, **changes: Any) -> list[e.Event]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 
+from holdfast.protocol import events as e
+from holdfast.protocol.tools import KNOWN
 from holdfast.testing.clock import JumpingClock, run_jumping
 from holdfast.tools.function import tool
 from tests.scenarios.lives import MOST_TURNS, Line, Lived, asks, live, lived, reads, runs, writes
@@ -273,3 +276,34 @@ def test_waiting_a_little_is_no_waiting(workspace: Path) -> None:
 
     run = run_jumping(main)
     assert (run.status, run.reason) == ("stuck", "stall")
+
+
+# --- calls that failed before -------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2-09")
+def test_what_failed_three_times_is_refused_until_the_workspace_changes(workspace: Path) -> None:
+    script(workspace, "build.sh", "echo error: no such header at $(date +%T), pid $$; test -f header.h")
+    build, look = runs("sh build.sh"), reads("a.txt")
+    lines = [build, look, runs("sh  build.sh # again"), build, build, writes("header.h", "x"), build]
+    run = lived(workspace, lines)
+    assert run.status == "done"
+    refused = [event for event in run.events if isinstance(event, e.ToolCallRefused)]
+    assert [(event.call_id, event.failure.code) for event in refused] == [("t5.c1", "failed_before")]
+    assert "failed 3 times in a row" in refused[0].failure.message
+    assert "t4.c1" in refused[0].failure.message
+    last = [event for event in run.events if isinstance(event, e.ToolCallFinished)][-1]
+    assert last.result.status == "ok"
+
+
+@pytest.mark.requirement("B3")
+def test_a_file_that_is_read_again_is_answered_from_what_is_known_with_a_note(workspace: Path) -> None:
+    for path in workspace.iterdir():
+        path.touch()
+    time.sleep(0.06)  # longer than the tick of the kernel's clock
+    change = runs("sleep 0.06; printf 'that is' | dd of=a.txt conv=notrunc status=none; sleep 0.06")
+    lines = [reads("a.txt"), reads("./a.txt", offset=1), change, reads("a.txt"), reads("a.txt")]
+    first, again, _, changed, known = lived(workspace, lines).results
+    assert again == first + KNOWN
+    assert changed.startswith("that is a\n")
+    assert known == changed + KNOWN

@@ -64,7 +64,7 @@ def evidence_of(text: str, status: str, *, is_negative: bool, ran: bool, argumen
     """
     # An example: "2 failed, 5 passed in 0.31s" with exit code 1. Its digest is that of "2 failed, 5 passed in ~", and
     # its tests are "2 failed, 5 passed".
-    tests, kept = tests_in(text) if ran else "", bounded(text)
+    tests, kept = counts_of_tests(text) if ran else "", bounded(text)
     if status != "ok" and not is_negative:
         return Evidence(digest_of(_error(kept, arguments)), tests)
     plain = without_varying(kept)
@@ -114,7 +114,7 @@ def _texts(arguments: str) -> set[str]:
     return {value for value in found if isinstance(value, str) and 0 < len(value) <= _VALUE_CHARS}
 
 
-def tests_in(text: str) -> str:
+def counts_of_tests(text: str) -> str:
     """Return the test counts at the end of an output (pytest, unittest, cargo, jest, go, TAP); empty without any."""
     end = text[-_TESTS_CHARS:]
     found: list[str] = []
@@ -122,7 +122,7 @@ def tests_in(text: str) -> str:
         found = _COUNTS.findall(end)
     if not found and "Ran " in end:
         found = _UNITTEST.findall(end)
-    if not found and ("--- " in end or "ok" in end or "FAIL" in end):
+    if not found and ("--- " in end or "ok" in end or "FAIL" in end or "# pass" in end):
         found = _GO.findall(end) or _TAP.findall(end)
     counts = ", ".join(found)
     return counts if len(counts) <= _MAX_TESTS_CHARS else digest_of(counts)
