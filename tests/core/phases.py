@@ -21,6 +21,7 @@ from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.plan import Plan, Step
+from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import groups_of, ref_of
 from holdfast.protocol.tools import Allowed, CallResult, FileChange, FileRestore, Files, KeptFile, Resource
@@ -100,12 +101,13 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.SettingsStored(groups_of(settings(turns=1))),
         e.RunStarted(9, ref_of(SETTINGS), is_continuation=True),
         e.SettingsChanged(ref_of(settings(turns=1))),
-        e.RunPaused("cli:ann"),
+        e.RunPaused("cli:ann", "Where is it?"),
         e.RunResumed("cli:ann"),
         e.RunLanding("turns", "The limit is reached."),
         e.RunStopping("limit", "wall", "Late.", 1),
         e.RunStopped(1, "done", "answer"),
         e.NoteAdded("cost", "80 %"),
+        e.Reflected("s1", Reflection("slow", "ask", "It is not said where.", "Where is it?")),
         e.ModelCallStarted(
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
             request=request(rest=(Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')),)),
@@ -130,6 +132,10 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         ),
         e.CompactionAsked("cli:ann"),
         e.ContextRestored("cli:ann"),
+        e.SideCallEnded(
+            "s1", "reflection", "failed", "so", 1, True, Usage(1, 1), 1, ("input",), "other", "m", "ref", 5, 2,
+            Failure("rate_limited", "Later."), 7,
+        ),
         e.ToolCallAdmitted("t1.c1", "shell", (), (Resource("read", "/w/a"),)),
         e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),

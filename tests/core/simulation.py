@@ -15,13 +15,33 @@ from typing import Any, TypeVar
 from msgspec.structs import asdict
 
 from holdfast.context.transcript import Transcript
-from holdfast.core import budget
+from holdfast.core import budget, side_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
-from holdfast.core.state import RESTING, Phase, State, Waiting, action_key, open_run, phase, started_calls
+from holdfast.core.state import (
+    RESTING,
+    Phase,
+    State,
+    Waiting,
+    action_key,
+    open_model_calls,
+    open_run,
+    phase,
+    started_calls,
+)
 from holdfast.core.summary import totals
-from holdfast.core.wanted import Admit, CallModel, Prepare, PrepareRequest, RunTool, Wait, is_wanted, wanted
+from holdfast.core.wanted import (
+    Admit,
+    CallModel,
+    Prepare,
+    PrepareRequest,
+    PrepareSide,
+    RunTool,
+    Wait,
+    is_wanted,
+    wanted,
+)
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
     Command,
@@ -60,11 +80,11 @@ T = TypeVar("T")
 LAST_STEPS = 10
 INTENTS = (e.ModelCallStarted, e.ToolCallStarted)
 RESULTS = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
-ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned)
+ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned, e.SideCallEnded)
 SETTINGS = (
-    settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2),
+    settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2, reflect_turns=1),
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
-    settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2),
+    settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2, after_failures=1, max_reflections=2),
 )
 NAMES = ("read_file", "grep", "write_file", "shell")
 TOUCHED_FILES = tuple(
@@ -209,8 +229,10 @@ class Simulation:
     def _outcome(self) -> None:
         """Something that is in flight ends."""
         open_keys = [action_key(call) for call, _ in started_calls(self.state)]
-        call = self.state.models.open
-        if call is not None:
+        call, aside = self.state.models.open, self.state.side.open
+        if aside is not None and (self.pick((True, False)) or not (call or open_keys)):
+            self._take(Outcome(aside.key, self._side_result()))
+        elif call is not None:
             self._take(Outcome(call.key, self._model_result()))
         elif open_keys:
             self._take(Outcome(self.pick(open_keys), self._tool_result()))
@@ -249,12 +271,20 @@ class Simulation:
         replies += [ModelFailure(Failure(self.pick(FAILURES), "No."), Usage(5))]  # type: ignore[arg-type]
         return self.pick(replies)
 
+    def _side_result(self) -> Any:
+        course = self.pick(("continue", "adjust", "pivot", "ask", "stop"))
+        asked = f'{{"progress":"slow","decision":"{course}","reason":"So it is.","next":"More?"}}'
+        replies: list[Any] = [ModelReply((Text(text),), USAGE) for text in (asked, asked, "Well.", "")]
+        replies += [ModelReply((Text(asked), ToolCall("", "shell", "{}")), USAGE), ModelCut("half", USAGE)]
+        replies += [ModelFailure(Failure(self.pick(FAILURES), "No."), Usage(5))]  # type: ignore[arg-type]
+        return self.pick(replies)
+
     def _tool_result(self) -> CallResult:
         status: Any = self.pick(("ok", "ok", "error", "timeout", "cancelled", "unknown"))
         return CallResult(status, self.pick(("same", f"at {len(self.records)}")))
 
-    def _prepare(self, step: PrepareRequest | Admit) -> Finding:
-        if isinstance(step, PrepareRequest):
+    def _prepare(self, step: Prepare) -> Finding:
+        if not isinstance(step, Admit):
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
@@ -284,9 +314,12 @@ class Simulation:
         told = Told(PlanUpdate(self.pick(PLANS)), PASSED, call.arguments)
         return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), told, *rest]))
 
-    def _request(self, step: PrepareRequest, size_bytes: int) -> Request | Unaffordable:
+    def _request(self, step: PrepareRequest | PrepareSide, size_bytes: int) -> Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
-        grant = budget.afford(self.state, size_bytes, size_bytes, is_last_pass=step.is_last_pass)
+        if isinstance(step, PrepareSide):
+            grant = side_calls.afford(self.state, step.purpose, size_bytes, size_bytes)
+        else:
+            grant = budget.afford(self.state, size_bytes, size_bytes, is_last_pass=step.is_last_pass)
         if isinstance(grant, Unaffordable):
             return grant
         tail = "]}"
@@ -301,13 +334,13 @@ class Simulation:
             self._late.append(cause)
         self._commit(decision(self.state, cause, self.now_ms, self.awake_ms).records)
         while True:
-            step = next((a for a in wanted(self.state) if isinstance(a, PrepareRequest | Admit)), None)
+            step = next((a for a in wanted(self.state) if isinstance(a, Prepare)), None)
             if step is None:
                 return
             try:
                 prepared = self._prepare(step)
             except OutOfChoices:
-                plain = self._request(step, 1_000) if isinstance(step, PrepareRequest) else Allowed()
+                plain = Allowed() if isinstance(step, Admit) else self._request(step, 1_000)
                 prepared = Finding(step, plain)
             before = self.state.seq
             self._commit(decision(self.state, prepared, self.now_ms, self.awake_ms).records)
@@ -327,11 +360,13 @@ class Simulation:
         event = record.event
         self._messages += self._transcript.add(record)
         match event:
-            case e.ModelCallStarted(key=key):
-                assert self.state.models.open is None
+            case e.ModelCallStarted(key=key, purpose=purpose):
+                line = self.state.models if purpose == "work" else self.state.side
+                assert line.open is None
                 assert open_run(self.state) is not None
                 self._started.add(key)
-                self._check_pairs()
+                if purpose == "work":
+                    self._check_pairs()
             case e.ToolCallStarted(call_id=call_id, attempt=attempt):
                 self._started.add(f"{call_id}#{attempt}")
                 assert not self._results[call_id], "a call that has its result does not start again"
@@ -339,13 +374,15 @@ class Simulation:
                 assert open_run(self.state) is None
             case e.RunStopped(run=run):
                 self._runs[run] += 1
+                assert not open_model_calls(self.state)
                 self._check_pairs()
             case _ if isinstance(event, RESULTS):
                 self._results[event.call_id] += 1
                 assert self._results[event.call_id] == 1, "a call has one result"
             case _ if isinstance(event, ANSWERS):
-                assert self.state.models.open is not None
-                assert self.state.models.open.key == event.key
+                line = self.state.models if getattr(event, "purpose", "work") == "work" else self.state.side
+                assert line.open is not None
+                assert line.open.key == event.key
 
     def _check_pairs(self) -> None:
         """Every call that the model made is followed by its results, all together."""
@@ -370,7 +407,7 @@ class Simulation:
                 attempt = action.model_call if isinstance(action, CallModel) else action.attempt
                 assert attempt.epoch == state.epoch
                 assert action.key in self._started, "nothing runs that its own driver did not record"
-        steps = [action for action in wanted(state) if isinstance(action, PrepareRequest | Admit)]
+        steps = [action for action in wanted(state) if isinstance(action, Prepare)]
         assert all(is_wanted(step, state) for step in steps)
         assert [step for step in self._steps if is_wanted(step, state)] == [
             step for step in self._steps if step in steps
@@ -387,23 +424,26 @@ class Simulation:
 
     def check_totals(self) -> None:
         """What the session used is the sum of what its records say."""
-        used, cost, held, reserved = Usage(), 0, 0, 0
+        used, cost, held, reserved = Usage(), 0, 0, dict[str, int]()
         for record in self.records:
             match record.event:
-                case e.ModelCallStarted(request=Request(reserved_microusd=amount)):
-                    reserved = amount
+                case e.ModelCallStarted(key=key, request=Request(reserved_microusd=amount)):
+                    reserved[key] = amount
                 case (
                     e.Responded(usage=usage, cost_microusd=amount)
                     | e.ModelCallFailed(usage=usage, cost_microusd=amount)
                     | e.ModelCallCut(usage=usage, cost_microusd=amount)
+                    | e.SideCallEnded(usage=usage, cost_microusd=amount)
                 ):
                     used, cost = used + usage, cost + amount
-                case e.ModelCallAbandoned():
-                    held += reserved
+                case e.ModelCallAbandoned(key=key):
+                    held += reserved[key]
         found = totals(self.state)
         assert (found.usage, found.cost_microusd, found.held_microusd) == (used, cost, held)
         started = [r.event for r in self.records if isinstance(r.event, INTENTS)]
-        assert found.model_calls == sum(isinstance(event, e.ModelCallStarted) for event in started)
+        calls = [event for event in started if isinstance(event, e.ModelCallStarted)]
+        assert found.model_calls == sum(call.purpose == "work" for call in calls)
+        assert found.side_calls == sum(call.purpose != "work" for call in calls)
         assert found.tool_calls == sum(isinstance(event, e.ToolCallStarted) for event in started)
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decide
 from holdfast.core.evolve import evolve
-from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key
+from holdfast.core.state import Call, ModelCall, Run, State, Waiting, action_key, next_key, next_side_key
 from holdfast.core.wanted import Admit, Attempt, Prepare, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send, owner
@@ -127,6 +127,11 @@ class Story:
         assert self.state.models.open is not None
         return self.state.models.open
 
+    @property
+    def side_call(self) -> ModelCall:
+        assert self.state.side.open is not None
+        return self.state.side.open
+
     # --- causes ---------------------------------------------------------------------------------
 
     def attach(self) -> list[e.Event]:
@@ -172,6 +177,19 @@ class Story:
         """The open model call fails."""
         return self.when(Outcome(self.model_call.key, ModelFailure(Failure(code, "It failed.", **changes))))
 
+    def side_prepared(self, **changes: Any) -> list[e.Event]:
+        """The request of a side call is rendered and affordable."""
+        return self.found(next_side_key(self.state), request(**changes))
+
+    def side_answered(self, *parts: Part, usage: Usage | None = None) -> list[e.Event]:
+        """The open side call brings these parts."""
+        reply = ModelReply(parts, usage if usage is not None else Usage(100, 10))
+        return self.when(Outcome(self.side_call.key, reply))
+
+    def side_failed(self, code: FailureCode, **changes: Any) -> list[e.Event]:
+        """The open side call fails."""
+        return self.when(Outcome(self.side_call.key, ModelFailure(Failure(code, "It failed.", **changes))))
+
     def admitted(self, call_id: str, **changes: Any) -> list[e.Event]:
         """The gates let the call pass."""
         call = self.call(call_id)
@@ -196,7 +214,7 @@ class Story:
     def step(self, key: str) -> Prepare:
         """Return the step with this key, as it is wanted now; else make one that is not wanted."""
         for step in steps(self.state):
-            if isinstance(step, Admit | PrepareRequest) and step.key == key:
+            if isinstance(step, Prepare) and step.key == key:
                 return step
         call = next((c for c in self.state.turn.calls if action_key(c) == key), None)
         return PrepareRequest(key, is_last_pass=False) if call is None else Admit(key, call)

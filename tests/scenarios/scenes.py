@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -105,6 +106,12 @@ def calls(*some: dict[str, Any], text: str = "", **more: Any) -> dict[str, Any]:
 def words(text: str, **more: Any) -> dict[str, Any]:
     """A script's line that answers."""
     return {"text": text, **more}
+
+
+def judged(decision: str, **more: Any) -> dict[str, Any]:
+    """A script's line that reflects."""
+    answer = {"progress": "slow", "decision": decision, "reason": "It takes long.", "next": "Which one?"}
+    return {"text": json.dumps(answer), "purpose": "reflection", **more}
 
 
 def used(tokens_in: int, tokens_out: int) -> dict[str, int]:
@@ -465,6 +472,41 @@ SCENARIOS = [
         _switching,
         others={"other:model": _other_wire(_PLANNED)},
     ),
+    Scenario(
+        "reflections",
+        [
+            *[calls(call("look", name=str(number)), delay_s=0.2) for number in range(9)],
+            DONE,
+            judged("continue", delay_s=0.5),
+            {"error": {"status": 429, "retry_after": 1}, "purpose": "reflection"},
+            judged("adjust", delay_s=0.3),
+            words("I think that it goes well.", purpose="reflection", delay_s=0.1),
+            judged("pivot", delay_s=9.0),
+        ],
+        tools_of,
+        settings={"reflect_turns": 1, "max_reflections": 6},
+        is_timed=True,
+    ),
+    Scenario(
+        "reflection stops",
+        [calls(call("look", name="x")), words("Done.", delay_s=30.0), judged("stop", delay_s=0.5)],
+        tools_of,
+        settings={"reflect_turns": 1},
+        is_timed=True,
+    ),
+    Scenario(
+        "reflection asks",
+        [
+            calls(call("look", name="x")),
+            calls(call("look", name="y"), delay_s=3.0),
+            DONE,
+            judged("ask", delay_s=0.5),
+        ],
+        tools_of,
+        lambda settings: (say("Do it.", settings), say("the blue one", settings)),
+        settings={"reflect_turns": 1, "max_reflections": 1},
+        is_timed=True,
+    ),
     Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
 ]
 
@@ -490,6 +532,7 @@ ENDS = {
     "filtered": [("failed", "refusal")],
     "always empty": [("failed", "empty_response")],
     "stuck": [("stuck", "repeat")],
+    "reflection stops": [("stuck", "reflection")],
 }
 """How the runs of a scenario end, where it is not one run with an answer."""
 

@@ -232,7 +232,7 @@ class LiveView:
             self._crumb(item)
             return
         match item.event:
-            case ModelCallStarted():
+            case ModelCallStarted(purpose="work"):
                 self._end_words()
                 self._streamed, self._since_s = [], time.monotonic()
             case ToolCallStarted() if len(started_calls(state)) <= 1:

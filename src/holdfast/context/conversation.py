@@ -157,6 +157,8 @@ class Conversation:
         conversation._transcript = Transcript(is_asking=True)
         texts = conversation._texts
         for seq, event in requested:
+            if type(event) is e.ModelCallStarted and event.purpose != "work":
+                continue
             if type(event) is e.ModelCallStarted:
                 last = event.request
                 conversation._edit(last)
@@ -169,7 +171,7 @@ class Conversation:
     def add(self, record: e.Record) -> None:
         """Fold a record: words become unsent messages, and an intent makes them part of the request."""
         self._say(record)
-        if type(record.event) is e.ModelCallStarted:
+        if type(record.event) is e.ModelCallStarted and record.event.purpose == "work":
             self._has_asked = True
             self._apply(record.event)
             self._sent_seq = record.seq
@@ -179,7 +181,7 @@ class Conversation:
     def carry(self, record: e.Record) -> None:
         """Fold a record from the time of another wire format: what its requests carried is unsent in this one."""
         self._say(record)
-        if isinstance(record.event, e.ModelCallStarted):
+        if isinstance(record.event, e.ModelCallStarted) and record.event.purpose == "work":
             self._has_asked = True
             self._texts, self._sent_seq = {}, record.seq
 
@@ -265,6 +267,11 @@ class Conversation:
         self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
         return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
 
+    @property
+    def has_request(self) -> bool:
+        """Whether the fragments are those of the last request. A compaction and another wire format end that."""
+        return bool(self._fragments) and not self.is_stale
+
     def is_last_request(self, base: bytes, sent: Request) -> bool:
         """Return whether base, fragments and tail are exactly the bytes that were sent."""
         hasher = self._running_hash(base)
@@ -311,6 +318,25 @@ class Conversation:
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - light,
             fresh_bytes=sum([each.size + 1 for each in new if not each.is_sent]),
+            hasher=hasher,
+        )
+
+    def aside(self, wire: Wire, base: bytes, text: str) -> Edit:
+        """Return the request of a side call: the last request, and these words.
+
+        Changes nothing except the running hash, and recording it changes nothing either.
+        """
+        element = b",".join(map(bytes, wire.message(Message("user", (Text(text),), "data"))))
+        hasher = self._running_hash(base)
+        added = b"," + element if self._fragments else element
+        hasher.update(added)
+        chunks = (base, self._buffer, added)
+        return Edit(
+            keep=len(self._fragments),
+            rest=(Fresh("s", 0, (element.decode(),)),),
+            chunks=chunks,
+            size_bytes=sum(map(len, chunks)) - self._light,
+            fresh_bytes=len(element),
             hasher=hasher,
         )
 

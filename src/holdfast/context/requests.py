@@ -52,8 +52,10 @@ def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Ite
         if isinstance(record.event, ModelCallStarted):
             number += 1
             rest = [fragment(fresh.piece, texts) for fresh in record.event.request.rest]
-            last = (*_kept(last, record.event), *rest)
-            yield Sent(number, record, record.event, last)
+            sent = (*_kept(last, record.event), *rest)
+            if record.event.purpose == "work":  # the next request is no edit of a side call's
+                last = sent
+            yield Sent(number, record, record.event, sent)
 
 
 def body_of(sent: Sent, base: bytes) -> bytes:

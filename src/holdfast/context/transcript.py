@@ -98,8 +98,8 @@ class Transcript:
         """Return the messages that this record completed."""
         seq, event = record.seq, record.event
         match event:  # those of every turn first: to ask for a class takes its time
-            case e.ModelCallStarted():
-                self._is_asking = True
+            case e.ModelCallStarted(purpose=purpose):
+                self._is_asking = self._is_asking or purpose == "work"
             case e.Responded(parts=parts):
                 if parts:
                     self._calls, self._results = calls_of(parts), {}
@@ -119,7 +119,7 @@ class Transcript:
                     cut = Message("assistant", (Text(text + CUT),), "assistant")
                     return (Said(cut, "a", seq, ((seq, text),)), *self._answered())
                 return self._answered()
-            case e.ModelCallFailed() | e.ModelCallAbandoned():
+            case e.ModelCallFailed() | e.ModelCallAbandoned(purpose="work"):
                 return self._answered()
             case e.ToolCallRefused(call_id=call_id, failure=failure):
                 return self._result(call_id, _Result(seq, failure.message))

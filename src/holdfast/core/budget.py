@@ -15,6 +15,7 @@ from holdfast.core.measure import (
     MOST_BYTES_PER_TOKEN,
     OVERHEAD_TOKENS,
     WORST_SHARE,
+    Measure,
     expected_tokens,
     size_of,
     worst_tokens,
@@ -35,6 +36,7 @@ LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
+_SHORT_OF_REST = "The {} that it could take is more than it may take beside the work."
 _MORE_THAN_RESERVED = ", since the provider charged more for a model call than the worst case."
 
 
@@ -150,7 +152,8 @@ def affordable_bytes(state: State, settings: Settings) -> int:
     """The size of a request that a last pass can pay in any case, and that fits the window."""
     if state.run is None:
         return 1
-    most = _affordable_input(state.run, facts(state), settings.limits) - OVERHEAD_TOKENS
+    run = _beside(state.run, state.side.open)
+    most = _affordable_input(run, facts(state), settings.limits) - OVERHEAD_TOKENS
     return max(min(most, input_room_tokens(state, settings)), 1)
 
 
@@ -163,7 +166,7 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     """
     assert state.settings is not None
     assert state.run is not None
-    settings, run = state.settings, state.run
+    settings, run = state.settings, _beside(state.run, state.side.open)
     model, limits, measure = facts(state), settings.limits, state.models.measure
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
     expected = min(expected_tokens(measure, size_bytes), worst)
@@ -190,9 +193,76 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
 
+def afford_side(
+    state: State,
+    model: ModelFacts,
+    size_bytes: int,
+    fresh_bytes: int,
+    most_output_tokens: int,
+    most_microusd: int,
+) -> Grant | Unaffordable:
+    """Return what a side call to `model` reserves, or which limit it would break. It leaves what the open call for
+    work has reserved, and what a last pass after that needs.
+
+    Args:
+        most_output_tokens: The longest useful answer.
+        most_microusd: What it may be expected to cost: the prefix that a caching provider has read before counts at
+            its cached price. Only the reservation covers a cache that misses.
+    """
+    assert state.settings is not None
+    assert state.run is not None
+    settings, is_own = state.settings, model.name == facts(state).name
+    run, limits = _beside(state.run, state.models.open), settings.limits
+    measure, window = (
+        (state.models.measure, _window(state, model)) if is_own else (Measure(), model.context_tokens)
+    )
+    worst = worst_tokens(measure, size_bytes, fresh_bytes)
+    expected = min(expected_tokens(measure, size_bytes), worst)
+    most = min(_output_cap(model, settings), most_output_tokens)
+    least = min(LEAST_OUTPUT_TOKENS, most)
+    cap = min(most, max(window - expected, 0))
+    if cap < least:
+        return Unaffordable("context", "It does not fit the model's window.", size_bytes, fresh_bytes)
+    # The work comes first. What its open call has reserved counts as gone. A last pass after that call would read its
+    # request and its response again, so this much has to be left too. Without an open call, the last request counts.
+    open_ = state.models.open
+    before = open_.reserved_tokens if open_ is not None else worst_tokens(measure, state.models.size_bytes, 0)
+    last_input, last_output = _last_pass_input(before), _last_pass_output(facts(state), limits)
+    cap = min(cap, tokens_left(run, limits) - last_input - last_output - worst)
+    if cap < least:
+        return Unaffordable("tokens", _SHORT_OF_REST.format("tokens"), size_bytes, fresh_bytes)
+    if model.price == "known":
+        price = _worst_output_price(model, worst)
+        last = _price(facts(state), last_input, last_output) if facts(state).price == "known" else 0
+        left = cost_left(run, limits) - last - _price(model, worst, 0)
+        # The limit of the purpose is about what is likely. If the provider caches, it has read the conversation
+        # already, and charges less for it. Of everything else the worst is assumed. An example: 20,000 tokens of
+        # which 19,000 are cached, at 1 and 0.1 micro-dollars a token, cost 2,900 and not 20,000.
+        cached = min(measure.tokens, worst) if is_own and run.totals.usage.cache_read_tokens else 0
+        cost = _price(model, worst - cached, 0) + cost_microusd(model, Usage(cached, 0, cached))
+        left = min(left, most_microusd - cost)
+        cap = min(cap, left * 1_000_000 // price if price and left >= 0 else (cap if left >= 0 else -1))
+        if cap < least:
+            return Unaffordable("cost", _SHORT_OF_REST.format("money"), size_bytes, fresh_bytes)
+    reserved = worst + cap
+    return Grant(expected, cap, reserved, _price(model, worst, cap))
+
+
+def _beside(run: Run, other: ModelCall | None) -> Run:
+    """Return the run as if the reservation of the other open call were held."""
+    if other is None:
+        return run
+    totals = replace(
+        run.totals,
+        held_microusd=run.totals.held_microusd + other.reserved_microusd,
+        held_tokens=run.totals.held_tokens + other.reserved_tokens,
+    )
+    return replace(run, totals=totals)
+
+
 def cost_left(run: Run, limits: Limits) -> int:
-    """Return the micro-dollars that are neither spent nor held. The reservation of an open model call is not
-    subtracted, because no other one starts meanwhile."""
+    """Return the micro-dollars that are neither spent nor held. The reservations of open model calls are not
+    subtracted."""
     return limits.cost_microusd - run.totals.cost_microusd - run.totals.held_microusd
 
 

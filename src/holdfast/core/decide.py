@@ -6,15 +6,24 @@ Refusals, failures and stops are events like any other; nothing here raises for 
 
 from __future__ import annotations
 
-from holdfast.core import approvals, files, model_calls, tool_calls
+from holdfast.core import approvals, files, model_calls, side_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
 from holdfast.core.rules import follow_up
-from holdfast.core.state import Proposed, Started, State, has_begun, open_run, started_calls, starts_of
-from holdfast.core.wanted import Admit, Wait, is_wanted, wanted
+from holdfast.core.state import (
+    Proposed,
+    Started,
+    State,
+    has_begun,
+    open_model_calls,
+    open_run,
+    started_calls,
+    starts_of,
+)
+from holdfast.core.wanted import Admit, PrepareSide, Wait, is_wanted, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
     Compact,
@@ -117,9 +126,9 @@ def _attach(draft: Draft, cause: Attach) -> None:
         draft.add(note)
     # A model call has no effect outside, so it is closed here and sent again under a new key. Nobody knows
     # whether the provider charged it: its reservation stays held.
-    model_call = draft.state.models.open
-    if model_call is not None and model_call.epoch != cause.epoch:
-        draft.add(e.ModelCallAbandoned(model_call.key))
+    for model_call in open_model_calls(draft.state):
+        if model_call.epoch != cause.epoch:
+            draft.add(e.ModelCallAbandoned(model_call.key, model_call.purpose))
     for call in draft.state.turn.calls:
         # Still `Started` after `Attached`: the tool declared `unknown`, so the call must neither run again nor
         # be probed. A call that may run again or be probed is `Proposed` by now (`evolve._attached`), and goes
@@ -250,8 +259,13 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
-        case Request() | e.ContextCompacted() | Unaffordable() | Unready() as found:
-            model_calls.take_finding(draft, cause.step.key, found)
+        case e.ContextCompacted() as compacted:
+            model_calls.take_finding(draft, cause.step.key, compacted)
+        case Request() | Unaffordable() | Unready() as found:
+            if isinstance(cause.step, PrepareSide):
+                side_calls.take_finding(draft, cause.step, found)
+            else:
+                model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Told() | Refused() | Probed() | Lost() as found:
             assert isinstance(cause.step, Admit)
             tool_calls.take_finding(draft, cause.step.call, found)

@@ -13,6 +13,7 @@ from holdfast.core.state import (
     Run,
     Waiting,
     is_complete,
+    open_model_calls,
     open_run,
     started_calls,
 )
@@ -32,7 +33,7 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
     # has no attempts, so the driver cancels them; their outcomes, or the end of the grace, close them; then
     # "wind down" ends the run. A killed process finds `RunStopping` in the journal, and its successor ends the
     # run in the same way.
-    if draft.state.models.open is None and is_complete(draft.state.turn):
+    if not open_model_calls(draft.state) and is_complete(draft.state.turn):
         _end(draft, run, e.RunStopped(run.number, status, reason, message, by))
     else:
         draft.add(e.RunStopping(status, reason, message, draft.awake_ms + STOP_GRACE_MS, by))
@@ -45,8 +46,8 @@ def stop_at_wall(draft: Draft, settings: Settings) -> None:
 
 def give_up(draft: Draft) -> None:
     """Abandon every call that still has no outcome: the grace is over."""
-    if draft.state.models.open is not None:
-        draft.add(e.ModelCallAbandoned(draft.state.models.open.key))
+    for model_call in open_model_calls(draft.state):
+        draft.add(e.ModelCallAbandoned(model_call.key, model_call.purpose))
     for call, _ in started_calls(draft.state):
         draft.add(abandoned(call, "it did not end when the run was stopped"))
 
@@ -65,7 +66,7 @@ def wind_down(draft: Draft) -> None:
             draft.add(
                 will_not_run(call, Failure("cancelled", "The run was stopped before this call started."))
             )
-    if draft.state.models.open is None and not started_calls(draft.state):
+    if not open_model_calls(draft.state) and not started_calls(draft.state):
         ending = run.stopping
         _end(draft, run, e.RunStopped(run.number, ending.status, ending.reason, ending.message, ending.by))
 

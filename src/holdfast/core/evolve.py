@@ -22,6 +22,7 @@ from holdfast.core.state import (
     Denied,
     Done,
     Expired,
+    ModelCall,
     Proposed,
     Stage,
     Started,
@@ -77,7 +78,6 @@ def _forked(state: State, event: e.SessionForked) -> State:
     """A branch has its own name, its own epochs, and asks its own approvals: a permission that its parent was
     given is not its own. What its parent had in flight no driver of the branch started."""
     calls = tuple(_of_a_branch(call) for call in state.turn.calls)
-    open_ = replace(state.models.open, epoch=NO_EPOCH) if state.models.open is not None else None
     return replace(
         state,
         session=event.session,
@@ -86,8 +86,14 @@ def _forked(state: State, event: e.SessionForked) -> State:
         inherited=state.before + state.run.totals if state.run is not None else state.before,
         epoch=0,
         turn=replace(state.turn, calls=calls),
-        models=replace(state.models, open=open_),
+        models=replace(state.models, open=_of_nobody(state.models.open)),
+        side=replace(state.side, open=_of_nobody(state.side.open)),
     )
+
+
+def _of_nobody(model_call: ModelCall | None) -> ModelCall | None:
+    """No driver here has started it."""
+    return replace(model_call, epoch=NO_EPOCH) if model_call is not None else None
 
 
 def _of_a_branch(call: Call) -> Call:
@@ -106,11 +112,11 @@ def _imported(state: State) -> State:
         _of_a_branch(call) if isinstance(call.stage, Started) else replace(call, permission=None)
         for call in state.turn.calls
     )
-    open_ = replace(state.models.open, epoch=NO_EPOCH) if state.models.open is not None else None
     return replace(
         state,
         turn=replace(state.turn, calls=calls),
-        models=replace(state.models, open=open_),
+        models=replace(state.models, open=_of_nobody(state.models.open)),
+        side=replace(state.side, open=_of_nobody(state.side.open)),
         restoring_seq=0,
     )
 

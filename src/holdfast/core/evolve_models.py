@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.core import measure
 from holdfast.core.changes import with_models, with_run
+from holdfast.core.evolve_side import side_abandoned, side_ended, side_over, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
 from holdfast.core.state import (
@@ -31,21 +32,22 @@ LEAST_WINDOW_TOKENS = 1_024
 
 def of_model(state: State, event: e.ModelEvent) -> State:
     match event:
-        case e.ModelCallStarted():
-            return _started(state, event)
+        case e.ModelCallStarted(purpose=purpose):
+            return _started(state, event) if purpose == "work" else side_started(state, event, purpose)
         case e.Responded():
             return _responded(state, event)
         case e.ModelCallFailed():
             return _failed(state, event)
-        case e.ModelCallUnready(retry_at_ms=retry_at_ms):
-            failed_attempts = state.models.failed_attempts + 1
-            return with_models(state, retry_at_ms=retry_at_ms, failed_attempts=failed_attempts)
+        case e.ModelCallUnready(purpose=purpose):
+            return _unready(state, event) if purpose == "work" else side_unready(state, event, purpose)
         case e.ModelCallUnaffordable():
-            return state
+            return _unaffordable(state, event)
         case e.ModelCallCut():
             return _cut(state, event)
-        case e.ModelCallAbandoned():
-            return _abandoned(state)
+        case e.ModelCallAbandoned(purpose=purpose):
+            return _abandoned(state) if purpose == "work" else side_abandoned(state, purpose)
+        case e.SideCallEnded():
+            return side_ended(state, event)
 
 
 def _started(state: State, event: e.ModelCallStarted) -> State:
@@ -81,6 +83,9 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,
+            model=event.model,
+            size_bytes=request.size_bytes,
+            is_short=False,
         ),
         turn=Turn(event.turn, (), state.turn.repeats),
         unsaid=_NOTHING,
@@ -180,6 +185,19 @@ def _failed(state: State, event: e.ModelCallFailed) -> State:
         learnt_window_tokens=window,
         overflow_said=said,
     )
+
+
+def _unready(state: State, event: e.ModelCallUnready) -> State:
+    failed_attempts = state.models.failed_attempts + 1
+    return with_models(state, retry_at_ms=event.retry_at_ms, failed_attempts=failed_attempts)
+
+
+def _unaffordable(state: State, event: e.ModelCallUnaffordable) -> State:
+    if event.purpose != "work":
+        return side_over(state, event.purpose)
+    # The reservation of the open side call may be all that is missing. The next request waits until it is known
+    # what that call really costs.
+    return with_models(state, is_short=state.side.open is not None and event.reason != "context")
 
 
 def _cut(state: State, event: e.ModelCallCut) -> State:

@@ -6,8 +6,10 @@ from msgspec.structs import replace
 
 from holdfast.core import plan, progress
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
+from holdfast.core.evolve_side import of_next_run
 from holdfast.core.measure import Measure
 from holdfast.core.progress import Progress
+from holdfast.core.reflecting import Reflecting
 from holdfast.core.state import (
     Run,
     State,
@@ -40,8 +42,8 @@ def of_run(state: State, event: e.RunEvent) -> State:
             return _run_started(state, event)
         case e.SettingsChanged():
             return _changed(state, event)
-        case e.RunPaused():
-            return with_run(state, is_paused=True)
+        case e.RunPaused(question=question):
+            return with_run(state, is_paused=True, question=question)
         case e.RunResumed():
             return _resumed(state)
         case e.RunLanding(reason=reason, message=message):
@@ -50,6 +52,8 @@ def of_run(state: State, event: e.RunEvent) -> State:
             return _stopping(state, event)
         case e.RunStopped():
             return _stopped(state, event)
+        case e.Reflected():
+            return state
 
 
 def _message(state: State, event: e.MessageReceived) -> State:
@@ -90,9 +94,11 @@ def _run_started(state: State, event: e.RunStarted) -> State:
         before=before,
         principal=principal,
         turn=Turn(state.turn.number),
+        reflecting=Reflecting(),
         models=replace(state.models, failed_attempts=0),
         plan=plan.of_next_run(state.plan, is_continuation=event.is_continuation),
         progress=_progress_of_run(state, event),
+        side=replace(state.side, tallies=of_next_run(state)) if state.side.started else state.side,
     )
 
 
@@ -150,7 +156,7 @@ def _set(state: State, ref: SettingsRef) -> State:
 def _resumed(state: State) -> State:
     """End the pause. If the run is not paused, end the wait for the next attempt of a model call."""
     is_paused = state.run is not None and state.run.is_paused
-    return with_run(state, is_paused=False) if is_paused else _waits_no_more(state)
+    return with_run(state, is_paused=False, question="") if is_paused else _waits_no_more(state)
 
 
 def _waits_no_more(state: State) -> State:
@@ -160,7 +166,7 @@ def _waits_no_more(state: State) -> State:
 
 def _stopping(state: State, event: e.RunStopping) -> State:
     stopping = Stopping(event.status, event.reason, event.message, event.grace_until_ms, event.by)
-    return _waits_no_more(with_run(state, stopping=stopping, is_paused=False))
+    return _waits_no_more(with_run(state, stopping=stopping, is_paused=False, question=""))
 
 
 def _stopped(state: State, event: e.RunStopped) -> State:
@@ -172,6 +178,7 @@ def _stopped(state: State, event: e.RunStopped) -> State:
         message=event.message,
         stopping=None,
         is_paused=False,
+        question="",
     )
     return replace(
         ended,

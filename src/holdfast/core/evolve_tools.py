@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.core import guard, ledger, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call
+from holdfast.core.reflecting import after_call
 from holdfast.core.state import (
     Answered,
     Call,
@@ -39,7 +40,8 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
         case e.ToolCallQueued(call_id=call_id, resources=resources):
             return with_call(state, call_id, resources=resources)
         case e.ToolCallRefused(call_id=call_id, failure=failure):
-            return _done(state, call_id, f"refused\0{failure.message}")
+            failed = _reflecting(state, is_failed=failure.code != "cancelled")
+            return _done(failed, call_id, f"refused\0{failure.message}")
         case e.ToolCallAbandoned(call_id=call_id, text=text):
             return _done(state, call_id, f"abandoned\0{text}")
         case e.PlanChanged():
@@ -88,10 +90,16 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
             state.ledger, call.name, call.arguments, attempt.effect, attempt.expects, state.seq
         )
         state = replace(state, ledger=noted) if noted is not state.ledger else state
+    state = _reflecting(state, is_failed=result.status in ("error", "timeout"))
     whole = guard.told(result)
     after = replace(state, progress=guard.after_call(state, call, result, whole))
     sign = "" if guard.is_waiting(state, result) else guard.signature(call, whole)
     return _closed(after, call, sign, is_ok=result.status == "ok")
+
+
+def _reflecting(state: State, *, is_failed: bool) -> State:
+    reflecting = after_call(state.reflecting, is_failed=is_failed)
+    return state if reflecting is state.reflecting else replace(state, reflecting=reflecting)
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:

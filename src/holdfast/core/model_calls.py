@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import budget, retry
+from holdfast.core import budget, retry, side_calls
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
@@ -45,7 +45,10 @@ def take_finding(
             # Three cases. The last pass itself is too dear: the run ends without it. The messages that must
             # stay do not fit the window: no shorter request exists, so the run fails. Otherwise the run lands:
             # one last pass follows.
+            # If a side call is open, its reservation may be what is missing: nothing is concluded until it ends.
             draft.add(e.ModelCallUnaffordable(key, reason, message, short.size_bytes, short.fresh_bytes))
+            if draft.state.models.is_short:
+                return
             if run.landing:
                 stop(draft, "limit", run.landing, message)
             elif reason == "context":
@@ -81,7 +84,10 @@ def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     model_call, before = open_model_call(draft.state, cause.key), open_run(draft.state)
     if model_call is None:
         return
+    purpose = model_call.purpose
     match result:
+        case _ if purpose != "work":
+            side_calls.take_outcome(draft, cause, model_call, purpose, result)
         case ModelReply() as reply:
             _responded(draft, cause, model_call, reply)
         case ModelFailure() as failed:

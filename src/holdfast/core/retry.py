@@ -8,6 +8,8 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
+SIDE_ATTEMPTS = 3
+"""The most attempts of one side call. Then it is given up, until its purpose is due again."""
 MAX_OVERFLOWS = 3
 """How often one run shortens a request that was refused as too long. The next such refusal ends the run."""
 

@@ -16,11 +16,13 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure
 from holdfast.core.plan import Planned
 from holdfast.core.progress import Progress
+from holdfast.core.reflecting import Reflecting
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, Verdict
+from holdfast.protocol.request import Purpose, SidePurpose
 from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
 from holdfast.protocol.trust import Label
@@ -46,6 +48,9 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     turns: int = 0
     model_calls: int = 0
+    """Attempts for work."""
+    side_calls: int = 0
+    """Attempts of side calls."""
     tool_calls: int = 0
     usage: Usage = Usage()
     cost_microusd: int = 0
@@ -61,6 +66,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return Totals(
             self.turns + other.turns,
             self.model_calls + other.model_calls,
+            self.side_calls + other.side_calls,
             self.tool_calls + other.tool_calls,
             self.usage + other.usage,
             self.cost_microusd + other.cost_microusd,
@@ -108,6 +114,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     has_landed: bool = False
     """The last pass was answered."""
     is_paused: bool = False
+    question: str = ""
+    """What the paused run asks the user; empty if a person paused it."""
     stopping: Stopping | None = None
     ended_ms: int = 0
     """0 while it is open."""
@@ -131,10 +139,11 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     is_last_pass: bool
     facts: ModelFacts
     """The model that it was sent to, even if the settings have changed since."""
+    purpose: Purpose = "work"
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The session's model calls: what their events update."""
+    """The session's model calls for work: what their events update."""
 
     started: int = 0
     """The attempts that were started in the session. The key of the next one is derived from it."""
@@ -152,10 +161,49 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The last request that began anew. With what it quotes, it is where a resume reads from."""
     quoted: tuple[int, ...] = ()
     """The earlier records that it quotes."""
+    model: str = ""
+    """The name of the model that it was sent to."""
+    size_bytes: int = 0
+    """Its size."""
+    is_short: bool = False
+    """The next request waits for the end of a side call, whose reservation it needs."""
     learnt_window_tokens: int = 0
     """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
     overflow_said: str = ""
     """What the provider said in that refusal."""
+
+
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The side calls for one purpose."""
+
+    outcomes: int = 0
+    """Attempts with a recorded outcome, of the whole session."""
+    asked: int = 0
+    """The side calls of the open run, without further attempts of the same one."""
+    spent_microusd: int = 0
+    """What they cost the open run, with what attempts with an unknown outcome hold."""
+    turns: int = -1
+    """The turns of the run when the last one was over, or given up. It is not due again in the same turn."""
+    failed_attempts: int = 0
+    """The failed attempts of the side call that will be tried again."""
+    retry_at_ms: int = 0
+    """When that may be."""
+
+
+class Side(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The session's side calls: model calls beside the conversation, at most one at a time (`core.side`)."""
+
+    started: int = 0
+    """The attempts that were started in the session. The key of the next one is derived from it."""
+    open: ModelCall | None = None
+    """The open attempt. `SideCallEnded` or `ModelCallAbandoned` closes it."""
+    tallies: dict[SidePurpose, Tally] = {}
+
+    def tally(self, purpose: SidePurpose) -> Tally:
+        return self.tallies.get(purpose, _NO_TALLY)
+
+
+_NO_TALLY = Tally()
 
 
 class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -298,6 +346,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     approvals: int = 0
     """How many approvals were requested so far. The id of the next one is derived from it."""
     models: Models = Models()
+    side: Side = Side()
+    reflecting: Reflecting = Reflecting()
     turn: Turn = Turn()
     progress: Progress = Progress()
     unsaid: Unsaid = Unsaid()
@@ -380,8 +430,12 @@ def touched_before(state: State, call: Call) -> Touched:
 
 def open_model_call(state: State, key: str) -> ModelCall | None:
     """The open model call of that key."""
-    model_call = state.models.open
-    return model_call if model_call is not None and model_call.key == key else None
+    return next((each for each in open_model_calls(state) if each.key == key), None)
+
+
+def open_model_calls(state: State) -> tuple[ModelCall, ...]:
+    """The open call for work, and the open side call."""
+    return tuple([each for each in (state.models.open, state.side.open) if each is not None])
 
 
 def facts(state: State, key: str = "") -> ModelFacts:
@@ -393,9 +447,19 @@ def facts(state: State, key: str = "") -> ModelFacts:
     return state.settings.model.facts if state.settings is not None else _NO_MODEL
 
 
+def facts_for(state: State, purpose: SidePurpose) -> ModelFacts:
+    """Return the model of the next call for this purpose."""
+    return facts(state)
+
+
 def next_key(state: State) -> str:
-    """The key of the next attempt of a model call."""
+    """The key of the next attempt of a model call for work."""
     return f"m{state.models.started + 1}"
+
+
+def next_side_key(state: State) -> str:
+    """The key of the next attempt of a side call."""
+    return f"s{state.side.started + 1}"
 
 
 def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.side import due
 from holdfast.core.state import (
     Call,
     ModelCall,
+    Phase,
     Run,
     State,
     ToolAttempt,
@@ -17,10 +19,12 @@ from holdfast.core.state import (
     action_key,
     admissible,
     next_key,
+    next_side_key,
     open_run,
     phase,
     started_calls,
 )
+from holdfast.protocol.request import SidePurpose
 
 
 class PrepareRequest(msgspec.Struct, frozen=True):
@@ -28,6 +32,15 @@ class PrepareRequest(msgspec.Struct, frozen=True):
 
     key: str
     is_last_pass: bool
+    basis: tuple[object, ...] = ()
+    """What the request is made from. If one changes, this is another step."""
+
+
+class PrepareSide(msgspec.Struct, frozen=True):
+    """Render and estimate the request of a side call."""
+
+    key: str
+    purpose: SidePurpose
     basis: tuple[object, ...] = ()
     """What the request is made from. If one changes, this is another step."""
 
@@ -65,7 +78,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     """Whether the time is on the driver's clock (`Record.awake_ms`); otherwise it is calendar time."""
 
 
-Prepare = PrepareRequest | Admit
+Prepare = PrepareRequest | PrepareSide | Admit
 Attempt = CallModel | RunTool
 Action = Prepare | Attempt | Wait
 
@@ -75,11 +88,18 @@ def wanted(state: State) -> list[Action]:
     run = open_run(state)
     if run is None:
         return []
-    match phase(state):
-        case "idle" | "paused":
+    now = phase(state)
+    if now == "stopping":
+        return _grace(run)
+    # A side call is prepared first, so that a commit that begins both ends with the intent of the work, where
+    # snapshots are made. It runs last, so that the task of the work goes on with the work.
+    return [*_side_steps(state, now), *_of_work(state, run, now), *_side_calls(state)]
+
+
+def _of_work(state: State, run: Run, now: Phase) -> list[Action]:
+    match now:
+        case "idle" | "paused" | "stopping":
             return []
-        case "stopping":
-            return _grace(run)
         case "calling":
             # An attempt of another epoch is never adopted, because this driver did not record its intent. A
             # branch has such attempts until its first driver attaches and closes them.
@@ -105,7 +125,7 @@ def wanted(state: State) -> list[Action]:
             # No wall timer here: the driver's clock stops while the session backs off or waits for people.
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
-            return [_request(state, run), *_wall(state, run)]
+            return [*_requests(state, run), *_wall(state, run)]
 
 
 def is_wanted(step: Prepare, state: State) -> bool:
@@ -114,14 +134,34 @@ def is_wanted(step: Prepare, state: State) -> bool:
     if run is None:
         return False
     now = phase(state)
+    if type(step) is PrepareSide:
+        return step in _side_steps(state, now)
     if now == "preparing":
-        return step == _request(state, run)
+        return step in _requests(state, run)
     return now in ("acting", "admitting") and step in _admissions(state, run)
 
 
-def _request(state: State, run: Run) -> PrepareRequest:
+def _requests(state: State, run: Run) -> list[Action]:
+    # The request did not fit beside a side call. When that call ends, `is_short` is gone, and it is tried again.
+    if state.models.is_short:
+        return []
     basis = (state.settings, state.unsaid, run.number, state.compaction.seq)
-    return PrepareRequest(next_key(state), bool(run.landing), basis)
+    return [PrepareRequest(next_key(state), bool(run.landing), basis)]
+
+
+def _side_steps(state: State, now: Phase) -> list[Action]:
+    purpose = due(state, now)
+    if purpose is None:
+        return []
+    return [PrepareSide(next_side_key(state), purpose, (state.settings, state.models.started))]
+
+
+def _side_calls(state: State) -> list[Action]:
+    # As with the work, an attempt of another epoch is never adopted.
+    model_call = state.side.open
+    if model_call is None or model_call.epoch != state.epoch:
+        return []
+    return [CallModel(model_call.key, model_call)]
 
 
 def _admissions(state: State, run: Run) -> list[Action]:

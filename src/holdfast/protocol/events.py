@@ -16,7 +16,8 @@ from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
-from holdfast.protocol.request import Request, Stretch
+from holdfast.protocol.reflection import Reflection
+from holdfast.protocol.request import Purpose, Request, SidePurpose, Stretch
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -124,6 +125,9 @@ class RunPaused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Nothing new starts until the run is resumed."""
 
     by: str = ""
+    """Who paused it; empty for the runtime."""
+    question: str = ""
+    """What the model asks the user; empty if a person paused the run."""
 
 
 class RunResumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -168,21 +172,17 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
     about: Literal[
-        "cost",
-        "tokens",
-        "repeat",
-        "empty",
-        "continue",
-        "calls",
-        "cap",
-        "takeover",
-        "output",
-        "files",
-        "stall",
-        "workspace",
-        "plan",
-    ]
+        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files",
+        "stall", "workspace", "plan", "reflection",
+    ]  # fmt: skip
     text: str
+
+
+class Reflected(msgspec.Struct, frozen=True, gc=False):
+    """The model judged how the task is going, in a side call."""
+
+    key: str
+    answer: Reflection
 
 
 # --- model --------------------------------------------------------------------------------------
@@ -199,6 +199,7 @@ class ModelCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     request: Request
     is_last_pass: bool = False
     """The last pass of a run that reached a limit: without tools."""
+    purpose: Purpose = "work"
 
 
 class ModelCallUnready(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -208,6 +209,7 @@ class ModelCallUnready(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     failure: Failure
     retry_at_ms: int = 0
     """0: waiting does not help."""
+    purpose: Purpose = "work"
 
 
 class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -220,10 +222,11 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     """The size of the request without its tail."""
     fresh_bytes: int = 0
     """How much of it the request before did not have."""
+    purpose: Purpose = "work"
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A complete response of the conversation's model. Calls for other purposes have events of their own."""
+    """A complete response of the conversation's model. An attempt of a side call ends in a `SideCallEnded`."""
 
     key: str
     parts: tuple[Part, ...]
@@ -277,6 +280,33 @@ class ModelCallAbandoned(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     Its reservation stays held, since it may have been charged."""
 
     key: str
+    purpose: Purpose = "work"
+
+
+class SideCallEnded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The outcome of an attempt of a side call. The conversation knows nothing of it."""
+
+    key: str
+    purpose: SidePurpose
+    status: Literal["responded", "failed", "cut"]
+    text: str = ""
+    """The words of the response."""
+    calls: int = 0
+    """The tool calls in the response. They never run."""
+    is_masked: bool = False
+    """A secret was masked in the text."""
+    usage: Usage = Usage()
+    cost_microusd: int = 0
+    estimated: Estimated = ()
+    """As of a response."""
+    finish: Finish = "stop"
+    model: str = ""
+    request_ref: str = ""
+    duration_ms: int = 0
+    first_delta_ms: int = 0
+    failure: Failure | None = None
+    retry_at_ms: int = 0
+    """The earliest time of the next attempt; 0: not before the purpose is due again."""
 
 
 # --- context ------------------------------------------------------------------------------------
@@ -496,6 +526,7 @@ RunEvent = (
     | RunStopping
     | RunStopped
     | NoteAdded
+    | Reflected
 )
 ModelEvent = (
     ModelCallStarted
@@ -505,6 +536,7 @@ ModelEvent = (
     | ModelCallFailed
     | ModelCallCut
     | ModelCallAbandoned
+    | SideCallEnded
 )
 ToolEvent = (
     ToolCallAdmitted

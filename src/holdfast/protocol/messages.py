@@ -162,6 +162,8 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether the answer matches the schema of its run. The runtime adds it; no provider does."""
     workspace: str = ""
     """The state of the workspace, looked at meanwhile. The runtime adds it too."""
+    is_masked: bool = False
+    """Whether the runtime masked a secret in the words of a side call."""
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

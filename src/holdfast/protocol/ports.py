@@ -15,6 +15,7 @@ from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
+from holdfast.protocol.request import Purpose
 from holdfast.protocol.rows import (
     EVERY,
     Approval,
@@ -316,8 +317,8 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     idle_s: float
     """The longest silence before the attempt fails."""
     outcomes: int
-    """The number of model calls with an outcome in the session's journal: responses and recorded failures. A
-    scripted model uses it to select its line.
+    """The number of model calls for the same purpose with an outcome in the session's journal: responses and
+    recorded failures. A scripted model uses it to select its line.
     """
     on_delta: OnDelta
     """Shows what arrives, as it arrives."""
@@ -325,6 +326,7 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     """Called when the attempt is cancelled."""
     check: Check
     """Called right before the request is written."""
+    purpose: Purpose = "work"
 
 
 class Provider(Protocol):

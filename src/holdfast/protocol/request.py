@@ -6,8 +6,15 @@ Nothing here encodes or reads one: `context` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
+
+SidePurpose = Literal["reflection"]
+"""What a side call is for: a model call beside the conversation, whose answer is not part of it."""
+
+Purpose = Literal["work", SidePurpose]
+"""What a model call is for. `work` carries the conversation on."""
 
 
 class Enclosed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,7 +41,7 @@ class Fresh(msgspec.Struct, frozen=True, gc=False):
 
     mark: str
     """`u` words of a person, `n` a note of the runtime, `a` a response, `t` the results of its calls, `c` what a
-    compaction tells of the messages that it left out."""
+    compaction tells of the messages that it left out, `s` what a side call asks."""
     seq: int
     """The record that made the message whole."""
     piece: Piece
@@ -45,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the last
     request, then `rest`. A request that keeps none begins anew: no earlier request is needed to read it.
+
+    The request of a side call is an edit of the last request for work, and the next request knows nothing of it.
     """
 
     wire: str

@@ -88,6 +88,10 @@ class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
     """How often the plan may be revised, and Holdfast asks for it, without a step done."""
     after_failures: int = 3
     """So many failed calls in a row are a failure of the plan's step, and a reason to reflect."""
+    reflect_turns: int = 10
+    """After so many turns the model is asked how it gets on."""
+    max_reflections: int = 4
+    """The most of a run; 0: none."""
 
 
 G = TypeVar("G", bound=msgspec.Struct)

@@ -1,6 +1,7 @@
 """A scripted model: answers from a file of JSON Lines, one response per line, for demonstrations and tests.
 
-The number of outcomes in the session's journal selects the line, never a pointer here. So a session that resumes in
+The number of outcomes in the session's journal selects the line, never a pointer here. A side call takes the lines of
+its purpose, by the outcomes of its purpose. So a session that resumes in
 another process continues in the right place. A line is used up when its outcome is recorded: a response, an error
 that it asked for, or the failure of a silence longer than the idle limit (the same line would be silent again). An
 attempt that the wall limit, a stop or a kill cut short has no outcome: the same line answers the next one.
@@ -12,7 +13,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -34,6 +35,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Wire
+from holdfast.protocol.request import Purpose
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.errors import from_status
@@ -86,7 +88,9 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str = ""
     """A regular expression that must match in the last user or tool message."""
     repeat: bool = False
-    """Whether the line, if it is the last one, answers every later request too."""
+    """Whether the line, if it is the last one for its purpose, answers every later request too."""
+    purpose: Purpose = "work"
+    """What the model call has to be for. Each purpose has its own lines."""
 
 
 class NumberedLine(msgspec.Struct, frozen=True):
@@ -139,16 +143,18 @@ class ScriptProvider:
 
     def __init__(self, lines: Sequence[NumberedLine], source: str) -> None:
         self.wire: Wire = ScriptWire()
-        self._lines = lines
+        self._lines: Mapping[Purpose, Sequence[NumberedLine]] = {
+            purpose: [each for each in lines if each.line.purpose == purpose] for purpose in get_args(Purpose)
+        }
         self._source = source
 
     async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Answer with the line after the first `outcomes` lines. See `ports.Provider`."""
         attempt.check()
         body, idle_s, outcomes = attempt.body, attempt.idle_s, attempt.outcomes
-        chosen = self._choose(outcomes)
+        chosen = self._choose(attempt.purpose, outcomes)
         if chosen is None:
-            return _fatal(f"{self._source} has no line for response {outcomes + 1}.")
+            return _fatal(f"{self._source} has no line for {_of(attempt.purpose)} {outcomes + 1}.")
         number, line = chosen.number, chosen.line
         if line.when and not re.search(line.when, _last_heard(body)):
             return _fatal(
@@ -170,11 +176,11 @@ class ScriptProvider:
     async def aclose(self) -> None:
         """Do nothing: a script has nothing open."""
 
-    def _choose(self, outcomes: int) -> NumberedLine | None:
-        if outcomes < len(self._lines):
-            return self._lines[outcomes]
-        last = self._lines[-1]
-        return last if last.line.repeat else None
+    def _choose(self, purpose: Purpose, outcomes: int) -> NumberedLine | None:
+        lines = self._lines[purpose]
+        if outcomes < len(lines):
+            return lines[outcomes]
+        return lines[-1] if lines and lines[-1].line.repeat else None
 
 
 def script_from_file(path: str | Path) -> ScriptProvider:
@@ -268,6 +274,10 @@ def _arguments(call: ScriptCall) -> str:
 def _failure(error: ScriptError, model: str) -> Failure:
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return from_status(error.status, headers, error.message, model)
+
+
+def _of(purpose: Purpose) -> str:
+    return "response" if purpose == "work" else purpose
 
 
 def _fatal(message: str, detail: str = "") -> ModelFailure:

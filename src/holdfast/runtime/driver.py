@@ -24,6 +24,7 @@ from holdfast.core.wanted import (
     CallModel,
     Prepare,
     PrepareRequest,
+    PrepareSide,
     RunTool,
     Wait,
     wanted,
@@ -255,7 +256,7 @@ class Driver:
         for action in self._wanted:
             # `isinstance` takes ten times as long to say no to a struct.
             if (
-                type(action) is Admit or type(action) is PrepareRequest
+                type(action) is Admit or type(action) is PrepareRequest or type(action) is PrepareSide
             ) and action.key not in self._preparing:
                 return action
         return None
@@ -282,6 +283,8 @@ class Driver:
     async def _found(self, step: Prepare, batch: list[Record]) -> Found:
         if isinstance(step, Admit):
             return await self._planner.admission(step, self._fold.state)
+        if isinstance(step, PrepareSide):
+            return await self._planner.side_request(step, self._fold)
         fold, wire = self._fold, self._planner.wire(self._fold.state)
         if fold.wire not in ("", wire.name) or fold.conversation.is_stale:
             await fold.rewrite(self._ports.store, batch)
@@ -318,7 +321,9 @@ class Driver:
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
                 if self._lease.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._lease]):
                     raise Fenced()
-                body = self._planner.take_body() if isinstance(action, CallModel) else b""
+                body = b""
+                if isinstance(action, CallModel):
+                    body = self._planner.take_body(action.model_call.purpose)
                 begun = _Begun(action, self._fold.state, body)
                 if by is not None and first is None:
                     first, self._running[action.key] = begun, by

@@ -169,7 +169,8 @@ class Fold:
 
     def _snapshot(self, batch: Sequence[Record]) -> bytes:
         """Return the snapshot that the commit of a linked batch leaves for the next `open`; empty for most."""
-        if not (batch and type(batch[-1].event) is ModelCallStarted and is_due(self.state)):
+        last = batch[-1].event if batch else None
+        if not (type(last) is ModelCallStarted and last.purpose == "work" and is_due(self.state)):
             return b""
         return packed(Snapshot(self.state, self._link))
 
@@ -188,7 +189,7 @@ class Fold:
         event = record.event
         if type(event) in FOLDED:
             self.conversation.add(record)
-            if type(event) is ModelCallStarted:
+            if type(event) is ModelCallStarted and event.purpose == "work":
                 self.wire = event.request.wire
 
 

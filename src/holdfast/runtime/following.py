@@ -14,6 +14,7 @@ from holdfast.protocol.events import (
     ModelCallFailed,
     Record,
     Responded,
+    SideCallEnded,
     ToolCallAbandoned,
     ToolCallFinished,
 )
@@ -73,6 +74,7 @@ def _ended(event: Event) -> str:
             | ModelCallFailed(key=key)
             | ModelCallCut(key=key)
             | ModelCallAbandoned(key=key)
+            | SideCallEnded(key=key)
         ):
             return key
         case ToolCallFinished(call_id=call_id) | ToolCallAbandoned(call_id=call_id):

@@ -49,7 +49,7 @@ class PlainEvents:
         blob = output_of(event)
         output = await self._whole(blob, record.seq) if blob else None
         data = plain(event, self._texts, output, self._groups)
-        if isinstance(event, ModelCallStarted):
+        if isinstance(event, ModelCallStarted) and event.purpose == "work":
             self._texts.clear()
         return data
 

@@ -14,11 +14,11 @@ from collections.abc import Awaitable
 from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit
-from holdfast.core import budget
+from holdfast.core import budget, side, side_calls
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
-from holdfast.core.state import Call, Permission, State, facts
-from holdfast.core.wanted import Admit, Prepare, PrepareRequest
+from holdfast.core.state import Call, Permission, State, facts, facts_for
+from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
 from holdfast.protocol.events import ContextCompacted
@@ -27,13 +27,14 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
-from holdfast.protocol.request import Request
+from holdfast.protocol.request import Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.compacting import Reason, compacted
 from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.fold import Fold
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
 
@@ -54,14 +55,15 @@ class Planner:
         self._base = b""
         self._base_sha256 = ""
         self._offered: tuple[str, ...] = ()
-        self._body = b""
+        self._bodies: dict[bool, bytes] = {}
+        """The bytes of the last prepared request for work, and of the last one of a side call (True)."""
         self._apart = apart
 
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
             return step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
-        return facts(state).name in self._ports.wires
+        return _model(step, state) in self._ports.wires
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -86,7 +88,7 @@ class Planner:
     async def _ready(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
         if isinstance(step, Admit):
             return await self.admission(step, state)
-        model = facts(state).name
+        model = _model(step, state)
         self._ports.wires[model] = (await self._ports.resolve(model)).wire
         return None
 
@@ -109,10 +111,9 @@ class Planner:
         """How to write the next request, for a model that is ready."""
         return self._ports.wires[facts(state).name]
 
-    def take_body(self) -> bytes:
+    def take_body(self, purpose: Purpose) -> bytes:
         """Return the bytes of the last prepared request, once."""
-        body, self._body = self._body, b""
-        return body
+        return self._bodies.pop(purpose != "work")
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
@@ -133,9 +134,9 @@ class Planner:
         fresh_bytes = self._fresh_bytes(state, edit)
         grant = budget.afford(state, edit.size_bytes, fresh_bytes, is_last_pass=action.is_last_pass)
         if isinstance(grant, Unaffordable):
-            affordable = (
-                await self._compacted("last_pass", state, conversation, wire) if action.is_last_pass else None
-            )
+            # With a side call open, a last pass waits for its end before anything is left out.
+            is_last = action.is_last_pass and state.side.open is None
+            affordable = await self._compacted("last_pass", state, conversation, wire) if is_last else None
             return affordable if affordable is not None else grant
         tail = wire.tail(
             model,
@@ -143,11 +144,45 @@ class Planner:
             is_streaming=settings.model.is_streaming,
             is_last_pass=action.is_last_pass and has_tools,
         )
+        return self._rendered(action, wire, self._base_sha256, edit, tail, grant, fresh_bytes)
+
+    async def side_request(self, step: PrepareSide, fold: Fold) -> Request | Unaffordable | Unready:
+        """Return the request of a side call: the last request for work, and one message more."""
+        state, conversation = fold.state, fold.conversation
+        assert state.settings is not None
+        model = facts_for(state, step.purpose)
+        wire = self._ports.wires[model.name]
+        if wire.name != fold.wire or not conversation.has_request:
+            return Unready(Failure("provider_unready", "The view has changed since the last request."))
+        if missing := conversation.missing():
+            conversation.fill(await contents_of(self._ports.store.blobs, missing))
+        sha256 = state.models.base
+        base = self._base if sha256 == self._base_sha256 else await self._ports.store.blobs.get(sha256)
+        edit = conversation.aside(wire, base, side.KINDS[step.purpose].words(state))
+        grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes)
+        if isinstance(grant, Unaffordable):
+            return grant
+        # Calls are not forbidden: to some providers that is another prefix, and their cache would not pay.
+        streams = state.settings.model.is_streaming
+        tail = wire.tail(model, grant.output_cap_tokens, is_streaming=streams, is_last_pass=False)
+        return self._rendered(step, wire, sha256, edit, tail, grant, edit.fresh_bytes)
+
+    def _rendered(
+        self,
+        step: PrepareRequest | PrepareSide,
+        wire: Wire,
+        base: str,
+        edit: Edit,
+        tail: bytes,
+        grant: budget.Grant,
+        fresh_bytes: int,
+    ) -> Request:
+        """Return the request as it is recorded, and keep its bytes until it is sent."""
         edit.hasher.update(tail)
-        self._body = edit.body(tail)
+        self._bodies[isinstance(step, PrepareSide)] = edit.body(tail)
         return Request(
             wire=wire.name,
-            base=self._base_sha256,
+            base=base,
             keep=edit.keep,
             tail=tail.decode(),
             sha256=edit.hasher.hexdigest(),
@@ -247,6 +282,11 @@ class Planner:
             proposal = replace(proposal, is_approved=False)
             return self._originals.masked(state.session, call, original, await tools.admit(proposal))
         return admission
+
+
+def _model(step: PrepareRequest | PrepareSide, state: State) -> str:
+    """Return the name of the model that the request is for."""
+    return (facts_for(state, step.purpose) if isinstance(step, PrepareSide) else facts(state)).name
 
 
 def _is_allowed(call: Call, permission: Permission, settings: Settings, admission: Admission) -> bool:

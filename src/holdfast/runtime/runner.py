@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
+from holdfast.core.budget import received_bytes
 from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
@@ -38,6 +39,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
+from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import KNOWN, CallResult
 from holdfast.protocol.trust import Trust
@@ -51,6 +53,8 @@ from holdfast.runtime.ports import Ports
 
 T = TypeVar("T")
 MAX_TOOL_TEXT_CHARS = 24_000
+MAX_SIDE_CHARS = 64_000
+"""The longest answer of a side call that is kept."""
 MAX_DETAIL_CHARS = 2_000
 CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
@@ -98,7 +102,8 @@ class Runner:
         try:
             if isinstance(action, CallModel):
                 work = self._call_model(action, state, body, settings, first)
-                result = await (self._looking(work, state, settings) if state.progress.is_open else work)
+                looks = state.progress.is_open and action.model_call.purpose == "work"
+                result = await (self._looking(work, state, settings) if looks else work)
             else:
                 result = await self._run_tool(action, settings)
         except (Fenced, StorageError):
@@ -115,6 +120,7 @@ class Runner:
     async def _call_model(
         self, action: CallModel, state: State, body: bytes, settings: Settings, first: _FirstDelta
     ) -> AttemptResult:
+        purpose = action.model_call.purpose
         words: list[str] = []
         arrived: list[ModelCut] = []
         teller = _Teller(self._bus, self._ports.redact, self._session, action.key)
@@ -123,7 +129,8 @@ class Runner:
             first.note()
             if delta.kind == "text":
                 words.append(delta.text)
-            teller.tell(delta.kind, delta.text)
+            if purpose == "work":  # nobody reads along with a side call
+                teller.tell(delta.kind, delta.text)
 
         try:
             provider = await self._ports.resolve(action.model_call.facts.name)
@@ -133,10 +140,11 @@ class Runner:
                     body=body,
                     is_streaming=settings.model.is_streaming,
                     idle_s=settings.limits.idle_s,
-                    outcomes=state.models.outcomes,
+                    outcomes=_outcomes(state, purpose),
                     on_delta=on_delta,
                     on_cut=arrived.append,
                     check=self._check,
+                    purpose=purpose,
                 )
             )
         except asyncio.CancelledError:
@@ -148,6 +156,8 @@ class Runner:
         if isinstance(reply, ModelFailure):
             return replace(reply, failure=self._safe(reply.failure))
         redact = self._redactor_for(reply)
+        if purpose != "work":
+            return await self._aside(reply, redact)
         parts: list[Part] = []
         calls, most = 0, most_tool_calls(reply.finish)
         for part in reply.parts:
@@ -182,6 +192,19 @@ class Runner:
         finally:
             look.cancel()
             await asyncio.gather(look, return_exceptions=True)
+
+    async def _aside(self, reply: ModelReply, redact: Redactor) -> ModelReply:
+        """Return the response of a side call as it may be stored: its words, and how many calls it has."""
+        said = clean(text_of(reply.parts)[:MAX_SIDE_CHARS])
+        text = await _masked(said, redact)
+        return replace(
+            reply,
+            parts=(Text(text), *[ToolCall("", "", "")] * len(calls_of(reply.parts))),
+            model=redact(reply.model),
+            request_ref=redact(reply.request_ref),
+            received_bytes=received_bytes(reply),
+            is_masked=text != said,
+        )
 
     async def _verdict(self, finish: Finish, parts: tuple[Part, ...], output: Output) -> Verdict | None:
         """Return whether an answer matches the run's schema; None if the response is not an answer. The words are
@@ -349,6 +372,11 @@ class Runner:
             detail=redact(failure.detail, is_cut=True),
             said=redact(failure.said, is_cut=True)[:SAID_CHARS],
         )
+
+
+def _outcomes(state: State, purpose: Purpose) -> int:
+    """Return how many model calls for the purpose have an outcome."""
+    return state.models.outcomes if purpose == "work" else state.side.tally(purpose).outcomes
 
 
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:

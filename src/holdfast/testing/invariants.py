@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.context.requests import attached, body_of, requests
 from holdfast.context.transcript import Transcript
 from holdfast.core.evolve import evolve, fold
-from holdfast.core.state import Done, State
+from holdfast.core.state import Done, State, open_model_calls
 from holdfast.core.summary import summary
 from holdfast.core.tool_calls import DONE_BEFORE
 from holdfast.protocol import events as e
@@ -76,7 +76,7 @@ def check_intents(records: Iterable[e.Record]) -> None:
     """Check that only the last attached driver starts anything, that a call has one open attempt at a time, and that
     only what may be repeated has a second attempt.
     """
-    epoch, open_key = 0, ""
+    epoch, open_keys = 0, {"work": "", "side": ""}
     tried: dict[str, e.ToolCallStarted] = {}
     for record in records:
         match record.event:
@@ -87,11 +87,21 @@ def check_intents(records: Iterable[e.Record]) -> None:
                 epoch = taken
             case e.ModelCallStarted(key=key, epoch=by):
                 assert by == record.epoch == epoch, f"record {record.seq}: an intent of another epoch"
-                assert not open_key, f"record {record.seq}: {open_key} is still open"
-                open_key = key
-            case e.Responded() | e.ModelCallFailed() | e.ModelCallCut() | e.ModelCallAbandoned() as ended:
-                assert ended.key == open_key, f"record {record.seq}: an outcome of nothing"
-                open_key = ""
+                line = _line(record.event)
+                assert not open_keys[line], f"record {record.seq}: {open_keys[line]} is still open"
+                open_keys[line] = key
+            case (
+                e.Responded()
+                | e.ModelCallFailed()
+                | e.ModelCallCut()
+                | e.ModelCallAbandoned()
+                | e.SideCallEnded()
+            ) as ended:
+                line = _line(ended)
+                assert ended.key == open_keys[line], f"record {record.seq}: an outcome of nothing"
+                open_keys[line] = ""
+            case e.RunStopped():
+                assert not any(open_keys.values()), f"record {record.seq}: a model call is still open"
             case e.ToolCallStarted(call_id=call_id, epoch=by, attempt=attempt) as started:
                 assert by == record.epoch == epoch, f"record {record.seq}: an intent of another epoch"
                 before = tried.get(call_id)
@@ -102,6 +112,11 @@ def check_intents(records: Iterable[e.Record]) -> None:
                 tried[call_id] = started
             case _:
                 pass
+
+
+def _line(event: e.Event) -> str:
+    """Return on which of the two lines of model calls an event is: at most one call is open on each."""
+    return "work" if getattr(event, "purpose", "work") == "work" else "side"
 
 
 def check_outcomes(records: Sequence[e.Record]) -> None:
@@ -150,11 +165,11 @@ def check_money(records: Iterable[e.Record]) -> None:
         state = evolve(state, record)
         if state.run is None or state.settings is None:
             continue
-        totals, limits, call = state.run.totals, state.settings.limits, state.models.open
-        reserved = call.reserved_microusd if call is not None else 0
+        totals, limits, calls = state.run.totals, state.settings.limits, open_model_calls(state)
+        reserved = sum(call.reserved_microusd for call in calls)
         if state.settings.model.facts.price == "known":
             assert totals.cost_microusd + totals.held_microusd + reserved <= limits.cost_microusd, record.seq
-        tokens = call.reserved_tokens if call is not None else 0
+        tokens = sum(call.reserved_tokens for call in calls)
         assert totals.usage.total_tokens + totals.held_tokens + tokens <= limits.tokens, record.seq
 
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from msgspec.structs import asdict, replace
 
-from holdfast.core import budget
+from holdfast.core import budget, side_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.state import State
-from holdfast.core.wanted import Admit, PrepareRequest
+from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import (
     SCOPES,
@@ -30,7 +30,7 @@ from holdfast.protocol.commands import (
     Send,
     Stop,
 )
-from holdfast.protocol.messages import ModelReply, ToolCall
+from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.request import Request
@@ -83,11 +83,26 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
             return Outcome(key, ModelFailure(failure, usage, estimated), duration_ms)
         case e.ModelCallCut(text=text, usage=usage, estimated=estimated, duration_ms=duration_ms):
             return Outcome(key, ModelCut(text, usage, estimated), duration_ms)
+        case e.SideCallEnded():
+            return _of_side(key, told)
         case e.ToolCallFinished(result=result):
             return Outcome(key, result)
         case e.ToolCallAbandoned(text=text):
             return Outcome(key, CallResult("unknown", text))
     return None
+
+
+def _of_side(key: str, told: e.SideCallEnded) -> Outcome:
+    usage, estimated = told.usage, told.estimated
+    if told.status == "cut":
+        return Outcome(key, ModelCut("", usage, estimated), told.duration_ms)
+    if told.failure is not None:
+        return Outcome(key, ModelFailure(told.failure, usage, estimated), told.duration_ms)
+    parts: tuple[Part, ...] = (Text(told.text), *[ToolCall("", "", "")] * told.calls)
+    reply = ModelReply(
+        parts, usage, told.finish, told.model, told.request_ref, estimated, is_masked=told.is_masked
+    )
+    return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
 
 
 def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
@@ -110,6 +125,8 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
                 return _anybody(by), Pause()
             case e.ApprovalResolved(decision="answer", by=by, note=note) if changed or resumed:
                 return _anybody(by), Send(note, settings)
+            case e.ApprovalResolved(decision="expired"):  # it was decided too late
+                return _anybody(""), Resolve(event.approval_id, "deny")
             case e.ApprovalResolved(decision="approve" | "deny" | "answer" as said, by=by):
                 return _anybody(by), Resolve(event.approval_id, said, event.note)
     run = _first(batch, e.RunStarted)
@@ -162,15 +179,13 @@ def _first(batch: Sequence[e.Event], kind: type[E]) -> E | None:
 # --- prepare steps ------------------------------------------------------------------------------
 
 
-def finding(
-    step: PrepareRequest | Admit, state: State, batch: Sequence[e.Event], *, is_costed_anew: bool
-) -> Finding | None:
+def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_anew: bool) -> Finding | None:
     """Return what a prepare step found, or None if its events do not fit the step.
 
     The price of a request is computed again from its recorded size, so a smaller budget refuses it. With
     `is_costed_anew` an affordable request also gets today's numbers, otherwise it keeps the recorded ones.
     """
-    if isinstance(step, PrepareRequest):
+    if not isinstance(step, Admit):
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
         found = _judged(step, state, batch)
@@ -178,17 +193,22 @@ def finding(
 
 
 def _request(
-    step: PrepareRequest, state: State, told: e.Event, is_costed_anew: bool
+    step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
 ) -> Request | e.ContextCompacted | Unaffordable | Unready | None:
+    def afford(size_bytes: int, fresh_bytes: int) -> budget.Grant | Unaffordable:
+        if isinstance(step, PrepareSide):
+            return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes)
+        return budget.afford(state, size_bytes, fresh_bytes, is_last_pass=step.is_last_pass)
+
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
-            grant = budget.afford(state, size_bytes, request.fresh_bytes, is_last_pass=step.is_last_pass)
+            grant = afford(size_bytes, request.fresh_bytes)
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
         case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes):
-            grant = budget.afford(state, size_bytes, fresh_bytes, is_last_pass=step.is_last_pass)
+            grant = afford(size_bytes, fresh_bytes)
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)

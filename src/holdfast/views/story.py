@@ -26,6 +26,7 @@ from holdfast.protocol.events import (
     RunStopped,
     SettingsChanged,
     SettingsStored,
+    SideCallEnded,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRefused,
@@ -37,7 +38,7 @@ from holdfast.protocol.request import Stretch
 from holdfast.protocol.settings import Group, Settings, settings_by, settings_with
 from holdfast.views.notices import decided
 
-Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned
+Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned | SideCallEnded
 AttemptStatus = Literal["answered", "failed", "cut", "abandoned", "open"]
 CallStatus = Literal[
     "ok", "error", "timeout", "cancelled", "unknown", "refused", "abandoned", "waiting", "open", "asked"
@@ -82,6 +83,8 @@ class Attempt(msgspec.Struct, frozen=True):
                 return "cut"
             case ModelCallAbandoned():
                 return "abandoned"
+            case SideCallEnded(status=status):
+                return "answered" if status == "responded" else status
         return "open"
 
     @property
@@ -89,6 +92,8 @@ class Attempt(msgspec.Struct, frozen=True):
         """The tokens that it used, as far as they are known."""
         match self.outcome:
             case Responded(usage=usage) | ModelCallFailed(usage=usage) | ModelCallCut(usage=usage):
+                return usage
+            case SideCallEnded(usage=usage):
                 return usage
         return Usage()
 
@@ -98,7 +103,7 @@ class Attempt(msgspec.Struct, frozen=True):
         match self.outcome:
             case Responded(cost_microusd=cost) | ModelCallFailed(cost_microusd=cost):
                 return cost
-            case ModelCallCut(cost_microusd=cost):
+            case ModelCallCut(cost_microusd=cost) | SideCallEnded(cost_microusd=cost):
                 return cost
         return 0
 
@@ -229,9 +234,9 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
                 open_at[started.key] = len(attempts)
                 number = len(attempts) + 1
                 attempts.append(Attempt(number, run, record.seq, record.at_ms, started, left_out))
-            case (Responded() | ModelCallFailed() | ModelCallCut() | ModelCallAbandoned()) as outcome if (
-                outcome.key in open_at
-            ):
+            case (
+                Responded() | ModelCallFailed() | ModelCallCut() | ModelCallAbandoned() | SideCallEnded()
+            ) as outcome if outcome.key in open_at:
                 at = open_at.pop(outcome.key)
                 is_lost = isinstance(outcome, ModelCallAbandoned)
                 epoch = attempts[at].started.epoch if is_lost else record.epoch

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded
+from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
 from holdfast.protocol.request import Stretch
 from holdfast.views.lines import (
@@ -66,8 +66,8 @@ def counted_calls(calls: Iterable[Call]) -> str:
 
 def counted_turns(attempts: Iterable[Attempt]) -> str:
     """Return how many turns there were. Only answered attempts count, and the last pass does not."""
-    answered = (one for one in attempts if one.status == "answered" and not one.started.is_last_pass)
-    return counted(sum(1 for _ in answered), "turn")
+    answered = (one for one in attempts if one.status == "answered" and one.started.purpose == "work")
+    return counted(sum(not one.started.is_last_pass for one in answered), "turn")
 
 
 # --- attempts -----------------------------------------------------------------------------------
@@ -145,9 +145,17 @@ def outcome_of(attempt: Attempt) -> str:
             return f"{failure.message}{again}"
         case ModelCallCut():
             return "cut off while it arrived"
+        case SideCallEnded():
+            return _of_side(attempt.outcome)
         case None:
             return "open: in progress, or its process ended"
     return "abandoned: its process ended, its cost stays reserved"
+
+
+def _of_side(ended: SideCallEnded) -> str:
+    if ended.failure is not None:
+        return ended.failure.message + ("; tried again later" if ended.retry_at_ms else "")
+    return "cut off" if ended.status == "cut" else f"answered ({ended.finish})"
 
 
 def cost_of(story: Story, attempt: Attempt) -> int | None:

@@ -1,0 +1,121 @@
+"""The fold of side calls: what they used, and when the next one may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core import guard
+from holdfast.core.changes import with_models
+from holdfast.core.reflecting import Reflecting
+from holdfast.core.retry import SIDE_ATTEMPTS
+from holdfast.core.state import ModelCall, State, Tally, facts_for
+from holdfast.protocol import events as e
+from holdfast.protocol.request import SidePurpose
+
+
+def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) -> State:
+    request, run, model = event.request, state.run, facts_for(state, purpose)
+    model_call = ModelCall(
+        event.key,
+        event.epoch,
+        event.attempt,
+        request.size_bytes,
+        request.expected_tokens,
+        request.output_cap_tokens,
+        request.reserved_microusd,
+        request.reserved_tokens,
+        False,
+        model,
+        purpose,
+    )
+    if run is not None:
+        is_unpriced = run.totals.is_unpriced or model.price == "unknown"
+        totals = replace(run.totals, side_calls=run.totals.side_calls + 1, is_unpriced=is_unpriced)
+        run = replace(run, totals=totals)
+    # Further attempts ask the same again. They count for money, and not against the most side calls of a run.
+    asked = state.side.tally(purpose).asked + (event.attempt == 1)
+    state = _tallied(replace(state, run=run), purpose, asked=asked)
+    if purpose == "reflection":
+        state = _reflected(state)
+    return replace(state, side=replace(state.side, started=state.side.started + 1, open=model_call))
+
+
+def side_ended(state: State, event: e.SideCallEnded) -> State:
+    """Close the open attempt. What it used replaces its reservation."""
+    model_call, run, tally = state.side.open, state.run, state.side.tally(event.purpose)
+    if run is not None:
+        totals = replace(
+            run.totals,
+            usage=run.totals.usage + event.usage,
+            cost_microusd=run.totals.cost_microusd + event.cost_microusd,
+            is_estimated=run.totals.is_estimated or bool(event.estimated),
+        )
+        run = replace(run, totals=totals)
+    # A cut attempt has no outcome: a scripted model says the same to the next one.
+    outcomes = tally.outcomes + (event.status != "cut")
+    spent = tally.spent_microusd + event.cost_microusd
+    state = _tallied(replace(state, run=run), event.purpose, outcomes=outcomes, spent_microusd=spent)
+    # A further attempt asks the same under the next key, and the tally of the purpose says when.
+    if event.retry_at_ms and model_call is not None:
+        failed = {"failed_attempts": model_call.attempt, "retry_at_ms": event.retry_at_ms}
+        return _closed(_tallied(state, event.purpose, **failed))
+    return _closed(side_over(state, event.purpose))
+
+
+def side_abandoned(state: State, purpose: SidePurpose) -> State:
+    """Close the open attempt. Nobody knows what it cost, so its reservation stays held."""
+    model_call, run, tally = state.side.open, state.run, state.side.tally(purpose)
+    if model_call is None:
+        return state
+    if run is not None:
+        held = replace(
+            run.totals,
+            held_microusd=run.totals.held_microusd + model_call.reserved_microusd,
+            held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
+        )
+        run = replace(run, totals=held)
+    spent = tally.spent_microusd + model_call.reserved_microusd
+    state = _tallied(replace(state, run=run), purpose, spent_microusd=spent)
+    # An attempt that kills its process again and again must not be made for ever.
+    if model_call.attempt < SIDE_ATTEMPTS:
+        return _closed(_tallied(state, purpose, failed_attempts=model_call.attempt))
+    return _closed(side_over(state, purpose))
+
+
+def side_unready(state: State, event: e.ModelCallUnready, purpose: SidePurpose) -> State:
+    if not event.retry_at_ms:
+        return side_over(state, purpose)
+    failed = state.side.tally(purpose).failed_attempts + 1
+    return _tallied(state, purpose, failed_attempts=failed, retry_at_ms=event.retry_at_ms)
+
+
+def side_over(state: State, purpose: SidePurpose) -> State:
+    """A side call has its answer, or is given up. In this turn there is no other one."""
+    # An example: asked in turn 10, given up in turn 11. Ten turns later, in turn 21, the model is asked again.
+    turns = state.run.totals.turns if state.run is not None else -1
+    state = _tallied(state, purpose, turns=turns, failed_attempts=0, retry_at_ms=0)
+    return _reflected(state) if purpose == "reflection" else state
+
+
+def _reflected(state: State) -> State:
+    """Whatever called for a reflection has been heard."""
+    has_reflected = state.progress.has_reflected or guard.wants_reflection(state)
+    progress = replace(state.progress, has_reflected=has_reflected)
+    return replace(state, reflecting=Reflecting(), progress=progress)
+
+
+def of_next_run(state: State) -> dict[SidePurpose, Tally]:
+    """Return the tallies at the beginning of a run: what the last run asked does not count."""
+    return {purpose: Tally(tally.outcomes) for purpose, tally in state.side.tallies.items()}
+
+
+def _tallied(state: State, purpose: SidePurpose, **changes: Any) -> State:
+    tally = replace(state.side.tally(purpose), **changes)
+    return replace(state, side=replace(state.side, tallies={**state.side.tallies, purpose: tally}))
+
+
+def _closed(state: State) -> State:
+    # Work that waited for this end may be affordable now: it is prepared again.
+    return with_models(replace(state, side=replace(state.side, open=None)), is_short=False)

@@ -1,0 +1,75 @@
+"""Side calls: model calls beside the conversation, each for a purpose of its own.
+
+Nothing waits for one, and none ever fails a run: if it brings nothing, it is given up until its purpose is due again.
+To add a purpose, add a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from holdfast.core import reflection
+from holdfast.core.draft import Draft
+from holdfast.core.state import Phase, Run, State, facts_for, has_begun
+from holdfast.protocol import events as e
+from holdfast.protocol.request import SidePurpose
+from holdfast.protocol.settings import Settings
+
+_AT_WORK: frozenset[Phase] = frozenset({"preparing", "calling", "admitting", "acting"})
+"""The phases in which a side call may start. One that is open goes on in every phase but `stopping`."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What is particular to the side calls for one purpose."""
+
+    is_due: Callable[[State, Run, Settings], bool]
+    words: Callable[[State], str]
+    """The message that the request ends with."""
+    output_tokens: int
+    """The most that the answer may have."""
+    left_microusd: Callable[[Run, Settings, int], int]
+    """What the next one may cost, from what the others of the run cost."""
+    take: Callable[[Draft, e.SideCallEnded], None]
+    """Adds what follows from a response."""
+
+
+KINDS: Mapping[SidePurpose, Kind] = {
+    "reflection": Kind(
+        reflection.is_due,
+        reflection.words,
+        reflection.OUTPUT_TOKENS,
+        reflection.left_microusd,
+        reflection.take,
+    ),
+}
+"""The first one that is due starts."""
+
+
+def due(state: State, now: Phase) -> SidePurpose | None:
+    """Return what the next side call is for; None if none may start now."""
+    run, settings, side = state.run, state.settings, state.side
+    if now not in _AT_WORK or run is None or settings is None or side.open is not None:
+        return None
+    # A side call is made of the last request of the work, so the run must have sent one. After its limit is reached,
+    # only the last pass may spend what is left.
+    if run.is_paused or run.landing or not has_begun(state):
+        return None
+    for purpose, kind in KINDS.items():
+        tally = side.tally(purpose)
+        # At most one in a turn: whatever an attempt came to, the work has to bring something new before the next one.
+        # The time of the last record stands for now. So no timer is needed: an attempt that has to wait starts with
+        # the next step of the work after its time, and where the work rests, nobody needs it.
+        if tally.turns >= run.totals.turns or tally.retry_at_ms > state.at_ms:
+            continue
+        if kind.is_due(state, run, settings) and _can_share(state, purpose):
+            return purpose
+    return None
+
+
+def _can_share(state: State, purpose: SidePurpose) -> bool:
+    """Whether the request can be the last request for work with one more message."""
+    # The provider has the prefix of that request in its cache, so the side call costs little more than its answer.
+    # After a change of the model there is no such request until the work has sent one.
+    return state.models.model == facts_for(state, purpose).name
