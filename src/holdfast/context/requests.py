@@ -53,7 +53,7 @@ def requests(records: Iterable[Record], contents: Mapping[Enclosed, str]) -> Ite
             number += 1
             rest = [fragment(fresh.piece, texts) for fresh in record.event.request.rest]
             sent = (*_kept(last, record.event), *rest)
-            if record.event.purpose == "work":  # the next request is no edit of a side call's
+            if record.event.purpose == "work":  # the next request edits this one
                 last = sent
             yield Sent(number, record, record.event, sent)
 

@@ -15,6 +15,7 @@ class Reflecting(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 def after_call(reflecting: Reflecting, *, is_failed: bool) -> Reflecting:
     """Update after a tool call has its result."""
+    # A success between two failures ends the row: the model has found a way by itself.
     if is_failed:
         return replace(reflecting, failures=reflecting.failures + 1)
     return Reflecting() if reflecting.failures else reflecting

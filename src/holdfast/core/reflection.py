@@ -36,10 +36,13 @@ STOPPED = "The model sees no way to go on: {reason}"
 def is_due(state: State, run: Run, settings: Settings) -> bool:
     """Whether the model is to be asked now."""
     conduct, tally = settings.conduct, state.side.tally("reflection")
+    # A further attempt of a reflection that was due already.
     if tally.failed_attempts:
         return True
     if tally.asked >= conduct.max_reflections:
         return False
+    # An example with ten turns: asked in turns 10 and 20, and in turn 23 after a row of failures. The next one comes
+    # in turn 33.
     since = run.totals.turns - max(tally.turns, 0)
     if since >= conduct.reflect_turns or state.reflecting.failures >= conduct.after_failures:
         return True

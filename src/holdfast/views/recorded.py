@@ -109,7 +109,8 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     if not batch:
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
-    if (found := _of_one_event(batch[0])) is not None:
+    found = next(filter(None, map(_of_one_event, batch)), None)  # a visitor may have ended a run before it
+    if found is not None:
         return found
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
