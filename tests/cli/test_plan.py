@@ -115,3 +115,10 @@ def test_a_plan_is_shown_in_chat(cli: Cli) -> None:
         screen.until("▸ 1")
         screen.type("\x04")
         assert screen.end() == 0
+
+
+@pytest.mark.parametrize("flags", [("--deny-tool", "update_*"), ("--allow-tool", "read_*")])
+def test_a_run_that_can_never_have_a_plan_is_refused(cli: Cli, flags: tuple[str, ...]) -> None:
+    ended = cli("run", "plan it", "-m", cli.model(says("never")), "--plan", *flags)
+    assert ended.code == 2
+    assert "update_plan is not allowed" in ended.err

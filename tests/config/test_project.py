@@ -80,6 +80,8 @@ TABLE = [
     Row("guard.wait_s", "[guard]\nwait_s = 2", "[guard]\nwait_s = 60"),
     Row("plan.max_replans", "[plan]\nmax_replans = 9", "[plan]\nmax_replans = 2"),
     Row("reflection.after_failures", "[reflection]\nafter_failures = 9", "[reflection]\nafter_failures = 1"),
+    Row("answers.calibrated", "[answers]\ncalibrated = false", "[answers]\ncalibrated = true"),
+    Row("answers.threshold", "[answers]\nthreshold = 0.25", "[answers]\nthreshold = 0.75"),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),
 ]
 

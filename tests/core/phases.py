@@ -16,6 +16,7 @@ from holdfast.core.rules import RULES
 from holdfast.core.state import Phase, Waiting, action_key, next_key, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol import events as e
+from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import Command, Compact, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
@@ -149,6 +150,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         ),
         e.ToolCallAbandoned("t1.c1", "unknown"),
         e.PlanChanged("t1.c1", Plan((Step("See.", "done", "1", "a"), Step("Mend.", id="2")), "Green.", 2), "So"),
+        e.AnswerGiven("t1.c1", Answer("So.", 0.5, ("a",), ("b",)), Verdict("s", "wrong"), is_doubted=True),
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
         e.ApprovalConsumed(f"{SESSION}-1"),

@@ -43,6 +43,7 @@ from holdfast.core.wanted import (
     wanted,
 )
 from holdfast.protocol import events as e
+from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import (
     Command,
     CommandBody,
@@ -310,9 +311,10 @@ class Simulation:
         )
         asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
         refused = Refused(Failure("policy_denied", "No."))
-        rest = [] if call.permission is not None else [asked, asked]
+        rest = [] if call.permission is not None else [asked] * 4
         told = Told(PlanUpdate(self.pick(PLANS)), PASSED, call.arguments)
-        return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), told, *rest]))
+        answered = Told(Answer("So.", self.pick((0.2, 0.9))), PASSED, call.arguments)
+        return Finding(step, self.pick([allowed] * 5 + [refused, Lost(), told, answered, *rest]))
 
     def _request(self, step: PrepareRequest | PrepareSide, size_bytes: int) -> Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""

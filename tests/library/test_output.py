@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -221,3 +223,20 @@ def test_an_output_without_pydantic_does_not_load_it() -> None:
     )
     child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "False"
+
+
+@pytest.mark.requirement("L2-03", "S1")
+async def test_a_calibrated_result_has_its_confidence_beside_the_value(tmp_path: Path) -> None:
+    def answers(text: str, confidence: float) -> str:
+        given = {"text": text, "confidence": confidence, "reasons": ["a"], "caveats": ["b"]}
+        return json.dumps({"tool_calls": [{"name": "answer", "arguments": given}]})
+
+    script = tmp_path / "script.jsonl"
+    script.write_text("\n".join([answers('{"x": 4}', 0.2), answers('{"x": 5}', 0.75), answers("Words.", 1)]))
+    config = {"answers": {"calibrated": True}}
+    async with Agent(model=f"script:{script}", config=config, output=Point) as agent:
+        result = await agent.run("Where?", "cli:a")
+        assert (result.output, result.confidence) == (Point(5), 0.75)
+        assert (result.reasons, result.caveats, result.turns) == (("a",), ("b",), 2)
+        words = await agent.run("And now?", "cli:a", output=str)
+        assert (words.output, words.confidence, words.is_calibrated) == ("Words.", 1.0, True)

@@ -93,12 +93,12 @@ async def test_the_outline_of_a_long_result_says_no_secret_that_the_result_had_i
     hidden = "".join(f"\\u{ord(char):04x}" for char in secret)
 
     @tool(effect="read")
-    def answer() -> str:
+    def fetched() -> str:
         """Return a long JSON text."""
         return f'{{"note": "It is {hidden}.", "items": [{", ".join(["1234567890"] * 5_000)}]}}'
 
     home = tmp_path / "home"
-    await played(home, [Reply(tool_calls=(ReplyCall("answer", {}),)), DONE], [answer])
+    await played(home, [Reply(tool_calls=(ReplyCall("fetched", {}),)), DONE], [fetched])
     assert secret not in stored(home)
     assert "It is [redacted:" in stored(home), "the outline shows the text"
 

@@ -8,7 +8,7 @@ ANSWERS = (
     Mutation(
         "an answer that does not match ends the run",
         "core/rules.py",
-        "    if answer_problem(run, settings):\n        return\n",
+        "    if answer_problem(run, settings) or is_asked_again(draft):\n        return\n",
         "",
         "tests/core/test_repairs.py",
     ),
@@ -21,7 +21,7 @@ ANSWERS = (
     ),
     Mutation(
         "the verdict of another schema counts",
-        "core/rules.py",
+        "core/answers.py",
         "run.verdict is None or run.verdict.schema != name_of(settings.output)",
         "run.verdict is None",
         "tests/core/test_repairs.py",

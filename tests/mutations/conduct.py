@@ -1,4 +1,4 @@
-"""Mutations of how a run goes about its task: its plan."""
+"""Mutations of how a run goes about its task: its plan, and its calibrated answer."""
 
 from __future__ import annotations
 
@@ -53,5 +53,47 @@ CONDUCT = (
         "call = replace(call, is_masked=False)",
         "pass",
         "tests/scenarios/test_plans.py",
+    ),
+    Mutation(
+        "a doubtful answer is doubted for ever",
+        "core/answers.py",
+        "if run.was_doubted or run.totals.turns",
+        "if run.totals.turns",
+        "tests/core/test_answers.py",
+    ),
+    Mutation(
+        "the threshold itself is not enough",
+        "core/answers.py",
+        "return answer.confidence < settings",
+        "return answer.confidence <= settings",
+        "tests/core/test_answers.py",
+    ),
+    Mutation(
+        "an answer beside other calls counts",
+        "core/answers.py",
+        "if any(each.name != UPDATE_PLAN for each in others):",
+        "if False:",
+        "tests/core/test_answers.py",
+    ),
+    Mutation(
+        "plain words are asked for the call without end",
+        "core/answers.py",
+        "        and not run.was_asked_to_call\n",
+        "",
+        "tests/core/test_answers.py",
+    ),
+    Mutation(
+        "every run has the answer tool",
+        "policy/rules.py",
+        "return settings.conduct.is_calibrated\n",
+        "return True\n",
+        "tests/cli/test_calibrated.py",
+    ),
+    Mutation(
+        "the text of an answer is not checked",
+        "runtime/prepare.py",
+        "return replace(told, verdict=await judge(output, told.said.text))",
+        "return told",
+        "tests/cli/test_calibrated.py",
     ),
 )

@@ -158,6 +158,11 @@ def _plan(*statuses: str) -> dict[str, Any]:
     return call("update_plan", steps=steps, goal="All of it.")
 
 
+def _answer(confidence: Any, text: str = "42.") -> dict[str, Any]:
+    """A call that answers."""
+    return call("answer", text=text, confidence=confidence, reasons=["I looked."], caveats=[])
+
+
 _PLANNED = [
     calls(_plan("in_progress", "pending"), call("look", name="x")),
     words("First."),
@@ -506,6 +511,29 @@ SCENARIOS = [
         lambda settings: (say("Do it.", settings), say("the blue one", settings)),
         settings={"reflect_turns": 1, "max_reflections": 1},
         is_timed=True,
+    ),
+    Scenario(
+        "calibrated",
+        [
+            calls(call("note", text="n"), _answer(0.9)),
+            calls(_answer(0.2)),
+            calls(call("look", name="x")),
+            calls(_plan("done"), _answer("0.3")),
+        ],
+        tools_of,
+        settings={"is_calibrated": True},
+    ),
+    Scenario("asked for the call", [words("42."), calls(_answer(0.7))], settings={"is_calibrated": True}),
+    Scenario("never the call", [words("42."), words("42.")], settings={"is_calibrated": True}),
+    Scenario(
+        "calibrated values",
+        [
+            calls(_answer(0.9)),
+            words("x"),
+            calls(_answer(0.1, '{"count": 7}')),
+            calls(_answer(1, '{"count": 8}')),
+        ],
+        settings={"is_calibrated": True, "schema": SCHEMA},
     ),
     Scenario("another wire", _SWITCHED, tools_of, _switching, others={"other:model": _other_wire(_SWITCHED)}),
 ]

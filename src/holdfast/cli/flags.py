@@ -26,7 +26,9 @@ from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
 from holdfast.config.settings import CONDUCT, Config
 from holdfast.errors import UsageError
+from holdfast.policy.rules import offers
 from holdfast.protocol.limits import usd
+from holdfast.protocol.plan import UPDATE_PLAN
 from holdfast.protocol.settings import Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.happenings import Detail
@@ -91,6 +93,13 @@ class RunFlags:
         bool,
         typer.Option("--plan", help="Nothing that writes, executes or sends starts before there is a plan."),
     ] = False
+    is_calibrated: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrated/--no-calibrated",
+            help="The answer comes with a confidence. A doubtful one is looked at again.",
+        ),
+    ] = None
     allow_tool: Annotated[
         list[str] | None, _flag("--allow-tool", metavar="GLOB", about="Allow only these tools. Repeatable.")
     ] = None
@@ -126,6 +135,7 @@ class RunFlags:
             "autonomy": self.autonomy,
             "approve_by": self.approve_by,
             "posture": self.posture,
+            "answers.calibrated": self.is_calibrated,
             "limits.turns": self.max_turns,
             "limits.tokens": self.max_tokens,
             _COST: self.budget,
@@ -261,6 +271,11 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
     )
     needs_plan = flags.needs_plan or (past is not None and past.conduct.needs_plan)
     settings = changed(fresh.settings, needs_plan=needs_plan)
+    if needs_plan and not offers(UPDATE_PLAN, settings):
+        raise UsageError(
+            f"--plan: The tool {UPDATE_PLAN} is not allowed, so there could never be a plan.",
+            hint=f"Allow it: --allow-tool {UPDATE_PLAN}. Or leave --plan out.",
+        )
     if past is None:
         return Chosen(settings, fresh.warnings)
     settings = changed(

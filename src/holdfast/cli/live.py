@@ -28,7 +28,14 @@ from holdfast.cli.terminal import (
     write,
 )
 from holdfast.core.state import State, phase, started_calls
-from holdfast.protocol.events import ModelCallCut, ModelCallStarted, Record, Responded, ToolCallStarted
+from holdfast.protocol.events import (
+    AnswerGiven,
+    ModelCallCut,
+    ModelCallStarted,
+    Record,
+    Responded,
+    ToolCallStarted,
+)
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Delta, Journals
 from holdfast.runtime.plain import PlainEvents
@@ -241,6 +248,9 @@ class LiveView:
                 self._words(text_of(parts), item.seq)
             case ModelCallCut(text=text):
                 self._words(text, item.seq)
+            case AnswerGiven(answer=answer) if not self._has_schema:
+                self._streamed = []
+                self._words(answer.text, item.seq)
         changed = await self._edits.lines(item) if self._edits is not None else []
         for line in [*self._happenings.lines(item, columns(sys.stderr)), *changed]:
             self._end_words()

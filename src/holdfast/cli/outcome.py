@@ -12,7 +12,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record, ToolCallFinished
 from holdfast.protocol.failures import SAID_CHARS
 from holdfast.protocol.rows import Approval
-from holdfast.views.lines import COMMAND, Line, Span, local, short, took
+from holdfast.views.lines import COMMAND, Line, Span, local, one_line, short, took
 from holdfast.views.lists import approval_call_lines
 from holdfast.views.report import Result, ResultStatus, next_command
 from holdfast.views.tables import money
@@ -61,6 +61,8 @@ def closing_lines(report: Result[Any], lasted_ms: int) -> Iterator[Line]:
     )
     style = f"bold {_STYLES.get(report.status, 'red')}"
     yield [Span(report.status, style), Span(" · " + " · ".join(spent), "dim")]
+    if report.is_calibrated:
+        yield from _calibration(report)
     if report.message or report.can_go_on:
         yield [f"  {report.message or report.reason}"]
     if report.reason == "refusal" and report.text.strip():
@@ -69,6 +71,16 @@ def closing_lines(report: Result[Any], lasted_ms: int) -> Iterator[Line]:
         yield [Span(f"  trace {report.trace_id}", "dim")]
     if report.status == "parked":
         yield [f"  It can continue at {local(report.due_ms)}; `resume` tries immediately."]
+
+
+def _calibration(report: Result[Any]) -> Iterator[Line]:
+    if report.confidence is None:
+        yield ["  confidence: the model did not say"]
+        return
+    yield [f"  confidence {report.confidence:g}"]
+    for what, remarks in (("because", report.reasons), ("but", report.caveats)):
+        for remark in remarks:
+            yield [f"  {what}: {one_line(remark, SAID_CHARS)}"]
 
 
 def last_before_files(records: Iterable[Record]) -> int:

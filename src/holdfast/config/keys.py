@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config.values import Kind, choice, dollars, duration, number, text, variable, whole
+from holdfast.config.values import Kind, choice, dollars, duration, number, switch, text, variable, whole
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.settings import Conduct, Guard
 
@@ -212,6 +212,23 @@ KEYS: tuple[Key, ...] = (
         Conduct().after_failures,
         "tighten",
         _less,
+    ),
+    Key(
+        "answers.calibrated",
+        switch(),
+        "Whether the answer comes with a confidence, reasons and caveats.",
+        Conduct().is_calibrated,
+        "tighten",
+        float,
+        flag="--calibrated",
+    ),
+    Key(
+        "answers.threshold",
+        number(0, 1),
+        "The confidence below which the model has to look again.",
+        Conduct().answer_threshold,
+        "tighten",
+        float,
     ),
     Key(
         "undo.keep",

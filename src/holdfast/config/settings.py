@@ -16,6 +16,8 @@ from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
     "reflection.after_failures": "after_failures",
+    "answers.calibrated": "is_calibrated",
+    "answers.threshold": "answer_threshold",
 }
 """The keys of how a run goes about its task, each with its name in `Conduct`."""
 DEFAULT_ORIGIN = "default"

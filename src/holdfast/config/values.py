@@ -15,6 +15,7 @@ from holdfast.protocol.limits import microusd, usd
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _UNITS_S = (86_400, 3_600, 60, 1)
 _WHOLE = re.compile(r"\s*[+-]?\d(?:_?\d){,17}\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?\d{1,15}(?:\.\d{1,15})?\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -63,8 +64,22 @@ def number(low: float, high: float) -> Kind:
         return float(value)
 
     return Kind(
-        read, f"a number from {low:g} to {high:g}", {"type": "number", "minimum": low, "maximum": high}
+        read,
+        f"a number from {low:g} to {high:g}",
+        {"type": "number", "minimum": low, "maximum": high},
+        from_text=_measured,
     )
+
+
+def switch() -> Kind:
+    """True or false."""
+
+    def read(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+
+    return Kind(read, "true or false", {"type": "boolean"}, from_text=_switched)
 
 
 def dollars(low_microusd: int, high_microusd: int) -> Kind:
@@ -135,6 +150,14 @@ def spoken(seconds: float) -> str:
         count, left = divmod(left, unit)
         words += f"{count}{letter}" if count else ""
     return words or "0s"
+
+
+def _switched(said: Any) -> Any:
+    return {"true": True, "false": False}.get(said, said) if isinstance(said, str) else said
+
+
+def _measured(said: Any) -> Any:
+    return float(said) if isinstance(said, str) and _DECIMAL.fullmatch(said) else said
 
 
 def _counted(said: Any) -> Any:

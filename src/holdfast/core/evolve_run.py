@@ -207,6 +207,8 @@ def _noted(state: State, event: e.NoteAdded) -> State:
         run = replace(run, warned=(*run.warned, event.about))
     if run is not None and event.about == "output":
         run = replace(run, repairs=run.repairs + 1)
+    if run is not None and event.about == "answer":
+        run = replace(run, was_asked_to_call=True)
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
     planned = plan.after_asking(state.plan) if event.about == "plan" else state.plan
     noted = replace(state, run=run, unsaid=unsaid, plan=planned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core import guard, ledger, plan, progress
-from holdfast.core.changes import labelled, narrowed, with_call
+from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.reflecting import after_call
 from holdfast.core.state import (
     Answered,
@@ -47,6 +47,15 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
         case e.PlanChanged():
             after = guard.after_plan(state.progress, event.plan)
             return replace(state, plan=plan.after_change(state.plan, event.plan), progress=after)
+        case e.AnswerGiven():
+            return _answer_given(state, event)
+
+
+def _answer_given(state: State, event: e.AnswerGiven) -> State:
+    given = with_run(state, answer_seq=state.seq)
+    if event.is_doubted:
+        return with_run(given, was_doubted=True)
+    return with_run(given, reply="given", verdict=event.verdict)
 
 
 def of_approval(state: State, event: e.ApprovalEvent) -> State:

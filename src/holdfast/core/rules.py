@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.core import budget, plan, tool_calls
+from holdfast.core.answers import CALL_NOTE, answer_problem, has_to_call, is_asked_again
 from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
@@ -21,7 +22,7 @@ from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
 from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import LONGEST_WAIT_S
-from holdfast.protocol.settings import Settings, name_of
+from holdfast.protocol.settings import Settings
 
 MAX_EMPTY_REPLIES = 3
 
@@ -35,7 +36,10 @@ REPAIR_NOTE = (
     "Your answer does not match the JSON Schema: {problem}. Answer again, with the whole JSON value and nothing "
     "else."
 )
-NOT_CHECKED = "it was asked for before this schema was set"
+CALL_REPAIR_NOTE = (
+    "The text of your answer does not match the JSON Schema: {problem}. Call answer again, with the whole JSON value "
+    "as its text and nothing else in it."
+)
 NEVER_VALID = "The answer does not match the schema after {repairs}: {problem}."
 
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
@@ -188,33 +192,32 @@ def _refusal(draft: Draft, run: Run, settings: Settings) -> None:
         stop(draft, "failed", "refusal", REFUSED)
 
 
+def _calibration(draft: Draft, run: Run, settings: Settings) -> None:
+    if has_to_call(draft, run, settings):
+        draft.add(e.NoteAdded("answer", CALL_NOTE))
+
+
 def _repair(draft: Draft, run: Run, settings: Settings) -> None:
     problem = answer_problem(run, settings)
-    if not problem or run.reply not in ("answer", "cut_answer") or draft.state.unsaid.words_seq:
+    if not problem or run.reply not in ("answer", "cut_answer", "given") or draft.state.unsaid.words_seq:
+        return
+    if is_asked_again(draft):
         return
     # The note is recorded, but no request has carried it yet: the same answer must not be counted twice.
     if "output" in draft.state.unsaid.notes:
         return
     if run.repairs < MAX_REPAIRS:
-        draft.add(e.NoteAdded("output", REPAIR_NOTE.format(problem=problem)))
+        note = CALL_REPAIR_NOTE if run.reply == "given" else REPAIR_NOTE
+        draft.add(e.NoteAdded("output", note.format(problem=problem)))
     else:
         repairs = f"{run.repairs} repairs"
         stop(draft, "failed", "output_schema", NEVER_VALID.format(repairs=repairs, problem=problem))
 
 
-def answer_problem(run: Run, settings: Settings) -> str:
-    """Return why the last answer is not what the run was asked for; empty if it is."""
-    if not settings.output.schema:
-        return ""
-    if run.verdict is None or run.verdict.schema != name_of(settings.output):
-        return NOT_CHECKED
-    return run.verdict.problem
-
-
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
         return
-    if answer_problem(run, settings):
+    if answer_problem(run, settings) or is_asked_again(draft):
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
@@ -278,6 +281,12 @@ RULES: tuple[Rule, ...] = (
         "response in",
         "A refused or filtered response ends the run, unless a person said more.",
         _refusal,
+    ),
+    Rule(
+        "calibration",
+        "response in",
+        "A run with calibrated answers asks once for the call of `answer`.",
+        _calibration,
     ),
     Rule(
         "repair",

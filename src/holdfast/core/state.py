@@ -95,8 +95,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     totals: Totals = Totals()
     driven_ms: int = 0
     """Time in which a driver was at work."""
-    reply: Literal["", "answer", "cut_answer", "refusal", "empty", "calls"] = ""
-    """The kind of the last response; empty until the last request has one."""
+    reply: Literal["", "answer", "cut_answer", "given", "refusal", "empty", "calls"] = ""
+    """The kind of the last response; empty until the last request has one. `given`: its call of `answer` counts."""
     goal_seq: int = 0
     """The first message that opened this run. A continuation keeps the value of the run that it continues."""
     answer_seq: int = 0
@@ -106,6 +106,10 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """Whether the last response matches the schema; None if it was not an answer, or the run has no schema."""
     repairs: int = 0
     """How often a note asked the model to repair its answer."""
+    was_doubted: bool = False
+    """The model was told once that its confidence is low."""
+    was_asked_to_call: bool = False
+    """The model was asked once to answer by a call of `answer`."""
     overflows: int = 0
     warned: tuple[str, ...] = ()
     """The warnings that were given, each once: limits that are 80 % used, a response over its cap."""

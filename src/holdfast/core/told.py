@@ -5,11 +5,12 @@ No attempt starts, so a crash leaves such a call taken or not judged yet.
 
 from __future__ import annotations
 
-from holdfast.core import plan
+from holdfast.core import answers, plan
 from holdfast.core.closing import will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import Call
 from holdfast.protocol import events as e
+from holdfast.protocol.answers import Answer
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.tools import CallResult, Told
@@ -23,6 +24,8 @@ def take(draft: Draft, call: Call, told: Told) -> None:
     match told.said:
         case PlanUpdate() as update:
             _change_plan(draft, call, told, update)
+        case Answer() as answer:
+            answers.take(draft, call, told, answer)
 
 
 def _change_plan(draft: Draft, call: Call, told: Told, update: PlanUpdate) -> None:

@@ -15,7 +15,8 @@ import msgspec
 from holdfast.policy.commands import Command, catastrophe, secret_named
 from holdfast.policy.paths import is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
-from holdfast.protocol.settings import Autonomy
+from holdfast.protocol.answers import ANSWER
+from holdfast.protocol.settings import Autonomy, Settings
 from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -106,9 +107,16 @@ def is_offered(tool: str, allow_tools: tuple[str, ...], deny_tools: tuple[str, .
     return not allow_tools or any(fnmatchcase(tool, glob) for glob in allow_tools)
 
 
+def offers(tool: str, settings: Settings) -> bool:
+    """Return whether a run has a tool. Its globs say so; whether it has `answer`, its conduct says."""
+    if tool == ANSWER:
+        return settings.conduct.is_calibrated
+    return is_offered(tool, settings.tools.allow_tools, settings.tools.deny_tools)
+
+
 def tool_globs(facts: Facts) -> Decision | None:
     """Deny a tool that this run may not use."""
-    if is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
+    if facts.tool == ANSWER or is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
         return None
     return _deny("tool", f"The tool {facts.tool} is not allowed in this run.")
 

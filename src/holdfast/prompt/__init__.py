@@ -35,6 +35,18 @@ JSON_ANSWER = (
     "words before it or after it. The schema:\n{schema}"
 )
 
+CALIBRATED_ANSWER = (
+    "When the task is done, call answer, alone. Its text is the answer in plain words: what you did, what you found, "
+    "what is open. Say with it how confident you are, why, and what may be wrong."
+)
+CALIBRATED_JSON_ANSWER = (
+    "When the task is done, call answer, alone. Its text is one JSON value that matches the JSON Schema below, and "
+    "nothing else. Say with it how confident you are, why, and what may be wrong. The schema:\n{schema}"
+)
+PLAN_FIRST = (
+    "Make a plan with update_plan before you write, execute or send anything: until then, it is refused."
+)
+
 _AUTONOMY: Mapping[Autonomy, str] = {
     "read-only": "You may read, and change nothing.",
     "supervised": "You may read and write inside the workspace. Commands and the network need a person's approval.",
@@ -44,15 +56,18 @@ _AUTONOMY: Mapping[Autonomy, str] = {
 
 def system_prompt(settings: Settings) -> str:
     """Return the system prompt of a run."""
-    schema = settings.output.schema
+    schema, is_calibrated = settings.output.schema, settings.conduct.is_calibrated
+    json_answer = CALIBRATED_JSON_ANSWER if is_calibrated else JSON_ANSWER
+    plain_answer = CALIBRATED_ANSWER if is_calibrated else PLAIN_ANSWER
     sections = [
         IDENTITY,
         f"Your workspace is {settings.tools.workspace}; relative paths start there.",
         _AUTONOMY[settings.posture.autonomy],
-        HONESTY if schema else f"{HONESTY} {PLAIN_ANSWER}",
+        HONESTY if schema else f"{HONESTY} {plain_answer}",
+        PLAN_FIRST if settings.conduct.needs_plan else "",
         TRUST,
         MASKS,
         settings.prompt.instructions.strip(),
-        JSON_ANSWER.format(schema=schema) if schema else "",
+        json_answer.format(schema=schema) if schema else "",
     ]
     return "\n\n".join(section for section in sections if section)

@@ -1,4 +1,4 @@
-"""An answer that has to be one JSON value: how it is found in the words of a model.
+"""What an answer may be: a call of `answer` with a confidence, or one JSON value in the words of a model.
 
 `tools.answers` checks the value against the schema of the run.
 """
@@ -11,7 +11,22 @@ import msgspec
 
 from holdfast.protocol.untrusted import decode_untrusted
 
+ANSWER = "answer"
+"""The tool, which only runs with calibrated answers have."""
+MAX_REMARKS = 20
+"""The most reasons, and the most caveats, of an answer."""
+MAX_REMARK_CHARS = 1_000
 _FENCE = "```"
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a call of `answer` says."""
+
+    text: str
+    confidence: float
+    """From 0 to 1."""
+    reasons: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
 
 def value_in(text: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import Decided, Restoring, Scope
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
@@ -168,13 +169,16 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Who asked for it, as in `RunStopping`."""
 
 
+NoteSubject = Literal[
+    "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
+    "workspace", "plan", "reflection", "answer",
+]  # fmt: skip
+
+
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: Literal[
-        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files",
-        "stall", "workspace", "plan", "reflection",
-    ]  # fmt: skip
+    about: NoteSubject
     text: str
 
 
@@ -439,6 +443,17 @@ class PlanChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Why it changed, as the model says."""
 
 
+class AnswerGiven(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call of `answer` was taken."""
+
+    call_id: str
+    answer: Answer
+    verdict: Verdict | None = None
+    """Whether its text matches the schema of the run; None without a schema."""
+    is_doubted: bool = False
+    """Its confidence is too low: the model was told to look again, and the run goes on."""
+
+
 # --- approvals ----------------------------------------------------------------------------------
 
 
@@ -546,6 +561,7 @@ ToolEvent = (
     | ToolCallFinished
     | ToolCallAbandoned
     | PlanChanged
+    | AnswerGiven
 )
 ContextEvent = ContextCompacted | CompactionAsked | ContextRestored
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed

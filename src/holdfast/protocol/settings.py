@@ -92,6 +92,10 @@ class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
     """After so many turns the model is asked how it gets on."""
     max_reflections: int = 4
     """The most of a run; 0: none."""
+    is_calibrated: bool = False
+    """The answer comes by a call of `answer`, with a confidence."""
+    answer_threshold: float = 0.5
+    """An answer with less confidence is doubted once."""
 
 
 G = TypeVar("G", bound=msgspec.Struct)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.evidence import ANY_CALL, NOTHING_SHOWN, Evidence, Likeness
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Attachment
+from holdfast.protocol.messages import Attachment, Verdict
 from holdfast.protocol.plan import UPDATE_PLAN, PlanUpdate
 from holdfast.protocol.trust import Trust
 
@@ -19,7 +20,7 @@ Effect = Literal["read", "write", "exec", "network", "ask", "tell"]
 Holdfast something: the core takes the call itself, and nothing runs. Only Holdfast's own tools have it.
 """
 
-TELLING = frozenset((UPDATE_PLAN,))
+TELLING = frozenset((UPDATE_PLAN, ANSWER))
 """The tools with the effect `tell`."""
 
 OnInterrupt = Literal["rerun", "probe", "unknown"]
@@ -282,10 +283,12 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Told(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All gates passed the call, and nothing has to run: the core takes what it says."""
 
-    said: PlanUpdate
+    said: PlanUpdate | Answer
     decisions: tuple[Decision, ...] = ()
     arguments: str = ""
     """Canonical JSON, as in `Allowed`."""
+    verdict: Verdict | None = None
+    """Whether an answer matches the schema of its run; None without a schema."""
 
 
 Admission = Allowed | Asked | Told | Refused

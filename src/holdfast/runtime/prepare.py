@@ -21,6 +21,7 @@ from holdfast.core.state import Call, Permission, State, facts, facts_for
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
+from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.events import ContextCompacted
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.limits import ModelFacts
@@ -62,7 +63,8 @@ class Planner:
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
-            return step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
+            is_judged_at_once = step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
+            return is_judged_at_once and not _has_schema(step.call, state)  # to check an answer may take long
         return _model(step, state) in self._ports.wires
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
@@ -253,6 +255,13 @@ class Planner:
             self._base_key = key
         return bool(self._offered)
 
+    async def _with_verdict(self, told: Told, settings: Settings) -> Told:
+        """Return what a call says; an answer with its verdict, if the run has a schema."""
+        judge, output = self._ports.judge, settings.output
+        if judge is None or not output.schema or not isinstance(told.said, Answer):
+            return told
+        return replace(told, verdict=await judge(output, told.said.text))
+
     async def admission(self, action: Admit, state: State) -> Admission | Probed | Lost:
         """Return what the gates say; for an interrupted call that can be probed, whether it happened."""
         assert state.settings is not None
@@ -278,6 +287,8 @@ class Planner:
         if original is None:
             return Lost()
         admission = self._originals.masked(state.session, call, original, await tools.admit(proposal))
+        if isinstance(admission, Told):
+            return await self._with_verdict(admission, state.settings)
         if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
             proposal = replace(proposal, is_approved=False)
             return self._originals.masked(state.session, call, original, await tools.admit(proposal))
@@ -287,6 +298,10 @@ class Planner:
 def _model(step: PrepareRequest | PrepareSide, state: State) -> str:
     """Return the name of the model that the request is for."""
     return (facts_for(state, step.purpose) if isinstance(step, PrepareSide) else facts(state)).name
+
+
+def _has_schema(call: Call, state: State) -> bool:
+    return call.name == ANSWER and state.settings is not None and bool(state.settings.output.schema)
 
 
 def _is_allowed(call: Call, permission: Permission, settings: Settings, admission: Admission) -> bool:

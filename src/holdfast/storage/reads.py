@@ -393,9 +393,11 @@ def _mentions(connection: sqlite3.Connection, session: str, text: str) -> bool:
 
 
 def _said(connection: sqlite3.Connection, session: str) -> Iterator[tuple[str, int, bytes]]:
+    places = ", ".join("?" * len(SAID_IN))
     for segment in lineage(connection, session):
         yield from connection.execute(
-            "SELECT type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ? AND type IN (?, ?)",
+            "SELECT type, v, body FROM records WHERE session = ? AND seq > ? AND seq <= ?"
+            f" AND type IN ({places})",
             (*segment, *SAID_IN),
         )
 

@@ -6,10 +6,10 @@ This only says whether a record matches. The store decides which sessions to sea
 from __future__ import annotations
 
 from holdfast.protocol.codec import UnreadableEvent, decode_event, json_text
-from holdfast.protocol.events import MessageReceived, Responded
+from holdfast.protocol.events import AnswerGiven, MessageReceived, Responded
 from holdfast.protocol.messages import text_of
 
-SAID_IN = (MessageReceived.__name__, Responded.__name__)
+SAID_IN = (MessageReceived.__name__, Responded.__name__, AnswerGiven.__name__)
 """The types of records with words of a conversation."""
 
 
@@ -30,6 +30,8 @@ def says(type_: str, v: int, body: bytes, text: str) -> bool:
             return is_in(text, event.text)
         case Responded():
             return is_in(text, text_of(event.parts))
+        case AnswerGiven():
+            return is_in(text, event.answer.text)
     return False
 
 

@@ -8,6 +8,7 @@ from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Tool
 from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
+from holdfast.tools.answer import answer
 from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
@@ -55,4 +56,5 @@ def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None)
         Shell(processes),
         AskUser(),
         update_plan(),
+        answer(),
     )

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.errors import Fenced, Lapsed, StorageError
+from holdfast.policy.rules import offers
+from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
@@ -69,7 +71,7 @@ class Dispatcher:
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """Return what the model is offered, in a stable order."""
-        return self._registry.specs(settings.tools.allow_tools, settings.tools.deny_tools)
+        return [spec for spec in self._registry.specs() if offers(spec.name, settings)]
 
     def is_quick(self, name: str) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
@@ -81,7 +83,7 @@ class Dispatcher:
         """Ask all gates about a proposed call. This has no effect."""
         name = proposal.call.name
         found = self._registry.found(name)
-        if found is None:
+        if found is None or (name == ANSWER and not offers(name, proposal.settings)):
             return refused("schema", self._unknown(name, proposal.settings))
         tool, spec = found
         case = Case(proposal, spec)

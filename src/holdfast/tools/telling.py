@@ -6,12 +6,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from holdfast.protocol.answers import Answer
 from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.tools.unplanned import Unplanned
 
-S = TypeVar("S", bound=PlanUpdate)
+S = TypeVar("S", bound=PlanUpdate | Answer)
 
 
 class Telling(Unplanned, Generic[S]):

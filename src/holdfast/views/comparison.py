@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import Record, Responded, ToolCallFinished, ToolCallStarted
+from holdfast.protocol.events import Record, ToolCallFinished, ToolCallStarted
 from holdfast.protocol.limits import usd
-from holdfast.protocol.messages import text_of
 from holdfast.protocol.tools import Files
 from holdfast.views.lines import Line, Span, neutral, one_line
 from holdfast.views.stored import StoredSession
 from holdfast.views.story import story
 from holdfast.views.tables import has_price, money
 from holdfast.views.transcript import status_of
+from holdfast.views.words import last_words
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -59,7 +59,6 @@ def _side(session: StoredSession, common_seq: int) -> Side:
     after = [record for record in session.records if record.seq > common_seq]
     attempts = [attempt for attempt in told.attempts if attempt.seq > common_seq]
     is_priced = all(has_price(told, attempt.run) for attempt in attempts)
-    words = [text_of(record.event.parts) for record in after if isinstance(record.event, Responded)]
     return Side(
         session.row.session,
         session.row.status,
@@ -67,7 +66,7 @@ def _side(session: StoredSession, common_seq: int) -> Side:
         sum(attempt.spent_microusd for attempt in attempts) if is_priced else None,
         tuple(_calls(after)),
         changed_files(after),
-        words[-1] if words else "",
+        last_words(after),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core.state import Call, State
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
+    AnswerGiven,
     ApprovalRequested,
     PlanChanged,
     Record,
@@ -56,8 +57,8 @@ class Happenings:
         self._is_asked_here = is_asked_here
         self._detail = detail
         self._groups = state.groups
-        self._plans: dict[str, str] = {}
-        """What the last call of update_plan came to, by its id."""
+        self._came_to: dict[str, str] = {}
+        """What the last call that told Holdfast something came to, by its id."""
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
 
     def lines(self, record: Record, width: int) -> Sequence[Line]:
@@ -88,7 +89,11 @@ class Happenings:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
             case PlanChanged(call_id=call_id, plan=plan):
-                self._plans = {call_id: plan_told(plan)}
+                self._came_to = {call_id: plan_told(plan)}
+            case AnswerGiven(call_id=call_id, answer=answer, is_doubted=is_doubted):
+                self._came_to = {call_id: f"confidence {answer.confidence:g}"}
+                if is_doubted:
+                    yield _notice(notice(record, self._groups), width)
             case ToolCallFinished(call_id=call_id, result=result):
                 why = "" if result.status == "ok" else _why(result.status, result.text)
                 yield self._call(call_id, result.status, took(result.duration_ms), why, width)
@@ -114,7 +119,7 @@ class Happenings:
         call = self._calls.get(call_id)
         name = name or (call.name if call else call_id)
         room = max(width - len(name) - len(length) - 10, 20)
-        said = self._plans.get(call_id) or (_told(call.arguments) if call else "")
+        said = self._came_to.get(call_id) or (_told(call.arguments) if call else "")
         told = one_line(said, room // 2 if why else room)
         line: list[Span | str] = ["  ", _MARKS[status], " ", Span(name, "bold"), f" {told}" if told else ""]
         if call is not None and call.is_masked:

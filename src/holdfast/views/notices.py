@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.protocol.events import (
+    AnswerGiven,
     ApprovalRequested,
     ApprovalResolved,
     CompactionAsked,
@@ -39,6 +40,7 @@ _NOTES = {
     "continue": "continues what the last run left",
     "output": "the answer does not match the schema, and the model is asked to repair it",
     "plan": "a step of the plan failed, and the model is asked to revise the plan",
+    "answer": "the model answered in plain words, and is asked for the call of `answer`",
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""
@@ -77,6 +79,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _asked(asked)
         case ApprovalResolved(decision=decision, by=by, note=note):
             return decided(decision, by) + (f": {note}" if note else "")
+        case AnswerGiven(answer=answer, is_doubted=True):
+            return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
         case RunPaused(by=by):
             return f"paused by {by}"
         case RunResumed(by=by) if by != "timer":

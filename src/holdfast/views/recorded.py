@@ -263,6 +263,9 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
 
 def _told(state: State, admitted: e.ToolCallAdmitted, batch: Sequence[e.Event]) -> Told | None:
     """Return what a call said that the core took. The record has what came of its arguments."""
+    given = _first(batch, e.AnswerGiven)
+    if given is not None:
+        return Told(given.answer, admitted.decisions, verdict=given.verdict)
     changed = _first(batch, e.PlanChanged)
     plan = changed.plan if changed is not None else state.plan.plan
     if plan is None:

@@ -13,12 +13,20 @@ from holdfast.core.state import Run, State
 from holdfast.core.summary import status
 from holdfast.errors import NoOutput, UsageError
 from holdfast.protocol.answers import value_in
-from holdfast.protocol.events import Event, ModelCallCut, ModelCallFailed, ModelCallUnready, Record, Responded
+from holdfast.protocol.events import (
+    AnswerGiven,
+    Event,
+    ModelCallCut,
+    ModelCallFailed,
+    ModelCallUnready,
+    Record,
+)
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
-from holdfast.protocol.messages import Usage, Verdict, text_of
+from holdfast.protocol.messages import Usage, Verdict
 from holdfast.protocol.settings import Output, name_of
+from holdfast.views.words import words_of
 
 ResultStatus = Literal["done", "failed", "limit", "waiting", "stuck", "parked", "interrupted"]
 
@@ -56,6 +64,14 @@ class Result(msgspec.Struct, Generic[T], frozen=True):
     """Whether `resume` can continue the run: it is not done."""
     has_schema: bool = False
     """Whether the answer has to match a JSON Schema."""
+    is_calibrated: bool = False
+    """Whether the answer has to come with a confidence."""
+    confidence: float | None = None
+    """How sure the model is of `text`, from 0 to 1; None if it did not say so."""
+    reasons: tuple[str, ...] = ()
+    """What the answer rests on, as the model says."""
+    caveats: tuple[str, ...] = ()
+    """What may be wrong with it, as the model says."""
     answer: T | msgspec.UnsetType = msgspec.UNSET
     """What `output` returns: words, or with a schema the value; UNSET if the run has not ended with an answer."""
 
@@ -91,6 +107,7 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
     if run is None:
         raise UsageError(f"Session {state.session} has no run yet.", hint="Give it a task.")
     used, text = run.totals, _words(answer)
+    given = answer.answer if isinstance(answer, AnswerGiven) else None
     reason, message = _why(state, run, recent)
     return Result(
         session_id=state.session,
@@ -108,6 +125,10 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
         due_ms=state.models.retry_at_ms,
         can_go_on=run.status != "done",
         has_schema=state.settings is not None and bool(state.settings.output.schema),
+        is_calibrated=state.settings is not None and state.settings.conduct.is_calibrated,
+        confidence=given.confidence if given is not None else None,
+        reasons=given.reasons if given is not None else (),
+        caveats=given.caveats if given is not None else (),
         answer=_answer(state, run, text),
     )
 
@@ -154,18 +175,20 @@ def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
 
 def _words(answer: Event | None) -> str:
     """The last words of the model; empty if it said nothing."""
-    match answer:
-        case Responded(parts=parts):
-            return text_of(parts)
-        case ModelCallCut(text=text):
-            return text
-    return ""
+    if isinstance(answer, ModelCallCut):
+        return answer.text
+    return words_of(answer) or ""
 
 
 def result_row(report: Result[Any]) -> dict[str, Any]:
     """Return the object that `run --json` prints."""
     has_answer = not isinstance(report.answer, msgspec.UnsetType)
-    return {
+    calibration = {
+        "confidence": report.confidence,
+        "reasons": list(report.reasons),
+        "caveats": list(report.caveats),
+    }
+    row: dict[str, Any] = {
         "session": report.session_id,
         "status": report.status,
         "reason": report.reason,
@@ -178,7 +201,9 @@ def result_row(report: Result[Any]) -> dict[str, Any]:
         "trace_id": report.trace_id,
         "resume": next_command(report) if report.can_go_on else None,
         "message": report.message,
-    } | ({"output": report.answer if has_answer else None} if report.has_schema else {})
+    }
+    row |= calibration if report.is_calibrated else {}
+    return row | ({"output": report.answer if has_answer else None} if report.has_schema else {})
 
 
 def next_command(report: Result[Any]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.config.values import spoken
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import (
+    AnswerGiven,
     MessageReceived,
     ModelCallCut,
     ModelCallFailed,
@@ -23,7 +24,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.ids import trace_id
 from holdfast.protocol.limits import usd
-from holdfast.protocol.messages import Reasoning, Text, ToolCall, text_of
+from holdfast.protocol.messages import Reasoning, Text, ToolCall
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Group
 from holdfast.views.lines import COMMAND, MASKED, Line, Span, iso, local, neutral, one_line, took
@@ -40,6 +41,7 @@ from holdfast.views.tables import (
     result_lines,
     status_span,
 )
+from holdfast.views.words import last_words
 
 _STATUS_STYLES = {
     "done": "green",
@@ -75,7 +77,6 @@ def status_of(row: SessionRow) -> Span:
 def overview(session: StoredSession) -> dict[str, Any]:
     """Return the status of a session for scripts."""
     row, told = session.row, story(session.records)
-    answers = [text_of(r.event.parts) for r in session.records if isinstance(r.event, Responded)]
     return {
         "session": row.session,
         "key": row.key or None,
@@ -84,7 +85,7 @@ def overview(session: StoredSession) -> dict[str, Any]:
         "title": row.title,
         "model": row.model,
         "workspace": row.workspace,
-        "text": answers[-1] if answers else "",
+        "text": last_words(session.records),
         "runs": len(told.runs),
         "turns": row.turns,
         "model_calls": row.model_calls,
@@ -208,6 +209,12 @@ def _record_lines(
             told = f"  {at}  {took(response.duration_ms)}" if response.duration_ms else f"  {at}"
             yield [Span("agent", "bold green"), Span(told, "dim")]
             yield from _said(response, calls, width)
+        case AnswerGiven(answer=answer):
+            yield [Span(f"{_INDENT}answer", "bold green"), Span(f"  confidence {answer.confidence:g}", "dim")]
+            yield from _words(answer.text)
+            for what, remarks in (("because", answer.reasons), ("but", answer.caveats)):
+                for remark in remarks:
+                    yield [Span(f"{_INDENT}{what}: ", "dim"), one_line(remark, max(width * 3, _NOTICE_CELLS))]
         case ModelCallCut(text=text):
             yield [""]
             yield [Span("agent", "bold green"), Span(f"  {at}  cut off", "yellow")]
