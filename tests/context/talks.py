@@ -101,7 +101,7 @@ class Talk:
                     wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
                     tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
                     expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,
-                    rest=edit.rest,
+                    kinds=edit.kinds, rest=edit.rest,
                 ),
             )
         )  # fmt: skip

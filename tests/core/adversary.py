@@ -15,8 +15,9 @@ from holdfast.core import budget
 from holdfast.core.budget import Grant
 from holdfast.core.causes import Outcome
 from holdfast.core.measure import MOST_BYTES_PER_TOKEN, OVERHEAD_TOKENS
-from holdfast.core.state import Totals, next_key, open_run, phase
+from holdfast.core.state import State, Totals, next_key, open_run, phase
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts, Tier, cost_microusd
 from holdfast.protocol.messages import Estimated, ModelReply, Text, Usage
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable
@@ -76,11 +77,16 @@ def a_model(dice: Dice) -> ModelFacts:
     )
 
 
+def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: bool) -> Grant | Unaffordable:
+    """Return what a request of prose may cost."""
+    return budget.afford(state, size_bytes, fresh_bytes, Kinds(prose=size_bytes), is_last_pass=is_last_pass)
+
+
 def reserve(story: Story, size_bytes: int, fresh_bytes: int) -> Grant | Unaffordable:
     """Prepare the next request as the engine does."""
     run = open_run(story.state)
     assert run is not None
-    grant = budget.afford(story.state, size_bytes, fresh_bytes, is_last_pass=bool(run.landing))
+    grant = afford(story.state, size_bytes, fresh_bytes, is_last_pass=bool(run.landing))
     key = next_key(story.state)
     if isinstance(grant, Unaffordable):
         story.found(key, grant)
@@ -88,6 +94,7 @@ def reserve(story: Story, size_bytes: int, fresh_bytes: int) -> Grant | Unafford
         reserved = request(
             size_bytes=size_bytes,
             fresh_bytes=fresh_bytes,
+            kinds=Kinds(prose=size_bytes),
             expected_tokens=grant.expected_tokens,
             output_cap_tokens=grant.output_cap_tokens,
             reserved_tokens=grant.reserved_tokens,

@@ -58,6 +58,7 @@ from holdfast.protocol.commands import (
     owner,
 )
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate, Step
@@ -318,15 +319,17 @@ class Simulation:
 
     def _request(self, step: PrepareRequest | PrepareSide, size_bytes: int) -> Request | Unaffordable:
         """The next request as the planner makes it, where its messages take so many bytes."""
+        kinds = Kinds(prose=size_bytes)
         if isinstance(step, PrepareSide):
-            grant = side_calls.afford(self.state, step.purpose, size_bytes, size_bytes)
+            grant = side_calls.afford(self.state, step.purpose, size_bytes, size_bytes, kinds)
         else:
-            grant = budget.afford(self.state, size_bytes, size_bytes, is_last_pass=step.is_last_pass)
+            is_last_pass = step.is_last_pass
+            grant = budget.afford(self.state, size_bytes, size_bytes, kinds, is_last_pass=is_last_pass)
         if isinstance(grant, Unaffordable):
             return grant
         tail = "]}"
         sizes = {"size_bytes": size_bytes + len(tail), "fresh_bytes": size_bytes}
-        return request(tail=tail, **sizes, **asdict(grant))
+        return request(tail=tail, kinds=kinds, **sizes, **asdict(grant))
 
     # --- one commit -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from holdfast.core.wanted import CallModel, PrepareRequest, PrepareSide, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Stop
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ToolCall, Usage
 from holdfast.protocol.outcomes import ModelCut, Unaffordable, Unready
 from holdfast.testing.invariants import check_journal
@@ -189,9 +190,9 @@ def test_no_side_call_starts_once_the_run_lands() -> None:
 def test_a_side_call_reserves_beside_the_open_call_and_leaves_it_a_last_pass() -> None:
     story = opened(reflect_turns=1, cost_microusd=1_000_000)
     a_turn(story)
-    assert not isinstance(afford(story.state, "reflection", 4_000, 400), Unaffordable)
+    assert not isinstance(afford(story.state, "reflection", 4_000, 400, Kinds(prose=4_000)), Unaffordable)
     story.prepared(reserved_microusd=990_000, reserved_tokens=4_000)
-    short = afford(story.state, "reflection", 4_000, 400)
+    short = afford(story.state, "reflection", 4_000, 400, Kinds(prose=4_000))
     assert isinstance(short, Unaffordable)
     assert short.reason == "cost"
 
@@ -199,10 +200,10 @@ def test_a_side_call_reserves_beside_the_open_call_and_leaves_it_a_last_pass() -
 def test_the_reflections_of_a_run_may_cost_a_twentieth_of_its_limit() -> None:
     story = opened(reflect_turns=1, cost_microusd=200_000)
     a_turn(story)
-    grant = afford(story.state, "reflection", 4_000, 400)
+    grant = afford(story.state, "reflection", 4_000, 400, Kinds(prose=4_000))
     assert not isinstance(grant, Unaffordable)
     assert grant.reserved_microusd <= 10_000
-    assert isinstance(afford(story.state, "reflection", 40_000, 40_000), Unaffordable)
+    assert isinstance(afford(story.state, "reflection", 40_000, 40_000, Kinds(prose=40_000)), Unaffordable)
 
 
 def test_a_side_call_needs_a_request_to_the_same_model() -> None:

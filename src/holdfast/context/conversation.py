@@ -12,11 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.context.attachments import enclosed, parts_of
+from holdfast.context.kinds import kinds_in
 from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text_in
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
+from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Message, Text
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Enclosed, Fresh, Piece, Quoted, Request, is_within
@@ -96,6 +99,8 @@ class Edit(msgspec.Struct, frozen=True):
     """The size of all chunks together. Media count by their weight."""
     fresh_bytes: int
     """The number of bytes that the last request did not have, if it had the same base."""
+    kinds: Kinds
+    """What it has of each kind of text."""
     hasher: Any
     """The hash of the chunks. Update it with the tail."""
 
@@ -133,6 +138,10 @@ class Conversation:
         """How many bytes of the buffer do not count."""
         self._buffer = bytearray()
         self._fragments: list[Fragment] = []
+        self._kinds = NO_KINDS
+        """What the last request had of each kind of text."""
+        self._next_kinds = NO_KINDS
+        """What the last request and the encoded messages have."""
         self._has_asked = True
         """Whether the last run made a request."""
         self._stopped_seq = 0
@@ -166,6 +175,8 @@ class Conversation:
                 texts.clear()  # no later request may quote them
             else:
                 last, texts[seq] = None, text_in(event)
+        if last is not None:
+            conversation._kinds = last.kinds
         return conversation, last
 
     def add(self, record: e.Record) -> None:
@@ -291,6 +302,11 @@ class Conversation:
         """Return the number of messages of the next request."""
         return len(self._fragments) + len(self._written(wire))
 
+    def kinds(self, wire: Wire, base_bytes: int) -> Kinds:
+        """Return what the next request has of each kind of text."""
+        self._written(wire)
+        return replace(self._next_kinds, base=base_bytes)
+
     def element_of(self, item: Item) -> bytes:
         """Return the encoded message."""
         return item.element if isinstance(item, Unsent) else bytes(self._buffer[item.start : item.end])
@@ -318,6 +334,7 @@ class Conversation:
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - light,
             fresh_bytes=sum([each.size + 1 for each in new if not each.is_sent]),
+            kinds=self.kinds(wire, len(base)),
             hasher=hasher,
         )
 
@@ -337,6 +354,7 @@ class Conversation:
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - self._light,
             fresh_bytes=len(element),
+            kinds=kinds_in([(element, 0)], replace(self._kinds, base=len(base))),
             hasher=hasher,
         )
 
@@ -345,8 +363,11 @@ class Conversation:
         name, count = self._encoded_for
         if name != wire.name or count > len(self._unsent):
             count, self._encoded = 0, []
+            self._next_kinds = self._kinds
         if count < len(self._unsent):
-            self._encoded = [*self._encoded, *self._encode(wire, self._unsent[count:])]
+            more = list(self._encode(wire, self._unsent[count:]))
+            self._encoded = [*self._encoded, *more]
+            self._next_kinds = kinds_in([(each.element, each.light) for each in more], self._next_kinds)
         self._encoded_for = (wire.name, len(self._unsent))
         return self._encoded
 
@@ -371,7 +392,7 @@ class Conversation:
         contents = [(enclosed(each), self._texts[enclosed(each)]) for each in said.attachments]
         told = zip(said.attachments, contents, strict=True)
         parts = [part for each, (_, content) in told for part in parts_of(each, content)]
-        message = msgspec.structs.replace(said.message, parts=(*said.message.parts, *parts))
+        message = replace(said.message, parts=(*said.message.parts, *parts))
         media = [(quoted, content) for quoted, content in contents if quoted.weight_bytes]
         for each in wire.message(message):
             element = bytes(each)
@@ -404,6 +425,7 @@ class Conversation:
             self._edit(request)
         self._unsent, self._encoded, self._encoded_for, self._texts = [], [], ("", 0), {}
         self._has_attachments = self.is_stale = False
+        self._kinds = request.kinds
 
     def _edit(self, request: Request) -> None:
         """Make the view that a recorded request tells."""
@@ -419,6 +441,7 @@ class Conversation:
     def _forget_view(self) -> None:
         """Drop the fragments of the last request. The running hash does not cover what comes in their place."""
         self._fragments, self._buffer, self._hollow, self._light = [], bytearray(), {}, 0
+        self._kinds = NO_KINDS
         self._base = b""
 
     def _enclose(self, mark: str, seq: int, piece: Piece) -> None:

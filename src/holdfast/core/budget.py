@@ -14,6 +14,7 @@ from holdfast.core.measure import (
     BYTES_PER_TOKEN,
     MOST_BYTES_PER_TOKEN,
     OVERHEAD_TOKENS,
+    UNLEARNT,
     WORST_SHARE,
     Measure,
     expected_tokens,
@@ -23,6 +24,7 @@ from holdfast.core.measure import (
 from holdfast.core.state import ModelCall, Run, State, facts
 from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure, in_full
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, usd
 from holdfast.protocol.messages import Estimated, ModelReply, Reasoning, Usage, UsageSide
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
@@ -157,9 +159,11 @@ def affordable_bytes(state: State, settings: Settings) -> int:
     return max(min(most, input_room_tokens(state, settings)), 1)
 
 
-def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: bool) -> Grant | Unaffordable:
+def afford(
+    state: State, size_bytes: int, fresh_bytes: int, kinds: Kinds, *, is_last_pass: bool
+) -> Grant | Unaffordable:
     """Return what a model call with a request of this size reserves, or which limit it would break. `fresh_bytes`
-    counts the bytes that the last request did not have.
+    counts the bytes that the last request did not have, and `kinds` what the request has of each kind of text.
 
     An ordinary model call must leave what a last pass over its response needs, so that a run can end in an answer.
     Words that people add meanwhile may still make the last pass too large.
@@ -169,14 +173,14 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     settings, run = state.settings, _beside(state.run, state.side.open)
     model, limits, measure = facts(state), settings.limits, state.models.measure
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
-    expected = min(expected_tokens(measure, size_bytes), worst)
+    expected = min(expected_tokens(measure, kinds), worst)
     window, most = _window(state, model), _output_cap(model, settings)
     cap = min(most, max(window - expected, 0))
     least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_last_pass else LEAST_OUTPUT_TOKENS, most), 1)
     # Three things limit the output: the window, the tokens that are left, and the money that is left. The first
     # one that does not leave the least useful answer is the reason that is reported.
     if cap < least:
-        return Unaffordable("context", _short_of_window(state, window), size_bytes, fresh_bytes)
+        return Unaffordable("context", _short_of_window(state, window), size_bytes, fresh_bytes, kinds)
     kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
     # An output token counts once now and up to 1.15 times as input of the last pass. So the tokens that are
     # left are divided by 2.15 for an ordinary model call, but not for the last pass, which nothing follows.
@@ -184,12 +188,12 @@ def afford(state: State, size_bytes: int, fresh_bytes: int, *, is_last_pass: boo
     cap = min(cap, left if is_last_pass else int(left / (1 + WORST_SHARE)))
     if cap < least:
         message = _short_of_tokens(tokens_left(run, limits), limits, is_last_pass)
-        return Unaffordable("tokens", message, size_bytes, fresh_bytes)
+        return Unaffordable("tokens", message, size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_last_pass))
         if cap < least:
             message = _short_of_money(cost_left(run, limits), limits, is_last_pass)
-            return Unaffordable("cost", message, size_bytes, fresh_bytes)
+            return Unaffordable("cost", message, size_bytes, fresh_bytes, kinds)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
 
 
@@ -198,6 +202,7 @@ def afford_side(
     model: ModelFacts,
     size_bytes: int,
     fresh_bytes: int,
+    kinds: Kinds,
     most_output_tokens: int,
     most_microusd: int,
 ) -> Grant | Unaffordable:
@@ -214,15 +219,17 @@ def afford_side(
     settings, is_own = state.settings, model.name == facts(state).name
     run, limits = _beside(state.run, state.models.open), settings.limits
     measure, window = (
-        (state.models.measure, _window(state, model)) if is_own else (Measure(), model.context_tokens)
+        (state.models.measure, _window(state, model))
+        if is_own
+        else (_unseen(state, model), model.context_tokens)
     )
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
-    expected = min(expected_tokens(measure, size_bytes), worst)
+    expected = min(expected_tokens(measure, kinds), worst)
     most = min(_output_cap(model, settings), most_output_tokens)
     least = min(LEAST_OUTPUT_TOKENS, most)
     cap = min(most, max(window - expected, 0))
     if cap < least:
-        return Unaffordable("context", "It does not fit the model's window.", size_bytes, fresh_bytes)
+        return Unaffordable("context", "It does not fit the model's window.", size_bytes, fresh_bytes, kinds)
     # The work comes first. What its open call has reserved counts as gone. A last pass after that call would read its
     # request and its response again, so this much has to be left too. Without an open call, the last request counts.
     open_ = state.models.open
@@ -230,7 +237,7 @@ def afford_side(
     last_input, last_output = _last_pass_input(before), _last_pass_output(facts(state), limits)
     cap = min(cap, tokens_left(run, limits) - last_input - last_output - worst)
     if cap < least:
-        return Unaffordable("tokens", _SHORT_OF_REST.format("tokens"), size_bytes, fresh_bytes)
+        return Unaffordable("tokens", _SHORT_OF_REST.format("tokens"), size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         price = _worst_output_price(model, worst)
         last = _price(facts(state), last_input, last_output) if facts(state).price == "known" else 0
@@ -243,7 +250,7 @@ def afford_side(
         left = min(left, most_microusd - cost)
         cap = min(cap, left * 1_000_000 // price if price and left >= 0 else (cap if left >= 0 else -1))
         if cap < least:
-            return Unaffordable("cost", _SHORT_OF_REST.format("money"), size_bytes, fresh_bytes)
+            return Unaffordable("cost", _SHORT_OF_REST.format("money"), size_bytes, fresh_bytes, kinds)
     reserved = worst + cap
     return Grant(expected, cap, reserved, _price(model, worst, cap))
 
@@ -258,6 +265,11 @@ def _beside(run: Run, other: ModelCall | None) -> Run:
         held_tokens=run.totals.held_tokens + other.reserved_tokens,
     )
     return replace(run, totals=totals)
+
+
+def _unseen(state: State, model: ModelFacts) -> Measure:
+    """Return the measure of another model, which has counted nothing of this conversation."""
+    return Measure(rates=state.models.learnt.get(model.name, UNLEARNT))
 
 
 def cost_left(run: Run, limits: Limits) -> int:

@@ -63,6 +63,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
         request.reserved_tokens,
         event.is_last_pass,
         facts(state),
+        kinds=request.kinds,
     )
     if run is not None:
         run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
@@ -148,9 +149,14 @@ def _measured(state: State, model_call: ModelCall | None, event: e.Responded) ->
     """What the counts of a response teach about the next request."""
     if model_call is None or not _is_of_next(state, model_call):
         return state.models.measure
-    window = model_call.facts.context_tokens
     return measure.after_response(
-        state.models.measure, model_call.size_bytes, window, event.usage, event.estimated, event.parts
+        state.models.measure,
+        model_call.size_bytes,
+        model_call.kinds,
+        model_call.facts.context_tokens,
+        event.usage,
+        event.estimated,
+        event.parts,
     )
 
 

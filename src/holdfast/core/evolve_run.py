@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from holdfast.core import plan, progress
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.evolve_side import of_next_run
-from holdfast.core.measure import Measure
+from holdfast.core.measure import UNLEARNT, Measure, learnt_with
 from holdfast.core.progress import Progress
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.state import (
@@ -145,8 +145,14 @@ def _set(state: State, ref: SettingsRef) -> State:
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
     before, after = facts(state), facts(changed)
     if after.name != before.name:  # the new one is not the one that has to be waited for
+        learnt = learnt_with(state.models.learnt, before.name, state.models.measure.rates)
         return with_models(
-            changed, measure=Measure(), learnt_window_tokens=0, retry_at_ms=0, failed_attempts=0
+            changed,
+            measure=Measure(rates=learnt.get(after.name, UNLEARNT)),
+            learnt=learnt,
+            learnt_window_tokens=0,
+            retry_at_ms=0,
+            failed_attempts=0,
         )
     if after.context_tokens != before.context_tokens:
         return with_models(changed, learnt_window_tokens=0)

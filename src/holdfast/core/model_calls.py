@@ -46,7 +46,8 @@ def take_finding(
             # stay do not fit the window: no shorter request exists, so the run fails. Otherwise the run lands:
             # one last pass follows.
             # If a side call is open, its reservation may be what is missing: nothing is concluded until it ends.
-            draft.add(e.ModelCallUnaffordable(key, reason, message, short.size_bytes, short.fresh_bytes))
+            sizes = (short.size_bytes, short.fresh_bytes)
+            draft.add(e.ModelCallUnaffordable(key, reason, message, *sizes, kinds=short.kinds))
             if draft.state.models.is_short:
                 return
             if run.landing:

@@ -11,13 +11,14 @@ from holdfast.core.side import KINDS
 from holdfast.core.state import ModelCall, State, facts_for, open_run
 from holdfast.core.wanted import PrepareSide
 from holdfast.protocol import events as e
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, calls_of, text_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 from holdfast.protocol.request import Request, SidePurpose
 
 
 def afford(
-    state: State, purpose: SidePurpose, size_bytes: int, fresh_bytes: int
+    state: State, purpose: SidePurpose, size_bytes: int, fresh_bytes: int, kinds: Kinds
 ) -> budget.Grant | Unaffordable:
     """Return what a side call with a request of this size reserves, or which limit it would break."""
     # Two limits: what the purpose may cost in a run, and what the work leaves. The second one is in `budget`, with
@@ -27,7 +28,7 @@ def afford(
     kind, spent = KINDS[purpose], state.side.tally(purpose).spent_microusd
     most = kind.left_microusd(state.run, state.settings, spent)
     model = facts_for(state, purpose)
-    return budget.afford_side(state, model, size_bytes, fresh_bytes, kind.output_tokens, most)
+    return budget.afford_side(state, model, size_bytes, fresh_bytes, kinds, kind.output_tokens, most)
 
 
 def take_finding(draft: Draft, step: PrepareSide, found: Request | Unaffordable | Unready) -> None:
@@ -36,7 +37,7 @@ def take_finding(draft: Draft, step: PrepareSide, found: Request | Unaffordable 
     tally = state.side.tally(purpose)
     match found:
         case Unaffordable(reason=reason, message=message) as short:
-            told = (key, reason, message, short.size_bytes, short.fresh_bytes, purpose)
+            told = (key, reason, message, short.size_bytes, short.fresh_bytes, purpose, short.kinds)
             draft.add(e.ModelCallUnaffordable(*told))
         case Unready(failure=failure, until_ms=until_ms):
             tries, seed = tally.failed_attempts + 1, f"{state.session} {key}"

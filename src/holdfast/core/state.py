@@ -13,13 +13,14 @@ import msgspec
 
 from holdfast.core.compaction import Compaction
 from holdfast.core.ledger import Ledger
-from holdfast.core.measure import Measure
+from holdfast.core.measure import Measure, Rates
 from holdfast.core.plan import Planned
 from holdfast.core.progress import Progress
 from holdfast.core.reflecting import Reflecting
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
+from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, Verdict
 from holdfast.protocol.request import Purpose, SidePurpose
@@ -144,6 +145,7 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     facts: ModelFacts
     """The model that it was sent to, even if the settings have changed since."""
     purpose: Purpose = "work"
+    kinds: Kinds = NO_KINDS
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -159,6 +161,8 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The failed attempts of the model call that will be tried again."""
     retry_at_ms: int = 0
     measure: Measure = Measure()
+    learnt: dict[str, Rates] = {}
+    """By name, the rates of other models that the session used, at most `MOST_LEARNT`."""
     base: str = ""
     """The base of the last request (`request.Request`)."""
     anew_seq: int = 0

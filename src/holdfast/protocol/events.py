@@ -15,6 +15,7 @@ from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import Decided, Restoring, Scope
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
 from holdfast.protocol.reflection import Reflection
@@ -227,6 +228,8 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     fresh_bytes: int = 0
     """How much of it the request before did not have."""
     purpose: Purpose = "work"
+    kinds: Kinds = NO_KINDS
+    """What it has of each kind of text."""
 
 
 class Responded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Estimated, ModelReply, Usage
 from holdfast.protocol.tools import CallResult
 
@@ -46,6 +47,8 @@ class Unaffordable(msgspec.Struct, frozen=True):
     """The size of the request without its tail."""
     fresh_bytes: int
     """How much of it the request before did not have."""
+    kinds: Kinds = NO_KINDS
+    """What it has of each kind of text."""
 
 
 class Unready(msgspec.Struct, frozen=True):

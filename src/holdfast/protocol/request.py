@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.protocol.kinds import NO_KINDS, Kinds
+
 SidePurpose = Literal["reflection"]
 """What a side call is for: a model call beside the conversation, whose answer is not part of it."""
 
@@ -73,6 +75,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reserved_microusd: int
     fresh_bytes: int = 0
     """How much of it the request before did not have."""
+    kinds: Kinds = NO_KINDS
+    """What it has of each kind of text, without its tail."""
     rest: tuple[Fresh, ...] = ()
 
 

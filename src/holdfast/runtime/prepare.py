@@ -24,6 +24,7 @@ from holdfast.prompt import system_prompt
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.events import ContextCompacted
 from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
@@ -127,14 +128,14 @@ class Planner:
         has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
         if missing := conversation.missing():
             conversation.fill(await contents_of(self._ports.store.blobs, missing))
-        size_bytes = conversation.size_bytes(wire)
-        if reason := self._reason(state, conversation, wire, size_bytes):
+        kinds = conversation.kinds(wire, len(self._base))
+        if reason := self._reason(state, conversation, wire, kinds):
             fitting = await self._compacted(reason, state, conversation, wire)
             if fitting is not None:
                 return fitting
         edit = conversation.render(wire, self._base)
         fresh_bytes = self._fresh_bytes(state, edit)
-        grant = budget.afford(state, edit.size_bytes, fresh_bytes, is_last_pass=action.is_last_pass)
+        grant = budget.afford(state, edit.size_bytes, fresh_bytes, kinds, is_last_pass=action.is_last_pass)
         if isinstance(grant, Unaffordable):
             # With a side call open, a last pass waits for its end before anything is left out.
             is_last = action.is_last_pass and state.side.open is None
@@ -161,7 +162,7 @@ class Planner:
         sha256 = state.models.base
         base = self._base if sha256 == self._base_sha256 else await self._ports.store.blobs.get(sha256)
         edit = conversation.aside(wire, base, side.KINDS[step.purpose].words(state))
-        grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes)
+        grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
         if isinstance(grant, Unaffordable):
             return grant
         # Calls are not forbidden: to some providers that is another prefix, and their cache would not pay.
@@ -194,16 +195,16 @@ class Planner:
             reserved_tokens=grant.reserved_tokens,
             reserved_microusd=grant.reserved_microusd,
             fresh_bytes=fresh_bytes,
+            kinds=edit.kinds,
             rest=edit.rest,
         )
 
-    def _reason(self, state: State, conversation: Conversation, wire: Wire, size_bytes: int) -> Reason | None:
+    def _reason(self, state: State, conversation: Conversation, wire: Wire, kinds: Kinds) -> Reason | None:
         """Return why the view is to be compacted; None if it is not."""
         if state.compaction.is_asked:
             return "asked"
         assert state.settings is not None
-        expected = expected_tokens(state.models.measure, len(self._base) + size_bytes)
-        if expected > budget.input_room_tokens(state, state.settings):
+        if expected_tokens(state.models.measure, kinds) > budget.input_room_tokens(state, state.settings):
             return "full"
         return "full" if conversation.count(wire) > state.settings.context.max_messages else None
 
@@ -212,7 +213,11 @@ class Planner:
     ) -> ContextCompacted | None:
         """Return the compaction of the view; None if nothing can be left out of it."""
         assert state.settings is not None
-        settings, measure, base_bytes = state.settings, state.models.measure, len(self._base)
+        settings, base_bytes = state.settings, len(self._base)
+        # What stays may be of other kinds than the whole. If it is still too large, it is compacted again, and by
+        # its own rate.
+        size_bytes = base_bytes + conversation.size_bytes(wire)
+        per_byte = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes)) / size_bytes
         room = budget.input_room_tokens(state, settings)
         target = min(int(budget.window_tokens(state) * settings.context.compact_to), room)
         most = budget.affordable_bytes(state, settings) - base_bytes
@@ -220,7 +225,7 @@ class Planner:
         def fits(size_bytes: int, most_tokens: int) -> bool:
             if reason == "last_pass":
                 return size_bytes <= most
-            return expected_tokens(measure, base_bytes + size_bytes) <= most_tokens
+            return (base_bytes + size_bytes) * per_byte <= most_tokens
 
         def cut() -> ContextCompacted | None:
             return compacted(
@@ -233,7 +238,7 @@ class Planner:
                 self._offered,
             )
 
-        is_long = conversation.size_bytes(wire) > IN_THREAD_FROM_BYTES
+        is_long = size_bytes > IN_THREAD_FROM_BYTES
         return await asyncio.to_thread(cut) if is_long else cut()
 
     def _fresh_bytes(self, state: State, edit: Edit) -> int:

@@ -30,6 +30,7 @@ from holdfast.protocol.commands import (
     Send,
     Stop,
 )
+from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
 from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate
@@ -196,20 +197,20 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
 def _request(
     step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
 ) -> Request | e.ContextCompacted | Unaffordable | Unready | None:
-    def afford(size_bytes: int, fresh_bytes: int) -> budget.Grant | Unaffordable:
+    def afford(size_bytes: int, fresh_bytes: int, kinds: Kinds) -> budget.Grant | Unaffordable:
         if isinstance(step, PrepareSide):
-            return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes)
-        return budget.afford(state, size_bytes, fresh_bytes, is_last_pass=step.is_last_pass)
+            return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes, kinds)
+        return budget.afford(state, size_bytes, fresh_bytes, kinds, is_last_pass=step.is_last_pass)
 
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
-            grant = afford(size_bytes, request.fresh_bytes)
+            grant = afford(size_bytes, request.fresh_bytes, request.kinds)
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
-        case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes):
-            grant = afford(size_bytes, fresh_bytes)
+        case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes, kinds=kinds):
+            grant = afford(size_bytes, fresh_bytes, kinds)
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)
