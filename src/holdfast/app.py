@@ -220,7 +220,9 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
-        tools = factory(_TOOLS)(extra_tools, secret_in=redact.known_in, own=own, images=images)
+        tools = factory(_TOOLS)(
+            extra_tools, secret_in=redact.known_in, own=own, images=images, journals=store
+        )
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)
         open_rooms.push_async_callback(_close_providers, app)

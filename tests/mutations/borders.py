@@ -13,6 +13,27 @@ SECRETS = (
         "tests/library/test_secrets.py::test_the_outline_of_a_long_result_says_no_secret_that_the_result_had_in_escapes",
     ),
     Mutation(
+        "what is read again is trusted like its best source",
+        "tools/read_output.py",
+        "trust = least(*[trust for _, trust, _ in named])",
+        "trust = named[0][1]",
+        "tests/tools/test_looking_back.py::test_what_is_read_is_trusted_no_more_than_what_it_quotes",
+    ),
+    Mutation(
+        "what a search quotes is trusted like the tool",
+        "tools/recall.py",
+        ", trust=least(*[hit.trust for hit in hits]))",
+        ")",
+        "tests/tools/test_looking_back.py::test_what_is_read_is_trusted_no_more_than_what_it_quotes",
+    ),
+    Mutation(
+        "a content that no record of the session names can be read",
+        "tools/read_output.py",
+        "    if not blobs:\n",
+        '    if len(handle) == 64:\n        blobs, named = [handle], [(handle, "data", True)]\n    if not blobs:\n',
+        "tests/tools/test_looking_back.py::test_no_session_reads_or_finds_what_another_one_stored",
+    ),
+    Mutation(
         "a thread that outlives a cancelled undo changes files",
         "runtime/undo.py",
         "        lease.until_ms = 0\n",

@@ -37,7 +37,7 @@ def changed_files(text: str, room: int) -> str:
         told.append(line)
         left -= len(line) + 1
     if (more := total - len(told) + 1) > 0:
-        told.append(f"[{more:,} more files]")
+        told.append(f"[{counted(more, 'more file')}]")
     return "\n".join(told)
 
 

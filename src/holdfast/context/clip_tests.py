@@ -11,6 +11,8 @@ from itertools import islice
 
 import msgspec
 
+from holdfast.protocol.counts import counted
+
 COUNTED = 5_000
 """The most failures that are counted."""
 _LEAST_CHARS = 160
@@ -66,13 +68,13 @@ def failures(text: str, room: int) -> str:
         return ""
     names = ", ".join(dict.fromkeys(format_.name for format_, _ in found))
     more = "at least " if any(len(begins) == COUNTED for _, begins in found) else ""
-    told = [f"[{names}: {more}{total:,} {'failure' if total == 1 else 'failures'}]"]
+    told = [f"[{names}: {more}{counted(total, 'failure')}]"]
     left = room - len(told[0]) - len("\n[5,000 more failures]")
     for format_, begins in found:
         for number, begin in enumerate(begins):
             rest = total - len(told) + 1
             if left < _LEAST_CHARS:
-                return "\n".join([*told, f"[{rest:,} more failures]"])
+                return "\n".join([*told, f"[{counted(rest, 'more failure')}]"])
             block = _block(
                 text, format_, begin, begins[number + 1] if number + 1 < len(begins) else len(text)
             )

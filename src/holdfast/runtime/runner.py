@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from msgspec.structs import replace
 
 from holdfast.context.clip import clean, clip
+from holdfast.context.handles import READ_OUTPUT, handle_of, how_to_read
 from holdfast.core.budget import received_bytes
 from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
@@ -310,16 +311,18 @@ class Runner:
         finally:
             is_left = True
             teller.flush()
-        return await self._recorded(raw, original.redact, action)
+        return await self._recorded(raw, original.redact, action, settings)
 
-    async def _recorded(self, raw: RawResult, redact: Redactor, action: RunTool) -> CallResult:
+    async def _recorded(
+        self, raw: RawResult, redact: Redactor, action: RunTool, settings: Settings
+    ) -> CallResult:
         """Return the result as it may be stored: redacted, and clipped with the whole in a blob. Media are blobs."""
         whole = await _masked(raw.text, redact)
         blob = ""
         text = whole
         if len(whole) > MAX_TOOL_TEXT_CHARS:
             blob = await _to_its_end(self._ports.store.blobs.put(whole.encode("utf-8", "replace")))
-            text = await self._clipped(whole, f"the full text is blob {blob}", redact)
+            text = await self._clipped(whole, self._way_to(blob, settings), redact)
         failure = None
         if raw.status in _CODES:
             detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
@@ -342,6 +345,12 @@ class Runner:
                 arguments=action.call.arguments,
             ),
         )
+
+    def _way_to(self, blob: str, settings: Settings) -> str:
+        """Return how the model reads a whole output, as far as it may."""
+        if any(spec.name == READ_OUTPUT for spec in self._ports.tools.specs(settings)):
+            return how_to_read(handle_of(blob))
+        return f"the full text is blob {blob}"
 
     async def _clipped(self, whole: str, rest: str, redact: Redactor) -> str:
         """Return the clipped text. It is redacted once more: what its shape shows may say a secret plainly that was

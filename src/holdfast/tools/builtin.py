@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import Tool
+from holdfast.protocol.ports import Journals, Tool
 from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
@@ -15,6 +15,8 @@ from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.plan import update_plan
+from holdfast.tools.read_output import ReadOutput
+from holdfast.tools.recall import RecallHistory
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
@@ -27,6 +29,7 @@ def make_tools(
     secret_in: Callable[[str], str],
     own: Own,
     images: Images | None = None,
+    journals: Journals | None = None,
 ) -> Dispatcher:
     """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
@@ -35,16 +38,19 @@ def make_tools(
         secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
         own: Holdfast's own files, which no tool may change.
         images: Where file tools keep what they replace; None: nowhere, so that it cannot be undone.
+        journals: Where sessions read what is stored of them; None: nowhere.
 
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
-    registry = Registry([*built_in(processes, places, images), *extra_tools])
+    registry = Registry([*built_in(processes, places, images, journals), *extra_tools])
     return Dispatcher(registry, processes, gates_of(secret_in, places), Surveyor(places))
 
 
-def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None) -> tuple[Tool, ...]:
+def built_in(
+    processes: Processes, own: OwnPlaces, images: Images | None = None, journals: Journals | None = None
+) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
     return (
         ReadFile(own),
@@ -57,4 +63,6 @@ def built_in(processes: Processes, own: OwnPlaces, images: Images | None = None)
         AskUser(),
         update_plan(),
         answer(),
+        ReadOutput(processes, journals),
+        RecallHistory(journals),
     )

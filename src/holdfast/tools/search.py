@@ -7,24 +7,20 @@ process (`grep_child`), because a regular expression can run forever and cannot 
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import re
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.policy.paths import secret_rule
 from holdfast.policy.protected import HOME
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Launch, Processes
-from holdfast.sandbox.unnamed import unnamed_file
+from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import answer, attempt
+from holdfast.tools.matching import broken, matched
 from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
@@ -48,7 +44,6 @@ MAX_WALK_S = 10.0
 GREP_S = 30.0
 
 _PASSED_OVER = frozenset({".git", ".hg", ".svn"})
-_CHILD = str(Path(__file__).with_name("grep_child.py"))
 
 _FOLDER = {"type": "string", "minLength": 1, "default": ".", "description": "Folder, in the workspace."}
 _GLOB = "`*` and `?` stay within a name, `**` crosses folders."
@@ -128,10 +123,8 @@ class Grep(Unplanned):
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return `path:line: text` for each line, with paths relative to the workspace."""
         pattern, path = arguments["pattern"], arguments.get("path", ".")
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            return RawResult("error", f"{pattern!r} is not a regular expression: {error}.")
+        if (refusal := broken(pattern)) is not None:
+            return refusal
         glob = arguments.get("glob", "")
         searched = await attempt(path, lambda: _searchable(Root(context.workspace, self._own), path, glob))
         if isinstance(searched, RawResult):
@@ -151,29 +144,10 @@ class Grep(Unplanned):
             "prefix": searched.prefix,
             "max_lines": MAX_ENTRIES,
         }
-        with unnamed_file() as stdin:
-            stdin.write(json.dumps(request).encode())
-            stdin.seek(0)
-            launch = Launch(
-                argv=(sys.executable, "-I", "-S", "-X", "utf8", _CHILD, str(searched.fd)),
-                cwd="/",
-                key=context.key,
-                env={},
-                timeout_s=min(GREP_S, context.timeout_s),
-                idle_s=min(GREP_S, context.timeout_s),
-                check=context.check,
-                stdin_fd=stdin.fileno(),
-                pass_fds=(searched.fd,),
-            )
-            ended = await self._processes.run(launch, context.on_output)
-        if ended.how != "exited":
-            advice = (
-                f"[the search was stopped after {launch.timeout_s:g} s: use a simpler pattern or fewer files]"
-            )
-            return RawResult("timeout", ended.output + advice)
-        if ended.exit_code:
-            return RawResult("error", "The search failed.", detail=ended.output[-4000:])
-        return RawResult("ok", (ended.output or "[no lines match]\n") + searched.note)
+        result = await matched(self._processes, "grep_child", request, context, GREP_S, (searched.fd,))
+        if result.status != "ok":
+            return result
+        return RawResult("ok", (result.text or "[no lines match]\n") + searched.note)
 
 
 class _Searched(NamedTuple):
