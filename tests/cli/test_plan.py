@@ -67,6 +67,16 @@ def test_a_resume_keeps_the_plan_and_the_need_for_it_and_another_task_has_neithe
     assert "of an earlier task" in cli("show", "cli:a", "--plan").out
 
 
+@pytest.mark.requirement("L2-02")
+def test_an_imported_session_has_its_plan(cli: Cli) -> None:
+    assert cli("run", "write words", "-m", cli.model(PLAN, says("So far.")), "-s", "cli:a").code == 0
+    archive = str(cli.folder / "a.json")
+    assert cli("export", "cli:a", archive).code == 0
+    there = ("--home", str(cli.folder / "there"))
+    session = json.loads(cli("import", archive, "--json", *there).out)["session"]
+    assert json.loads(cli("show", session, "--plan", "--json", *there).out) == SHOWN
+
+
 def test_a_session_without_a_plan_says_so(cli: Cli) -> None:
     assert cli("run", "hello", "-m", cli.model(says("Hi."))).code == 0
     assert cli("show", "last", "--plan").out == "No plan.\n"

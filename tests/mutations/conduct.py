@@ -41,6 +41,13 @@ CONDUCT = (
         "tests/core/test_plan.py",
     ),
     Mutation(
+        "a cut of the view loses the plan",
+        "runtime/compacting.py",
+        "if planned := plan.text_of(state.plan):",
+        'if planned := "":',
+        "tests/scenarios/test_plans.py",
+    ),
+    Mutation(
         "an effect starts before the plan",
         "tools/gates.py",
         'effect in ("read", "ask", "tell"):',

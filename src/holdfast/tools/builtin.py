@@ -14,7 +14,7 @@ from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.own import OwnPlaces, own_places
-from holdfast.tools.plan import update_plan
+from holdfast.tools.plan import UpdatePlan
 from holdfast.tools.read_output import ReadOutput
 from holdfast.tools.recall import RecallHistory
 from holdfast.tools.registry import Registry
@@ -61,7 +61,7 @@ def built_in(
         Grep(processes, own),
         Shell(processes),
         AskUser(),
-        update_plan(),
+        UpdatePlan(),
         answer(),
         ReadOutput(processes, journals),
         RecallHistory(journals),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from holdfast.protocol.plan import (
     MAX_GOAL_CHARS,
@@ -24,20 +24,33 @@ _DESCRIPTION = (
 )
 
 
-def update_plan() -> Telling[PlanUpdate]:
-    """Return the tool."""
+class UpdatePlan(Telling[PlanUpdate]):
+    """update_plan."""
+
+    def __init__(self) -> None:
+        super().__init__(UPDATE_PLAN, _DESCRIPTION, _parameters(), PlanUpdate)
+
+    def said(self, values: dict[str, Any]) -> PlanUpdate:
+        """Return what a call says. Many models count the ids of their steps, so a number is an id too."""
+        steps = [{**step, "id": str(step.get("id", ""))} for step in values["steps"]]
+        return super().said({**values, "steps": steps})
+
+
+def _parameters() -> dict[str, Any]:
     step = arguments_object(
         required=["text", "status"],
         id={
-            "type": "string",
+            "type": ["string", "integer"],
             "maxLength": MAX_ID_CHARS,
+            "maximum": 9_999,
+            "minimum": 0,
             "description": "Keeps a step the same when its text changes. Default: Holdfast gives it a number.",
         },
         text={"type": "string", "minLength": 1, "maxLength": MAX_STEP_CHARS},
         status={"type": "string", "enum": list(get_args(StepStatus))},
         note={"type": "string", "maxLength": MAX_NOTE_CHARS},
     )
-    parameters = arguments_object(
+    return arguments_object(
         required=["steps"],
         steps={"type": "array", "items": step, "minItems": 1, "maxItems": MAX_STEPS},
         goal={
@@ -47,4 +60,3 @@ def update_plan() -> Telling[PlanUpdate]:
         },
         note={"type": "string", "maxLength": MAX_NOTE_CHARS, "description": "Why the plan changes."},
     )
-    return Telling(UPDATE_PLAN, _DESCRIPTION, parameters, PlanUpdate)
