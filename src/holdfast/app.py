@@ -22,7 +22,7 @@ from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
-from holdfast.protocol.settings import Settings, settings_with
+from holdfast.protocol.settings import Conduct, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
@@ -188,9 +188,15 @@ class App:
             stall_turns=config.stall_turns,
             wait_s=config.wait_s,
             schema=schema,
-            conduct=config.conduct,
+            conduct=self._conduct(),
         )
         return Chosen(settings, (*_notices(settings), *config.warnings))
+
+    def _conduct(self) -> Conduct:
+        name = self.config.reflection_model
+        return msgspec.structs.replace(
+            self.config.conduct, reflection_model=self.facts(name) if name else None
+        )
 
 
 @asynccontextmanager
@@ -348,7 +354,17 @@ def _notices(settings: Settings) -> Iterable[str]:
     Raises:
         UsageError: a cost limit was set, and what the model costs is not known.
     """
-    facts = settings.model.facts
+    for facts in models_of(settings):
+        yield from _money_notices(settings, facts)
+
+
+def models_of(settings: Settings) -> tuple[ModelFacts, ...]:
+    """Return the models that a run with these settings calls."""
+    other = settings.conduct.reflection_model
+    return (settings.model.facts, *((other,) if other is not None else ()))
+
+
+def _money_notices(settings: Settings, facts: ModelFacts) -> Iterable[str]:
     if facts.price == "unknown" and settings.limits.is_cost_set:
         way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
         raise UsageError(

@@ -82,6 +82,9 @@ TABLE = [
     Row("reflection.after_failures", "[reflection]\nafter_failures = 9", "[reflection]\nafter_failures = 1"),
     Row("answers.calibrated", "[answers]\ncalibrated = false", "[answers]\ncalibrated = true"),
     Row("answers.threshold", "[answers]\nthreshold = 0.25", "[answers]\nthreshold = 0.75"),
+    Row("reflection.every_turns", "[reflection]\nevery_turns = 99", "[reflection]\nevery_turns = 2"),
+    Row("reflection.max", "[reflection]\nmax = 9", "[reflection]\nmax = 0"),
+    Row("reflection.model", '[reflection]\nmodel = "openai:gpt-x"', trusted="may set it"),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),
 ]
 

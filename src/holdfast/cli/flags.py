@@ -239,10 +239,16 @@ def _written(recorded: Settings) -> dict[str, object]:
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
+        **_reflection_model(recorded),
         "guard.stall_turns": recorded.guard.stall_turns,
         "guard.wait_s": recorded.guard.wait_s,
     }
     return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
+
+
+def _reflection_model(recorded: Settings) -> dict[str, object]:
+    model = recorded.conduct.reflection_model
+    return {"reflection.model": model.name} if model is not None else {}
 
 
 def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool) -> Chosen:
@@ -276,6 +282,10 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
             f"--plan: The tool {UPDATE_PLAN} is not allowed, so there could never be a plan.",
             hint=f"Allow it: --allow-tool {UPDATE_PLAN}. Or leave --plan out.",
         )
+    known = past.conduct.reflection_model if past is not None else None
+    asked = settings.conduct.reflection_model
+    if known is not None and asked is not None and known.name == asked.name:
+        settings = changed(settings, reflection_model=known)
     if past is None:
         return Chosen(settings, fresh.warnings)
     settings = changed(

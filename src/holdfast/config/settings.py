@@ -15,9 +15,11 @@ from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct
 
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
+    "reflection.every_turns": "reflect_turns",
     "reflection.after_failures": "after_failures",
     "answers.calibrated": "is_calibrated",
     "answers.threshold": "answer_threshold",
+    "reflection.max": "max_reflections",
 }
 """The keys of how a run goes about its task, each with its name in `Conduct`."""
 DEFAULT_ORIGIN = "default"
@@ -82,6 +84,9 @@ class Config(msgspec.Struct, frozen=True):
     repeat_note: int
     repeat_stop: int
     conduct: Conduct
+    """Without the model of reflections, whose facts this does not know."""
+    reflection_model: str
+    """Empty: the model of the run."""
     stall_turns: int
     wait_s: float
     undo_keep_s: float
@@ -119,6 +124,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
+        reflection_model=value.get("reflection.model") or "",
         stall_turns=value["guard.stall_turns"],
         wait_s=float(value["guard.wait_s"]),
         undo_keep_s=value["undo.keep"],

@@ -278,6 +278,10 @@ class Conversation:
         self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
         return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
 
+    def sent(self) -> list[bytes]:
+        """Return the messages of the last request, without the content of media."""
+        return [b"[a picture or a PDF]" if each.light else self.element_of(each) for each in self._fragments]
+
     @property
     def has_request(self) -> bool:
         """Whether the fragments are those of the last request. A compaction and another wire format end that."""
@@ -321,7 +325,7 @@ class Conversation:
         """
         new = self._written(wire)
         fresh = b",".join([each.element for each in new])
-        rest = tuple([_fresh(each) for each in new])
+        rest = tuple([as_fresh(each) for each in new])
         hasher = self._running_hash(base)
         added = b"," + fresh if self._fragments and new else fresh
         hasher.update(added)
@@ -383,7 +387,7 @@ class Conversation:
                 yield from self._with_attachments(wire, each, quotes)
             else:
                 for element in wire.message(each.message):
-                    yield Unsent(each.mark, each.seq, bytes(element), _found(bytes(element), quotes))
+                    yield Unsent(each.mark, each.seq, bytes(element), found_in(bytes(element), quotes))
 
     def _with_attachments(
         self, wire: Wire, said: Said, quotes: tuple[tuple[Quoted, str], ...]
@@ -397,7 +401,7 @@ class Conversation:
         for each in wire.message(message):
             element = bytes(each)
             light = sum([_light(quoted, content) for quoted, content in media if content.encode() in element])
-            yield Unsent(said.mark, said.seq, element, _found(element, (*quotes, *contents)), light)
+            yield Unsent(said.mark, said.seq, element, found_in(element, (*quotes, *contents)), light)
 
     def _filled(self, unsent: Unsent) -> Unsent:
         element, quotes, light = self._told(unsent.hollow)
@@ -497,7 +501,7 @@ def rewritten(records: Sequence[e.Record]) -> Conversation:
     return conversation
 
 
-def _found(element: bytes, texts: Iterable[tuple[Quoted, str]]) -> tuple[Quote, ...]:
+def found_in(element: bytes, texts: Iterable[tuple[Quoted, str]]) -> tuple[Quote, ...]:
     """Return which of the texts the element contains, and where."""
     quotes: list[Quote] = []
     at = 0
@@ -514,7 +518,7 @@ def _found(element: bytes, texts: Iterable[tuple[Quoted, str]]) -> tuple[Quote, 
     return tuple(quotes)
 
 
-def _fresh(unsent: Unsent) -> Fresh:
+def as_fresh(unsent: Unsent) -> Fresh:
     """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
     piece: list[str | Quoted] = []
     element, at = unsent.element, 0

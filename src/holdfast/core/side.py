@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.core import reflection
 from holdfast.core.draft import Draft
-from holdfast.core.state import Phase, Run, State, facts_for, has_begun
+from holdfast.core.state import Phase, Run, State, facts, facts_for, has_begun, shares_request
 from holdfast.protocol import events as e
 from holdfast.protocol.request import SidePurpose
 from holdfast.protocol.settings import Settings
@@ -27,6 +27,8 @@ class Kind(msgspec.Struct, frozen=True):
     is_due: Callable[[State, Run, Settings], bool]
     words: Callable[[State], str]
     """The message that the request ends with."""
+    system: str
+    """The system text for another model, which reads a record of the work."""
     output_tokens: int
     """The most that the answer may have."""
     left_microusd: Callable[[Run, Settings, int], int]
@@ -39,6 +41,7 @@ KINDS: Mapping[SidePurpose, Kind] = {
     "reflection": Kind(
         reflection.is_due,
         reflection.words,
+        reflection.SYSTEM,
         reflection.OUTPUT_TOKENS,
         reflection.left_microusd,
         reflection.take,
@@ -63,13 +66,14 @@ def due(state: State, now: Phase) -> SidePurpose | None:
         # the next step of the work after its time, and where the work rests, nobody needs it.
         if tally.turns >= run.totals.turns or tally.retry_at_ms > state.at_ms:
             continue
-        if kind.is_due(state, run, settings) and _can_share(state, purpose):
+        if kind.is_due(state, run, settings) and _has_request(state, purpose):
             return purpose
     return None
 
 
-def _can_share(state: State, purpose: SidePurpose) -> bool:
-    """Whether the request can be the last request for work with one more message."""
-    # The provider has the prefix of that request in its cache, so the side call costs little more than its answer.
-    # After a change of the model there is no such request until the work has sent one.
-    return state.models.model == facts_for(state, purpose).name
+def _has_request(state: State, purpose: SidePurpose) -> bool:
+    """Whether the request of the side call can be made now."""
+    # With the model of the run it is the last request for work, and one message more. The provider has the prefix of
+    # that request in its cache, so the side call costs little more than its answer. After a change of the model it has
+    # to wait until the work has sent one. Another model reads a record of the work, which can always be made.
+    return shares_request(state, purpose) or facts_for(state, purpose).name != facts(state).name

@@ -456,8 +456,15 @@ def facts(state: State, key: str = "") -> ModelFacts:
 
 
 def facts_for(state: State, purpose: SidePurpose) -> ModelFacts:
-    """Return the model of the next call for this purpose."""
-    return facts(state)
+    """Return the model of the next side call for this purpose."""
+    settings = state.settings
+    other = settings.conduct.reflection_model if settings is not None and purpose == "reflection" else None
+    return other or facts(state)
+
+
+def shares_request(state: State, purpose: SidePurpose) -> bool:
+    """Whether the next side call for this purpose is the last request for work with one more message."""
+    return facts_for(state, purpose).name == state.models.model
 
 
 def next_key(state: State) -> str:

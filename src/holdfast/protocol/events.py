@@ -170,21 +170,18 @@ class RunStopped(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Who asked for it, as in `RunStopping`."""
 
 
-NoteSubject = Literal[
-    "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
-    "workspace", "plan", "reflection", "answer",
-]  # fmt: skip
-
-
 class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The runtime tells the model something, and the user sees it."""
 
-    about: NoteSubject
+    about: Literal[
+        "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
+        "workspace", "plan", "reflection", "reflected", "answer",
+    ]  # fmt: skip
     text: str
 
 
 class Reflected(msgspec.Struct, frozen=True, gc=False):
-    """The model judged how the task is going, in a side call."""
+    """The model judged, in the side call with this key, how the task is going."""
 
     key: str
     answer: Reflection
@@ -573,10 +570,8 @@ Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | Approv
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 
-
 VERSIONS: dict[type[Event], int] = dict.fromkeys(EVENT_TYPES, 1)
 """The current version of each event."""
-
 
 TriggerKind = Literal["attach", "command", "outcome", "finding", "timer", "fork", "import"]
 """A driver took the session, somebody asked, an attempt ended, a prepare step found something, a timer came due,
@@ -589,18 +584,6 @@ class Trigger(msgspec.Struct, frozen=True, gc=False):
     kind: TriggerKind
     name: str = ""
     """The id of the command, the key of the action or timer."""
-
-
-def blobs_of(event: Event) -> tuple[str, ...]:
-    """The SHA-256 of each blob that the event refers to."""
-    if type(event) is ModelCallStarted and event.request.base:
-        return (event.request.base,)
-    if type(event) is ToolCallFinished and (event.result.blob or event.result.attachments):
-        named = tuple(each.blob for each in event.result.attachments)
-        return (event.result.blob, *named) if event.result.blob else named
-    if type(event) is MessageReceived and event.attachments:
-        return tuple(each.blob for each in event.attachments)
-    return ()
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

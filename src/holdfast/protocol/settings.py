@@ -96,6 +96,8 @@ class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
     """The answer comes by a call of `answer`, with a confidence."""
     answer_threshold: float = 0.5
     """An answer with less confidence is doubted once."""
+    reflection_model: ModelFacts | None = None
+    """The model that is asked; None: the model of the run."""
 
 
 G = TypeVar("G", bound=msgspec.Struct)

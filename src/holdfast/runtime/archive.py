@@ -23,9 +23,10 @@ from holdfast.core.state import State, open_run
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import Conflict, Fenced, NoSuchSession, StorageCorrupt, StorageNewer, UsageError
 from holdfast.protocol import archive as a
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, UnreadableEvent, decode, encode
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import Record, RunPaused, SessionImported, SettingsStored, Trigger, blobs_of
+from holdfast.protocol.events import Record, RunPaused, SessionImported, SettingsStored, Trigger
 from holdfast.protocol.ids import approval_id, is_command_id
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit

@@ -16,6 +16,7 @@ from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import (
     FIRST_LINK,
     Selected,
@@ -28,7 +29,7 @@ from holdfast.protocol.codec import (
     encode,
 )
 from holdfast.protocol.commands import Command
-from holdfast.protocol.events import Event, ModelCallStarted, Record, SessionOpened, Trigger, blobs_of
+from holdfast.protocol.events import Event, ModelCallStarted, Record, SessionOpened, Trigger
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.request import Request
 from holdfast.protocol.rows import Commit, InboxEntry, Recovered

@@ -14,10 +14,11 @@ from collections.abc import Awaitable
 from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit
+from holdfast.context.record import record_of, request_of
 from holdfast.core import budget, side, side_calls
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
-from holdfast.core.state import Call, Permission, State, facts, facts_for
+from holdfast.core.state import Call, Permission, State, facts, facts_for, shares_request
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.prompt import system_prompt
@@ -29,7 +30,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
-from holdfast.protocol.request import Purpose, Request
+from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.redact.deep import without_secrets
@@ -43,6 +44,9 @@ from holdfast.runtime.ports import Ports
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
 MAX_DETAIL_CHARS = 2_000
+MOST_RECORD_BYTES = 200_000
+RECORD_BYTES_PER_TOKEN = 2
+"""A record of the work for another model takes about half of its window."""
 IN_THREAD_FROM_BYTES = 65_536
 """Choosing what stays of a larger view would block all other sessions."""
 
@@ -150,18 +154,27 @@ class Planner:
         return self._rendered(action, wire, self._base_sha256, edit, tail, grant, fresh_bytes)
 
     async def side_request(self, step: PrepareSide, fold: Fold) -> Request | Unaffordable | Unready:
-        """Return the request of a side call: the last request for work, and one message more."""
+        """Return the request of a side call: the last request for work, and one message more. Another model gets a
+        record of that request."""
         state, conversation = fold.state, fold.conversation
         assert state.settings is not None
-        model = facts_for(state, step.purpose)
-        wire = self._ports.wires[model.name]
-        if wire.name != fold.wire or not conversation.has_request:
+        model, kind, blobs = facts_for(state, step.purpose), side.KINDS[step.purpose], self._ports.store.blobs
+        wire, is_shared = self._ports.wires[model.name], shares_request(state, step.purpose)
+        if (is_shared and wire.name != fold.wire) or not conversation.has_request:
             return Unready(Failure("provider_unready", "The view has changed since the last request."))
         if missing := conversation.missing():
-            conversation.fill(await contents_of(self._ports.store.blobs, missing))
-        sha256 = state.models.base
-        base = self._base if sha256 == self._base_sha256 else await self._ports.store.blobs.get(sha256)
-        edit = conversation.aside(wire, base, side.KINDS[step.purpose].words(state))
+            conversation.fill(await contents_of(blobs, missing))
+        if is_shared:
+            sha256 = state.models.base
+            base = self._base if sha256 == self._base_sha256 else await blobs.get(sha256)
+            edit = conversation.aside(wire, base, kind.words(state))
+        else:
+            most = min(MOST_RECORD_BYTES, model.context_tokens * RECORD_BYTES_PER_TOKEN)
+            told = record_of(conversation.sent(), most)
+            record = Enclosed(await blobs.put(told.encode())), told
+            base = wire.base(model, kind.system, ())
+            sha256 = await blobs.put(base)
+            edit = request_of(wire, base, record, kind.words(state))
         grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
         if isinstance(grant, Unaffordable):
             return grant

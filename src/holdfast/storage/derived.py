@@ -12,7 +12,8 @@ import msgspec
 
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
-from holdfast.protocol.events import Record, SessionForked, blobs_of
+from holdfast.protocol.blobs import blobs_of
+from holdfast.protocol.events import Record, SessionForked
 from holdfast.protocol.rows import Damage, SessionRow
 from holdfast.storage.chain import Examined
 

@@ -17,9 +17,9 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import StorageCorrupt, StorageError
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import UnreadableEvent, decode
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import blobs_of
 from holdfast.protocol.ports import Clock
 from holdfast.protocol.rows import Damage, Recovered, SessionRow, Stretch, Verified
 from holdfast.storage.blobs import YOUNG_MS, read_blob

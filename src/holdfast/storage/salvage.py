@@ -19,6 +19,7 @@ from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.core.summary import summary
 from holdfast.errors import StorageCorrupt, StorageError, UsageError
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import (
     FIRST_LINK,
     LOST,
@@ -28,7 +29,7 @@ from holdfast.protocol.codec import (
     encode_json,
     link_after,
 )
-from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, SessionRenamed, blobs_of
+from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, SessionRenamed
 from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, session_id
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
 from holdfast.storage.blobs import read_blob, sync_folder

@@ -17,8 +17,8 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord, UnreadableEvent, decode
-from holdfast.protocol.events import blobs_of
 from holdfast.protocol.ids import (
     is_session_id,
     is_session_key,

@@ -10,6 +10,7 @@ from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError
+from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.codec import FIRST_LINK, StoredRecord, decode, encode, encode_json
 from holdfast.protocol.commands import Send
 from holdfast.protocol.events import (
@@ -20,7 +21,6 @@ from holdfast.protocol.events import (
     Responded,
     SessionForked,
     Trigger,
-    blobs_of,
 )
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.messages import Attachment, Text, Usage

@@ -19,6 +19,7 @@ from holdfast.protocol.events import (
     ModelCallUnready,
     NoteAdded,
     Record,
+    Reflected,
     Resolution,
     RunLanding,
     RunPaused,
@@ -29,6 +30,7 @@ from holdfast.protocol.events import (
     SettingsChanged,
 )
 from holdfast.protocol.failures import Failure, in_full
+from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.settings import Group, Settings, settings_by
 from holdfast.views.lines import moment, took
@@ -41,6 +43,8 @@ _NOTES = {
     "output": "the answer does not match the schema, and the model is asked to repair it",
     "plan": "a step of the plan failed, and the model is asked to revise the plan",
     "answer": "the model answered in plain words, and is asked for the call of `answer`",
+    "reflection": "asked how the task is going, the model did not answer as asked",
+    "reflected": "",
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""
@@ -60,6 +64,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         groups: The groups of settings of the journal, by name.
     """
     match record.event:
+        case Reflected(answer=answer):
+            return _reflected(answer)
         case NoteAdded(about=about, text=text):
             return _NOTES.get(about, text)
         case RunLanding(message=message):
@@ -68,7 +74,7 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _changed(settings_by(ref, groups))
         case (
             ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
-            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms)
+            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms, purpose="work")
         ):
             return _failed(failure, retry_at_ms, record.at_ms)
         case ModelCallAbandoned():
@@ -81,10 +87,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return decided(decision, by) + (f": {note}" if note else "")
         case AnswerGiven(answer=answer, is_doubted=True):
             return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
-        case RunPaused(by=by):
-            return f"paused by {by}"
-        case RunResumed(by=by) if by != "timer":
-            return f"resumed by {by}"
+        case RunPaused() | RunResumed() as told:
+            return _about_pause(told)
         case ContextCompacted() | CompactionAsked() | ContextRestored() as told:
             return _about_view(told)
         case FilesRestoring() | FilesRestored() as told:
@@ -92,6 +96,18 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         case SessionForked() | SessionRenamed() | SessionImported() as told:
             return _about_origin(told)
     return ""
+
+
+def _about_pause(told: RunPaused | RunResumed) -> str:
+    if isinstance(told, RunResumed):
+        return f"resumed by {told.by}" if told.by != "timer" else ""
+    return f"the agent asks: {told.question}" if told.question else f"paused by {told.by}"
+
+
+def _reflected(answer: Reflection) -> str:
+    next_ = f" Next: {answer.next}" if answer.next else ""
+    judged = f"{answer.progress}, {answer.decision}. {answer.reason}{next_}"
+    return f"asked how the task is going, the model said: {judged}"
 
 
 def _failed(failure: Failure, retry_at_ms: int, at_ms: int) -> str:

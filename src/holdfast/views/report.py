@@ -159,6 +159,8 @@ def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
             return "question", "The agent waits for your answer."
         case "waiting":
             return "approval", "A call waits for your approval."
+        case "paused" if run.question:
+            return "question", f"The agent asks: {run.question}"
         case "paused":
             return "paused", "The session is paused."
         case "parked":
@@ -168,7 +170,8 @@ def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
 
 def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
     for record in reversed(recent):
-        if isinstance(record.event, ModelCallFailed | ModelCallUnready):
+        is_side = isinstance(record.event, ModelCallUnready) and record.event.purpose != "work"
+        if isinstance(record.event, ModelCallFailed | ModelCallUnready) and not is_side:
             return record.event.failure.code, in_full(record.event.failure)
     return "provider_transient", "The provider is not available."
 

@@ -67,6 +67,11 @@ class Attempt(msgspec.Struct, frozen=True):
     """0 if it has not ended. For an abandoned attempt: the last record of the process that made it."""
 
     @property
+    def is_work(self) -> bool:
+        """Whether it carried the conversation on."""
+        return self.started.purpose == "work"
+
+    @property
     def duration_ms(self) -> int | None:
         """The duration; None if its end was not recorded."""
         return None if self.status in ("open", "abandoned") else max(self.ended_ms - self.at_ms, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import msgspec
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
-from holdfast.protocol.request import Stretch
+from holdfast.protocol.request import Purpose, Stretch
 from holdfast.views.lines import (
     FRAME,
     MASKED,
@@ -66,7 +66,7 @@ def counted_calls(calls: Iterable[Call]) -> str:
 
 def counted_turns(attempts: Iterable[Attempt]) -> str:
     """Return how many turns there were. Only answered attempts count, and the last pass does not."""
-    answered = (one for one in attempts if one.status == "answered" and one.started.purpose == "work")
+    answered = (one for one in attempts if one.status == "answered" and one.is_work)
     return counted(sum(not one.started.is_last_pass for one in answered), "turn")
 
 
@@ -85,13 +85,18 @@ def request_lines(story: Story, width: int) -> list[Line]:
             str(attempt.number), str(started.turn), str(started.attempt), local(attempt.at_ms, "%H:%M:%S"),
             length_of(attempt), f"{started.request.size_bytes:,}",
             short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
-            Span(one_line(outcome_of(attempt), max(width, 60)), status_span(attempt.status).style),
+            Span(one_line(_told(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
     said = {attempt.seq: attempt.number for attempt in story.attempts}
     return [
         *table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8), drop=(5, 2, 3, 6, 7)),
         *([Span(f"from request {said[seq]} on, {text}", "yellow")] for seq, text in cuts(story).items()),
     ]
+
+
+def _told(attempt: Attempt) -> str:
+    purpose = "" if attempt.is_work else f"{attempt.started.purpose}: "
+    return purpose + outcome_of(attempt)
 
 
 def cuts(story: Story) -> dict[int, str]:
@@ -116,6 +121,7 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
             "run": attempt.run,
             "turn": started.turn,
             "attempt": started.attempt,
+            "purpose": started.purpose,
             "at": iso(attempt.at_ms),
             "ended_at": iso(attempt.ended_ms) if attempt.ended_ms else None,
             "model": started.model,
@@ -222,10 +228,12 @@ def call_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 class Spent(NamedTuple):
-    """The cost and tokens of one turn, and what was left after it."""
+    """The cost and tokens of one turn, or of all side calls for one purpose, and what was left after it."""
 
     run: Run
+    purpose: Purpose
     turn: int
+    """0 for side calls."""
     model_calls: int
     tokens: int
     spent_microusd: int
@@ -235,20 +243,42 @@ class Spent(NamedTuple):
 
 
 def spending(story: Story) -> list[Spent]:
-    """Return what each turn of each run spent."""
+    """Return what each turn of each run spent, and then its side calls."""
     rows: list[Spent] = []
     for run in story.runs:
-        spent = held = tokens = 0
         own = [attempt for attempt in story.attempts if attempt.run == run.number]
-        for turn, attempts in groupby(own, key=lambda attempt: attempt.started.turn):
-            tried = list(attempts)
-            cost, kept = sum(a.spent_microusd for a in tried), sum(a.held_microusd for a in tried)
-            used = sum(a.usage.total_tokens for a in tried)
-            spent, held, tokens = spent + cost, held + kept, tokens + used
-            left = run.settings.limits.cost_microusd - spent - held
-            left_tokens = run.settings.limits.tokens - tokens
-            rows.append(Spent(run, turn, len(tried), used, cost, kept, left, left_tokens))
+        used, tokens = 0, 0
+        so_far: dict[int, tuple[int, int]] = {}
+        for attempt in own:
+            used, tokens = (
+                used + attempt.spent_microusd + attempt.held_microusd,
+                tokens + attempt.usage.total_tokens,
+            )
+            so_far[attempt.number] = (used, tokens)
+        # Side calls go on beside the turns. So what is left after a turn counts those that began before its end.
+        work = groupby((a for a in own if a.is_work), key=lambda attempt: attempt.started.turn)
+        rows += [_spent(run, so_far, "work", turn, list(tried)) for turn, tried in work]
+        beside = sorted((a for a in own if not a.is_work), key=lambda attempt: attempt.started.purpose)
+        side = groupby(beside, key=lambda attempt: attempt.started.purpose)
+        rows += [_spent(run, so_far, purpose, 0, list(tried)) for purpose, tried in side]
     return rows
+
+
+def _spent(
+    run: Run, so_far: Mapping[int, tuple[int, int]], purpose: Purpose, turn: int, tried: Sequence[Attempt]
+) -> Spent:
+    used, tokens = so_far[tried[-1].number]
+    return Spent(
+        run=run,
+        purpose=purpose,
+        turn=turn,
+        model_calls=len(tried),
+        tokens=sum(a.usage.total_tokens for a in tried),
+        spent_microusd=sum(a.spent_microusd for a in tried),
+        held_microusd=sum(a.held_microusd for a in tried),
+        left_microusd=run.settings.limits.cost_microusd - used,
+        left_tokens=run.settings.limits.tokens - tokens,
+    )
 
 
 def cost_lines(story: Story, width: int) -> list[Line]:
@@ -266,7 +296,13 @@ def cost_lines(story: Story, width: int) -> list[Line]:
             amounts = (row.spent_microusd, row.held_microusd, row.left_microusd)
             shown = [money(amount if is_priced else None) for amount in amounts]
             cells.append(
-                [str(row.turn), str(row.model_calls), short(row.tokens), *shown, short(row.left_tokens)]
+                [
+                    str(row.turn or row.purpose),
+                    str(row.model_calls),
+                    short(row.tokens),
+                    *shown,
+                    short(row.left_tokens),
+                ]
             )
         title = f"run {run.number}  {run.settings.model.facts.name}"
         lines += [
@@ -294,7 +330,7 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
     yield [f"total {paid}; {tokens:,} of {counted(limits.tokens, 'token')}"]
     forecast = forecast_turns(run, spent)
     if forecast is not None and run.stopped is None:
-        mean = money(total // len(spent))
+        mean = money(total // max(sum(row.turn > 0 for row in spent), 1))
         reach = (
             f"enough for about {counted(forecast, 'more turn')}"
             if forecast
@@ -311,7 +347,8 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
 def forecast_turns(run: Run, spent: Sequence[Spent]) -> int | None:
     """Return how many more turns the rest of the money allows at the mean cost; None if turns are free."""
     total = sum(row.spent_microusd for row in spent)
-    return spent[-1].left_microusd * len(spent) // total if total else None
+    turns = [row for row in spent if row.turn]
+    return min(row.left_microusd for row in spent) * len(turns) // total if total else None
 
 
 def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
@@ -326,7 +363,8 @@ def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
         yield {
             "run": row.run.number,
-            "turn": row.turn,
+            "turn": row.turn or None,
+            "purpose": row.purpose,
             "model_calls": row.model_calls,
             "tokens": row.tokens,
             **{name: usd(amount) if is_priced else None for name, amount in amounts.items()},

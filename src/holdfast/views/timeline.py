@@ -86,7 +86,7 @@ def _title(story: Story, run: Run, bars: Sequence[Bar]) -> Iterator[Line]:
     span_ms = max([run.at_ms, *(bar.end_ms for bar in bars)]) - run.at_ms
     facts = [
         counted_turns(own),
-        counted(len(own), "model call"),
+        counted(sum(a.is_work for a in own), "model call"),
         counted_calls(calls),
         *([counted(repeats, "repeat")] if repeats else []),
         took(span_ms),
@@ -110,7 +110,7 @@ def _bars(story: Story, run: Run) -> list[Bar]:
         cost = money(attempt.spent_microusd) if attempt.spent_microusd else ""
         told = "" if attempt.status == "answered" else outcome_of(attempt)
         note = " · ".join(part for part in (again, tokens, cost, told) if part)
-        name = "final answer" if started.is_last_pass else "model"
+        name = "final answer" if started.is_last_pass else "model" if attempt.is_work else started.purpose
         end_ms = attempt.ended_ms or story.last_ms
         length = length_of(attempt)
         bars.append(
@@ -208,7 +208,11 @@ def timeline_rows(story: Story) -> Iterator[dict[str, Any]]:
                 "at": iso(tried[0].at_ms),
                 "duration_ms": max(max(ends) - tried[0].at_ms, 0),
                 "model_calls": [
-                    {"number": a.number, "status": a.status, "duration_ms": a.duration_ms} for a in tried
+                    {
+                        "number": a.number, "purpose": a.started.purpose, "status": a.status,
+                        "duration_ms": a.duration_ms,
+                    }
+                    for a in tried
                 ],
                 "tool_calls": [
                     {
