@@ -74,6 +74,6 @@ def due(state: State, now: Phase) -> SidePurpose | None:
 def _has_request(state: State, purpose: SidePurpose) -> bool:
     """Whether the request of the side call can be made now."""
     # With the model of the run it is the last request for work, and one message more. The provider has the prefix of
-    # that request in its cache, so the side call costs little more than its answer. After a change of the model it has
-    # to wait until the work has sent one. Another model reads a record of the work, which can always be made.
+    # that request in its cache, so the side call costs little more than its answer. After a change of the model it
+    # waits until the work has sent one. Another model reads a record of the work, which can always be made.
     return shares_request(state, purpose) or facts_for(state, purpose).name != facts(state).name
