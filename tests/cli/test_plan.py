@@ -119,7 +119,7 @@ def test_a_plan_is_shown_in_chat(cli: Cli) -> None:
         screen.until(">")
         screen.type("plan it\r")
         screen.until("It is done.")
-        screen.until("plan: 1 of 3 steps done")
+        screen.until("plan 1/3")
         screen.type("/plan\r")
         screen.until("Words in a file.")
         screen.until("▸ 1")

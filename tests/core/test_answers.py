@@ -9,6 +9,7 @@ import pytest
 from holdfast.protocol import events as e
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.messages import Text, Verdict
+from holdfast.protocol.outcomes import Unaffordable
 from holdfast.protocol.plan import UPDATE_PLAN
 from holdfast.protocol.settings import Output, name_of
 from holdfast.protocol.tools import Told
@@ -92,6 +93,13 @@ def test_nobody_asks_for_a_call_that_cannot_come(changes: dict[str, Any], is_cut
     story = calling(is_calibrated=True, **changes)
     story.answered(Text("42."), finish="length" if is_cut else "stop")
     assert story.run.status == "done"
+
+
+def test_plain_words_are_the_answer_if_no_money_is_left_to_ask_for_the_call() -> None:
+    story = calling(is_calibrated=True)
+    story.answered(Text("42."))
+    story.found("m2", Unaffordable("cost", "Too much.", 900, 100))
+    assert (story.run.status, story.run.reason) == ("done", "answer")
 
 
 def test_a_run_without_calibration_ends_with_plain_words() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.core.plan import progress_of
+from holdfast.core.plan import done_of
 from holdfast.core.state import State
 from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
@@ -20,8 +20,8 @@ def status_line(doing: str, state: State, settings: Settings, width: int) -> str
     model, autonomy = settings.model.facts.name, settings.posture.autonomy
     used = [] if state.run is None else [counted(state.run.totals.turns, "turn"), _tokens(state)]
     plan = state.plan.plan if state.plan.is_made else None
-    ahead = [fact for fact in (doing, f"plan: {progress_of(plan)}" if plan is not None else "") if fact]
-    facts = [*ahead, _spent(state, settings), *used, autonomy, model]
+    planned = [f"plan {'/'.join(map(str, done_of(plan)))}"] if plan is not None else []
+    facts = [*([doing] if doing else []), _spent(state, settings), *planned, *used, autonomy, model]
     return fitting(map(neutral, facts), width - 1)
 
 

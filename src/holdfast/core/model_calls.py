@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.core import budget, retry, side_calls
+from holdfast.core.answers import is_answered_anyway
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
@@ -52,6 +53,8 @@ def take_finding(
                 return
             if run.landing:
                 stop(draft, "limit", run.landing, message)
+            elif is_answered_anyway(draft, run, settings):
+                stop(draft, "done", "answer", "")
             elif reason == "context":
                 stop(draft, "failed", "context_overflow", message)
             else:

@@ -219,14 +219,17 @@ def failure_of(planned: Planned, after_failures: int, max_replans: int) -> str:
     return FAILED.format(calls=counted(planned.failures, "call"), id=step.id, text=_quoted(step.text))
 
 
+def done_of(plan: Plan) -> tuple[int, int]:
+    """Return how many steps are done, of how many. A dropped step is not one of them."""
+    statuses = [step.status for step in plan.steps if step.status != "dropped"]
+    return statuses.count("done"), len(statuses)
+
+
 def progress_of(plan: Plan) -> str:
     """Return how far the plan is: `2 of 5 steps done, step 3 in progress`."""
-    counting = [step for step in plan.steps if step.status != "dropped"]
-    done = sum(step.status == "done" for step in counting)
+    done, count = done_of(plan)
     step = in_progress(plan)
-    return f"{done} of {counted(len(counting), 'step')} done" + (
-        f", step {step.id} in progress" if step else ""
-    )
+    return f"{done} of {counted(count, 'step')} done" + (f", step {step.id} in progress" if step else "")
 
 
 def text_of(planned: Planned) -> str:
