@@ -12,6 +12,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
 from holdfast.protocol.request import Purpose, Stretch
+from holdfast.views.estimates import error_of, errors, sentence
 from holdfast.views.lines import (
     FRAME,
     MASKED,
@@ -40,6 +41,7 @@ STYLES = {
 }
 """The colour of each status; others are red."""
 _RESULT_LINES = 4
+_REQUEST_HEAD = ("#", "turn", "try", "at", "took", "bytes", "in", "error", "out", "cost")
 
 
 def status_span(status: str) -> Span:
@@ -77,26 +79,33 @@ def request_lines(story: Story, width: int) -> list[Line]:
     """Return one line per attempt."""
     if not story.attempts:
         return [["No model call yet."]]
-    head = [Span(name, "bold") for name in ("#", "turn", "try", "at", "took", "bytes", "in", "out", "cost")]
+    head = [Span(name, "bold") for name in _REQUEST_HEAD]
     rows: list[list[Span | str]] = [[*head, Span("outcome", "bold")]]
     for attempt in story.attempts:
         started, usage = attempt.started, attempt.usage
         rows.append([
             str(attempt.number), str(started.turn), str(started.attempt), local(attempt.at_ms, "%H:%M:%S"),
             length_of(attempt), f"{started.request.size_bytes:,}",
-            short(usage.input_tokens), short(usage.output_tokens), money(cost_of(story, attempt)),
+            short(usage.input_tokens), _error(attempt), short(usage.output_tokens),
+            money(cost_of(story, attempt)),
             Span(one_line(_told(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
     said = {attempt.seq: attempt.number for attempt in story.attempts}
     return [
-        *table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8), drop=(5, 2, 3, 6, 7)),
+        *table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8, 9), drop=(7, 5, 2, 3, 6, 8)),
         *([Span(f"from request {said[seq]} on, {text}", "yellow")] for seq, text in cuts(story).items()),
+        *([Span(sentence(each), "dim")] for each in errors(story.attempts)),
     ]
 
 
 def _told(attempt: Attempt) -> str:
     purpose = "" if attempt.is_work else f"{attempt.started.purpose}: "
     return purpose + outcome_of(attempt)
+
+
+def _error(attempt: Attempt) -> str:
+    error = error_of(attempt)
+    return "" if error is None else f"{abs(error):.1%}"
 
 
 def cuts(story: Story) -> dict[int, str]:
@@ -128,6 +137,8 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
             "status": attempt.status,
             "outcome": outcome_of(attempt),
             "size_bytes": started.request.size_bytes,
+            "expected_tokens": started.request.expected_tokens,
+            "estimate_error": error_of(attempt),
             "sha256": started.request.sha256,
             "left_out": [list(stretch) for stretch in attempt.left_out],
             "usage": usage_row(attempt),
