@@ -3,7 +3,7 @@
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. The measurements are in `cell`, `counted`, `instructions`, `resume`,
-`streaming`, `idle` and `imports`, the floor is in `floor`.
+`streaming`, `idle`, `imports`, `clipping` and `history`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -150,6 +150,18 @@ def starts(plan: Plan) -> Iterator[Row]:
     return beside(imports.measured(), "cpu_ms", imports.BARE)
 
 
+def clipping(plan: Plan) -> Iterator[Row]:
+    """A megabyte of output, clipped to what a model gets."""
+    for output, cost in fresh("clipping").items():
+        yield {"output": output, "cpu_ms": cost}
+
+
+def history(plan: Plan) -> Iterator[Row]:
+    """A search of the history of a session of 5,000 turns of 2 KB."""
+    for query, cost in fresh("history").items():
+        yield {"query": query, "cpu_ms": cost}
+
+
 SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "instructions": instructions,
     "turns": turns,
@@ -159,6 +171,8 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "streaming": streaming,
     "idle": idle,
     "imports": starts,
+    "clipping": clipping,
+    "history": history,
 }
 
 
@@ -171,8 +185,8 @@ def shown(section: str, rows: Iterator[Row]) -> list[Row]:
     table: list[Row] = []
     for row in rows:
         if not table:
-            print("".join(f"{name:>21}" for name in row))
-        print("".join(f"{_cell(value):>21}" for value in row.values()), flush=True)
+            print("".join(f"{name:>27}" for name in row))
+        print("".join(f"{_cell(value):>27}" for value in row.values()), flush=True)
         table.append(row)
     return table
 

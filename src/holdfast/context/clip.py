@@ -35,7 +35,7 @@ _CONTROLS = bytes(
 """Maps control characters to the first two bytes: 0 to 1, all others to 0. So whatever has one is changed."""
 _COLOUR = re.compile("\ufffd\\[[0-9;?]*[A-Za-z]")
 _CHARS_PER_COLOUR = 12
-"""A text with more control sequences than one in so many characters keeps them: it is no coloured text."""
+"""A text with more control sequences than one in so many characters keeps them: they are not colours."""
 
 
 def clip(text: str, max_chars: int, rest: str = "") -> str:

@@ -107,11 +107,9 @@ class _Reading:
         if len(raw) <= _VALUE_CHARS or len(raw) > self._left_bytes:
             return raw
         self._left_bytes -= len(raw)
-        if _is_quick(raw):
-            return _any.decode(raw)
         if len(raw) <= _SMALL_BYTES or _is_deep(raw):
             return (_object if raw[:1] == b"{" else _list).decode(raw)
-        return raw
+        return _any.decode(raw) if _is_quick(raw) else raw
 
 
 def _is_quick(raw: bytes) -> bool:

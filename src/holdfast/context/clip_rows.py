@@ -17,9 +17,9 @@ _LOOKED_AT = 20
 """How many of the first rows are looked at."""
 _LOOKED_AT_CHARS = 120_000
 _LEAST = 4
-"""Fewer rows are no table."""
+"""A table has at least so many rows."""
 _WIDE_CHARS = 2_000
-"""Of a wider row, head and tail would show little else."""
+"""Head and tail show little else than a wider row."""
 _RULE = re.compile(r"[|+:\s]*[-=]{3,}[-=|+:\s]*\Z")
 _GAP = re.compile(r" {2,}|\t")
 

@@ -13,8 +13,10 @@ import msgspec
 
 from holdfast.protocol.counts import counted
 
-COUNTED = 5_000
+COUNTED = 3_000
 """The most failures that are counted."""
+_LISTED = 500
+"""The most failures that are shown."""
 _LEAST_CHARS = 160
 """When less room is left, further failures are only counted."""
 _LEAST_LINE_CHARS = 120
@@ -69,11 +71,11 @@ def failures(text: str, room: int) -> str:
     names = ", ".join(dict.fromkeys(format_.name for format_, _ in found))
     more = "at least " if any(len(begins) == COUNTED for _, begins in found) else ""
     told = [f"[{names}: {more}{counted(total, 'failure')}]"]
-    left = room - len(told[0]) - len("\n[5,000 more failures]")
+    left = room - len(told[0]) - len("\n[3,000 more failures]")
     for format_, begins in found:
         for number, begin in enumerate(begins):
             rest = total - len(told) + 1
-            if left < _LEAST_CHARS:
+            if left < _LEAST_CHARS or len(told) > _LISTED:
                 return "\n".join([*told, f"[{counted(rest, 'more failure')}]"])
             block = _block(
                 text, format_, begin, begins[number + 1] if number + 1 < len(begins) else len(text)
@@ -229,7 +231,7 @@ _E_LINE = re.compile(r"\n(?P<why>E [^\n]*)")
 _PLACE = re.compile(r"\S[^\n]*:\d+: ")
 _NOT_INDENTED = re.compile(r"\n[^ \n]")
 _NO_FAILURE = re.compile(r"# *(?:todo|skip)\b|\AConsole\Z", re.IGNORECASE)
-"""Names of what is no failure: a test that may fail (TAP), and what tests printed (jest)."""
+"""Names of what did not fail: a test that may fail (TAP), and what tests printed (jest)."""
 _JEST_CODE = re.compile(r"\s*(?:>?\s*\d+ \||\||at )")
 _TAP_END = re.compile(r"(?:not )?ok\b|# Subtest|\d+\.\.\d+|# tests |stack:|\.\.\.\Z")
 _TAP_NOISE = re.compile(r"---\Z|duration_ms:|failureType:|error: [|>]-?\Z")
@@ -245,16 +247,16 @@ _FORMATS = (
     _Format(
         name="pytest",
         signs=("= FAILURES =", "= ERRORS ="),
-        first_line=re.compile(r"\n_+ (?P<name>[^_\n][^\n]*) _+(?=\n)"),
-        end=re.compile(r"\n={5}"),
+        first_line=re.compile(r"\n_+ (?P<name>[^_\n][^\n]{0,1000}) _+(?=\n)"),
+        end=re.compile(r"\n====="),
         why=_why_pytest,
     ),
     _SUMMARY,
     _Format(
         name="unittest",
         signs=("\n======================================================================\n",),
-        first_line=re.compile(r"\n={70}\n(?P<name>(?:FAIL|ERROR|UNEXPECTED SUCCESS): [^\n]+)"),
-        end=re.compile(r"\n-{70}\nRan "),
+        first_line=re.compile(r"\n====={66}\n(?P<name>(?:FAIL|ERROR|UNEXPECTED SUCCESS): [^\n]+)"),
+        end=re.compile(r"\n-----{66}\nRan "),
         why=_why_traceback,
     ),
     _Format(

@@ -1,4 +1,4 @@
-"""recall_history: searches the whole journal of its own session, also what no request contains any more."""
+"""recall_history: searches the whole journal of its own session, also what requests have left out."""
 
 from __future__ import annotations
 

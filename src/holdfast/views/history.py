@@ -44,7 +44,7 @@ class Found(msgspec.Struct, frozen=True):
     responses: tuple[int, ...]
     """The records with responses, in order."""
     own_calls: frozenset[str]
-    """The ids of calls that look back, whose results are no news."""
+    """The ids of calls that look back, whose results only repeat others."""
 
 
 def terms_of(query: str) -> tuple[str, ...]:
