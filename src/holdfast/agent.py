@@ -34,12 +34,13 @@ from holdfast.library.following import (
     watch,
 )
 from holdfast.library.runtime import SENDER, Runtime
+from holdfast.library.sections import custom_sections
 from holdfast.library.tools import built_in_names, check_deps, distinct, lent
 from holdfast.protocol.commands import Continue, Resolve, Send
 from holdfast.protocol.ids import is_session_id, is_session_key
 from holdfast.protocol.ports import Delta, Tool
 from holdfast.protocol.rows import Approval, Sought
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context
 from holdfast.tools.function import tool
@@ -72,6 +73,7 @@ class AgentOptions(TypedDict, total=False):
     model: str
     tools: Iterable[Tool | str]
     instructions: Instructions
+    sections: Mapping[str, str]
     home: str | Path | None
     limits: Limits | None
     config: str | Path | Mapping[str, Any] | None
@@ -94,6 +96,7 @@ class Agent(Generic[T]):
             tools: `["read_*", "grep", "shell"]`. The same tool twice counts once.
         instructions: Added to Holdfast's own system prompt. A function of the deps, sync or async, is called whenever
             a run opens, and what it returns is recorded.
+        sections: Further sections of the system prompt by name, at its end: `{"team": "Ann reviews."}`.
         home: The folder of the sessions. None keeps them in memory until the agent is closed.
         limits: The limits of each run. They override the configuration's.
         config: A file or a dict with the keys of config.toml. Without it, no file and no `HOLDFAST_*` variable
@@ -128,6 +131,7 @@ class Agent(Generic[T]):
         model: str = "",
         tools: Iterable[Tool | str] = (),
         instructions: Instructions = "",
+        sections: Mapping[str, str] | None = None,
         home: str | Path | None = None,
         limits: Limits | None = None,
         config: str | Path | Mapping[str, Any] | None = None,
@@ -151,6 +155,7 @@ class Agent(Generic[T]):
         if not (isinstance(instructions, str) or callable(instructions)):
             raise UsageError(f"instructions = {instructions!r:.80}: must be text, or a function of the deps.")
         self._instructions = instructions
+        self._sections = custom_sections(sections or {})
         self._output = output_type(output)
         self._workspace = None if workspace is None else Path(workspace)
         self._told: set[str] = set()
@@ -477,7 +482,7 @@ class Agent(Generic[T]):
                 self._told.add(warning)
                 _log.warning(warning)
         await app.resolve(chosen.settings.model.facts.name)  # a model that cannot be called gets no task
-        return chosen.settings
+        return changed(chosen.settings, sections=self._sections)
 
     async def _instructed(self, app: App, session: str, deps: object) -> str:
         """Return the instructions of the run: those that were recorded when it opened, if it is open."""

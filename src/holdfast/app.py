@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +30,7 @@ from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
+    from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
@@ -40,6 +41,8 @@ _TOOLS = "holdfast.tools.builtin:make_tools"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
 _SCHEMA_TEXT = "holdfast.tools.answers:schema_text"
 _JUDGE = "holdfast.tools.answers:verdict"
+_GUIDANCE = "holdfast.tools.guidance:guidance"
+_SECTIONS = "holdfast.extensions.sections:package_sections"
 _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
 _OWN_ON_DISK = "holdfast.tools.own:own_places"
@@ -90,19 +93,26 @@ class App:
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
-    def controller(self) -> SessionController:
-        """The controller of the runtime. `open_app` has opened it."""
-        ports = factory(_PORTS)(
+    def ports(self) -> Ports:
+        """What all sessions share."""
+        ports: Ports = factory(_PORTS)(
             store=self.store,
             clock=self.clock,
             resolve=self.resolve,
             tools=self.tools,
             redact=self.redact,
             judge=factory(_JUDGE),
+            guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
+            sections=factory(_SECTIONS),
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
             deps=self.deps,
         )
-        controller: SessionController = factory(_CONTROLLER)(ports)
+        return ports
+
+    @cached_property
+    def controller(self) -> SessionController:
+        """The controller of the runtime. `open_app` has opened it."""
+        controller: SessionController = factory(_CONTROLLER)(self.ports)
         return controller
 
     async def resolve(self, name: str) -> Provider:

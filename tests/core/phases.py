@@ -22,6 +22,7 @@ from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.plan import Plan, Step
+from holdfast.protocol.prompt import Section
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import groups_of, ref_of
@@ -109,6 +110,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.RunStopped(1, "done", "answer"),
         e.NoteAdded("cost", "80 %"),
         e.Reflected("s1", Reflection("slow", "ask", "It is not said where.", "Where is it?")),
+        e.PromptBuilt("the first prompt", (Section("identity", "holdfast", "s", 9, "always", "data"),), "p", "t"),
         e.ModelCallStarted(
             "m9", epoch=1, turn=9, attempt=1, model="openai:m", is_last_pass=True,
             request=request(rest=(Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')),)),

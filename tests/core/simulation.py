@@ -60,7 +60,7 @@ from holdfast.protocol.commands import (
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
-from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate, Step
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import (
@@ -287,6 +287,8 @@ class Simulation:
 
     def _prepare(self, step: Prepare) -> Finding:
         if not isinstance(step, Admit):
+            if isinstance(step, PrepareRequest) and self.state.prompt.due and self.pick((True, False)):
+                return Finding(step, Built((), f"prompt {self.state.seq}", self.pick(("", "tools"))))
             gone = Failure("provider_unready", "It is gone.")
             unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]

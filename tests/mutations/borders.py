@@ -191,9 +191,9 @@ SECRETS = (
     ),
     Mutation(
         "the descriptions of tools are sent and stored in clear text",
-        "runtime/prepare.py",
-        "specs = without_secrets(self._ports.redact, offered)",
-        "specs = offered",
+        "runtime/prompting.py",
+        "specs = without_secrets(ports.redact, tuple(ports.tools.specs(settings)))",
+        "specs = tuple(ports.tools.specs(settings))",
         "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
     ),
     Mutation(

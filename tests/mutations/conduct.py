@@ -1,4 +1,4 @@
-"""Mutations of how a run goes about its task: its plan, and its calibrated answer."""
+"""Mutations of how a run goes about its task: its plan, its prompt, and its calibrated answer."""
 
 from __future__ import annotations
 
@@ -102,5 +102,47 @@ CONDUCT = (
         "return replace(told, verdict=await judge(output, told.said.text))",
         "return told",
         "tests/cli/test_calibrated.py",
+    ),
+    Mutation(
+        "an edited file changes the prompt of an open run when a limit is raised",
+        "core/prompted.py",
+        "return before is None or after is None or _inputs(before) != _inputs(after)",
+        "return True",
+        "tests/scenarios/test_prompts.py",
+    ),
+    Mutation(
+        "the prompt is not looked at when a run opens",
+        "core/evolve_run.py",
+        'prompt=prompted.due(state.prompt, "a run opened", state.seq),',
+        "prompt=state.prompt if state.prompt.blob else prompted.due(state.prompt, 'a run opened', state.seq),",
+        "tests/scenarios/test_prompts.py",
+    ),
+    Mutation(
+        "a prompt is recorded for each run, changed or not",
+        "runtime/prompting.py",
+        "if before.blob and not changes(before, sections, tools):",
+        "if False:",
+        "tests/scenarios/test_prompts.py",
+    ),
+    Mutation(
+        "another process encodes the base anew",
+        "runtime/prepare.py",
+        "if has_tools and prompted.base and was_sent:",
+        "if False:",
+        "tests/scenarios/test_prompts.py",
+    ),
+    Mutation(
+        "a file can close its own mark",
+        "prompt/__init__.py",
+        "mark = hashlib.sha256(file.text.encode()).hexdigest()[:MARK_CHARS]",
+        'mark = "0" * MARK_CHARS',
+        "tests/prompt/test_sections.py",
+    ),
+    Mutation(
+        "a repository of somebody else counts",
+        "tools/guidance.py",
+        "return owner in (os.geteuid(), os.stat(workspace).st_uid)",
+        "return owner is not None",
+        "tests/tools/test_guidance.py",
     ),
 )

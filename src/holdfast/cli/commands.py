@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row(
             "approvals", "holdfast.cli.sessions:approvals", "List the calls and questions that wait for you."
         ),
+        Row("prompt", "holdfast.cli.prompt:prompt", "Print the system prompt as the model gets it."),
         Row("diff", "holdfast.cli.compare:diff", "Compare what two sessions did after their common part."),
         Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again, and compare."),
     ),

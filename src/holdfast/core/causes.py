@@ -7,7 +7,7 @@ import msgspec
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import ContextCompacted
-from holdfast.protocol.outcomes import AttemptResult, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import AttemptResult, Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
 
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True):
     first_delta_ms: int = 0
 
 
-Found = Request | ContextCompacted | Unaffordable | Unready | Admission | Probed | Lost
+Found = Built | Request | ContextCompacted | Unaffordable | Unready | Admission | Probed | Lost
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
+from holdfast.core.prompted import built
 from holdfast.core.rules import follow_up
 from holdfast.core.state import (
     Proposed,
@@ -36,7 +37,7 @@ from holdfast.protocol.commands import (
     Send,
     Stop,
 )
-from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused, Told
@@ -259,6 +260,9 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     if not is_wanted(cause.step, draft.state):
         return
     match cause.result:
+        case Built() as found:
+            if draft.state.prompt.due:
+                draft.add(built(draft.state.prompt, found))
         case e.ContextCompacted() as compacted:
             model_calls.take_finding(draft, cause.step.key, compacted)
         case Request() | Unaffordable() | Unready() as found:

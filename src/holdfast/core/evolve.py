@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.core import compaction
+from holdfast.core import compaction, prompted
 from holdfast.core.compaction import Compaction
 from holdfast.core.evolve_models import of_model
 from holdfast.core.evolve_run import of_run
@@ -153,7 +153,8 @@ def _of_context(state: State, event: e.ContextEvent) -> State:
     match event:
         case e.ContextCompacted():
             compacted = compaction.after(state.compaction, state.seq, state.turn.number, event)
-            return replace(state, compaction=compacted)
+            due = prompted.due(state.prompt, "a compaction landed", state.seq)
+            return replace(state, compaction=compacted, prompt=due)
         case e.CompactionAsked():
             return replace(state, compaction=replace(state.compaction, is_asked=True))
         case e.ContextRestored():

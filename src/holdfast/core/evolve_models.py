@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core import measure
-from holdfast.core.changes import with_models, with_run
+from holdfast.core import measure, prompted
+from holdfast.core.changes import labelled, with_models, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_over, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
@@ -22,6 +22,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.request import quoted_in
+from holdfast.protocol.trust import Label
 
 _NOTHING = Unsaid()
 SHRINK_SHARE = 0.7
@@ -34,6 +35,8 @@ def of_model(state: State, event: e.ModelEvent) -> State:
     match event:
         case e.ModelCallStarted(purpose=purpose):
             return _started(state, event) if purpose == "work" else side_started(state, event, purpose)
+        case e.PromptBuilt():
+            return _built(state, event)
         case e.Responded():
             return _responded(state, event)
         case e.ModelCallFailed():
@@ -48,6 +51,13 @@ def of_model(state: State, event: e.ModelEvent) -> State:
             return _abandoned(state) if purpose == "work" else side_abandoned(state, purpose)
         case e.SideCallEnded():
             return side_ended(state, event)
+
+
+def _built(state: State, event: e.PromptBuilt) -> State:
+    state = replace(state, prompt=prompted.after_built(event))
+    for trust in {each.trust: None for each in event.sections if each.trust != "user"}:
+        state = labelled(state, Label("prompt", trust))
+    return state
 
 
 def _started(state: State, event: e.ModelCallStarted) -> State:
@@ -88,6 +98,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             size_bytes=request.size_bytes,
             is_short=False,
         ),
+        prompt=prompted.after_request(state.prompt, event),
         turn=Turn(event.turn, (), state.turn.repeats),
         unsaid=_NOTHING,
         compaction=compaction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import plan, progress
+from holdfast.core import plan, progress, prompted
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.evolve_side import of_next_run
 from holdfast.core.measure import UNLEARNT, Measure, learnt_with
@@ -93,6 +93,7 @@ def _run_started(state: State, event: e.RunStarted) -> State:
         run=run,
         before=before,
         principal=principal,
+        prompt=prompted.due(state.prompt, "a run opened", state.seq),
         turn=Turn(state.turn.number),
         reflecting=Reflecting(),
         models=replace(state.models, failed_attempts=0),
@@ -113,6 +114,8 @@ def _progress_of_run(state: State, event: e.RunStarted) -> Progress:
 def _changed(state: State, event: e.SettingsChanged) -> State:
     before, state = state.settings, _set(state, event.settings)
     run = state.run
+    if not state.prompt.due and prompted.reads_otherwise(before, state.settings):
+        state = replace(state, prompt=prompted.due(state.prompt, "the settings changed", state.seq))
     if run is None:
         return state
     if before is not None and state.settings is not None and before.limits != state.settings.limits:

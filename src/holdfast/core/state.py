@@ -16,6 +16,7 @@ from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure, Rates
 from holdfast.core.plan import Planned
 from holdfast.core.progress import Progress
+from holdfast.core.prompted import Prompted
 from holdfast.core.reflecting import Reflecting
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
@@ -356,6 +357,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
     models: Models = Models()
     side: Side = Side()
     reflecting: Reflecting = Reflecting()
+    prompt: Prompted = Prompted()
     turn: Turn = Turn()
     progress: Progress = Progress()
     unsaid: Unsaid = Unsaid()

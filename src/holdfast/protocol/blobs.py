@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.protocol.events import Event, MessageReceived, ModelCallStarted, ToolCallFinished
+from holdfast.protocol.events import Event, MessageReceived, ModelCallStarted, PromptBuilt, ToolCallFinished
 from holdfast.protocol.request import Enclosed, quoted_in
 
 
@@ -17,4 +17,6 @@ def blobs_of(event: Event) -> tuple[str, ...]:
         return (event.result.blob, *named) if event.result.blob else named
     if type(event) is MessageReceived and event.attachments:
         return tuple(each.blob for each in event.attachments)
+    if type(event) is PromptBuilt:
+        return (event.blob, event.tools) if event.tools else (event.blob,)
     return ()

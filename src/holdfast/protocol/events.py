@@ -12,12 +12,15 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.protocol.answers import Answer
-from holdfast.protocol.commands import Decided, Restoring, Scope
+from holdfast.protocol.commands import Decided, Scope
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.files import FilesRestored as FilesRestored
+from holdfast.protocol.files import FilesRestoring as FilesRestoring
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
+from holdfast.protocol.prompt import PromptBuilt as PromptBuilt
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Purpose, Request, SidePurpose, Stretch
 from holdfast.protocol.settings import Group, SettingsRef
@@ -27,8 +30,6 @@ from holdfast.protocol.tools import (
     Decision,
     Effect,
     Expectation,
-    FileRestore,
-    KeptFile,
     OnInterrupt,
     Resource,
 )
@@ -505,30 +506,6 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     approval_id: str
 
 
-# --- files --------------------------------------------------------------------------------------
-
-
-class FilesRestoring(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The intent to put files back. Until its outcome is recorded, the next request for the same completes it."""
-
-    why: Restoring
-    by: str
-    messages: tuple[int, ...]
-    """The records of the messages whose edits are taken back, or made again by a redo."""
-    files: tuple[FileRestore, ...] = ()
-    kept: tuple[KeptFile, ...] = ()
-    """The files that stay as they are, as far as the intent knows."""
-
-
-class FilesRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What became of the files."""
-
-    why: Restoring
-    restored: tuple[str, ...] = ()
-    kept: tuple[KeptFile, ...] = ()
-    """The files that stayed as they were, with the reason."""
-
-
 SessionEvent = SessionOpened | SessionForked | SessionRenamed | SessionImported | Attached
 RunEvent = (
     MessageReceived
@@ -544,7 +521,8 @@ RunEvent = (
     | Reflected
 )
 ModelEvent = (
-    ModelCallStarted
+    PromptBuilt
+    | ModelCallStarted
     | ModelCallUnready
     | ModelCallUnaffordable
     | Responded

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Estimated, ModelReply, Usage
+from holdfast.protocol.prompt import Section
 from holdfast.protocol.tools import CallResult
 
 
@@ -36,6 +37,15 @@ class ModelCut(msgspec.Struct, frozen=True):
     estimated: Estimated = ("input", "output")
     received_bytes: int = 0
     """How much had come, thoughts and tool calls included."""
+
+
+class Built(msgspec.Struct, frozen=True):
+    """The inputs of the system prompt have changed, and this is the new one."""
+
+    sections: tuple[Section, ...]
+    blob: str
+    tools: str
+    """As in `events.PromptBuilt`."""
 
 
 class Unaffordable(msgspec.Struct, frozen=True):

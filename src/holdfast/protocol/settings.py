@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
+from holdfast.protocol.prompt import CustomSection
 
 Autonomy = Literal["read-only", "supervised", "full"]
 ApproveBy = Literal["prompt", "wait", "deny"]
@@ -49,6 +50,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pro
     """What the system prompt contains beside Holdfast's own text."""
 
     instructions: str = ""
+    sections: tuple[CustomSection, ...] = ()
+    """The sections that the program adds."""
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):

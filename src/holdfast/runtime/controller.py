@@ -155,7 +155,7 @@ class SessionController:
 
     def check_fits(self, body: CommandBody) -> None:
         """Check that a task is not too long for its model. Raises `UsageError` if it is."""
-        check_fits(self._ports.tools, body)
+        check_fits(self._ports, body)
 
     async def give(self, session: str, principal: Principal, task: Send) -> str:
         """Do `submit`, but a repeat of a task that an earlier process left unread counts as the same task: it was

@@ -10,13 +10,13 @@ from holdfast.core.budget import input_room_tokens
 from holdfast.core.measure import BYTES_PER_TOKEN
 from holdfast.core.state import State, facts
 from holdfast.errors import UsageError
-from holdfast.prompt import system_prompt
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.commands import CommandBody, Send
-from holdfast.protocol.ports import Tools
+from holdfast.runtime.ports import Ports
+from holdfast.runtime.prompting import fresh, outside
 
 
-def check_fits(tools: Tools, body: CommandBody) -> None:
+def check_fits(ports: Ports, body: CommandBody) -> None:
     """Check that a task with the prompt and the tools of its run is not too long for the model, by our estimate.
 
     Raises:
@@ -32,8 +32,9 @@ def check_fits(tools: Tools, body: CommandBody) -> None:
         own <= room
     ):  # even with a token for each byte it fits; the prompt and the tools are not this message's fault
         return
-    specs = msgspec.json.encode(tools.specs(settings))
-    needed = math.ceil((own + len(specs) + len(json_text(system_prompt(settings)))) / BYTES_PER_TOKEN)
+    prompt = fresh(ports, settings, outside(ports, settings))
+    specs = msgspec.json.encode(prompt.specs)
+    needed = math.ceil((own + len(specs) + len(json_text(prompt.text))) / BYTES_PER_TOKEN)
     if needed > room:
         raise UsageError(
             f"The task is too long for {model.name}: it has about {needed:,} tokens with prompt and"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.protocol.ports import Clock, Judge, Resolver, Store, Tools, Wire
+from holdfast.protocol.prompt import CustomSection, Guidance
+from holdfast.protocol.settings import Settings
 from holdfast.redact import Redactor
 
 
@@ -25,5 +28,9 @@ class Ports:
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     wires: dict[str, Wire] = field(default_factory=dict)
     """The wires of providers that are ready, by PROVIDER:MODEL. Nothing waits for them again."""
+    guidance: Callable[[str], Sequence[Guidance]] = lambda _: ()
+    """Reads the files that say how to work in a workspace, nearest last."""
+    sections: Callable[[Settings], Sequence[CustomSection]] = lambda _: ()
+    """Returns the sections of system prompts that other packages add."""
     judge: Judge | None = None
     """Checks answers to runs with a schema. Without it, no answer is good enough."""

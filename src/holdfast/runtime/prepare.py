@@ -18,28 +18,28 @@ from holdfast.context.record import record_of, request_of
 from holdfast.core import budget, side, side_calls
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
+from holdfast.core.prompted import Prompted
 from holdfast.core.state import Call, Permission, State, facts, facts_for, shares_request
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
-from holdfast.prompt import system_prompt
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.events import ContextCompacted
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
-from holdfast.redact.deep import without_secrets
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.compacting import Reason, compacted
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
+from holdfast.runtime.prompting import difference, recorded_tools
 
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
@@ -57,12 +57,14 @@ class Planner:
     def __init__(self, ports: Ports, originals: Originals, apart: Apart) -> None:
         self._ports = ports
         self._originals = originals
-        self._base_key: tuple[ModelFacts, Settings, str, bool] | None = None
+        self._base_key: tuple[ModelFacts, str, str, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
         self._offered: tuple[str, ...] = ()
         self._bodies: dict[bool, bytes] = {}
         """The bytes of the last prepared request for work, and of the last one of a side call (True)."""
+        self._looked_seq = 0
+        """What made the inputs of the prompt due when they were found unchanged."""
         self._apart = apart
 
     def is_quick(self, step: Prepare, state: State) -> bool:
@@ -70,7 +72,12 @@ class Planner:
         if isinstance(step, Admit):
             is_judged_at_once = step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
             return is_judged_at_once and not _has_schema(step.call, state)  # to check an answer may take long
-        return _model(step, state) in self._ports.wires
+        return _model(step, state) in self._ports.wires and not self._must_look(step, state)
+
+    def _must_look(self, step: PrepareRequest | PrepareSide, state: State) -> bool:
+        """Return whether the inputs of the prompt must be read: something opened since this was done last."""
+        is_due = bool(state.prompt.due) and state.prompt.due_seq != self._looked_seq
+        return is_due and isinstance(step, PrepareRequest)
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -89,15 +96,21 @@ class Planner:
             return Finding(step, self._failed(step, error))
         return Finding(step, result) if result is not None else None
 
-    async def _waited(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
+    async def _waited(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
         return await self._apart.run(self._ready(step, state), PREPARE_LIMIT_S)
 
-    async def _ready(self, step: Prepare, state: State) -> Admission | Probed | Lost | None:
+    async def _ready(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
         if isinstance(step, Admit):
             return await self.admission(step, state)
         model = _model(step, state)
-        self._ports.wires[model] = (await self._ports.resolve(model)).wire
-        return None
+        if model not in self._ports.wires:
+            self._ports.wires[model] = (await self._ports.resolve(model)).wire
+        if not self._must_look(step, state) or state.settings is None:
+            return None
+        found = await difference(self._ports, state.settings, state.prompt)
+        if found is None:
+            self._looked_seq = state.prompt.due_seq
+        return found
 
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
         redact = self._ports.redact
@@ -129,7 +142,7 @@ class Planner:
         messages do not fit. The request is prepared again from the view that this leaves."""
         assert state.settings is not None
         settings, model = state.settings, facts(state)
-        has_tools = await self._set_base(wire, model, settings, action.is_last_pass)
+        has_tools = await self._set_base(wire, model, state.prompt, action.is_last_pass)
         if missing := conversation.missing():
             conversation.fill(await contents_of(self._ports.store.blobs, missing))
         kinds = conversation.kinds(wire, len(self._base))
@@ -260,17 +273,25 @@ class Planner:
         is_new = state.models.base != self._base_sha256 and not is_last_pass
         return edit.fresh_bytes + (len(self._base) if is_new else 0)
 
-    async def _set_base(self, wire: Wire, model: ModelFacts, settings: Settings, is_last_pass: bool) -> bool:
-        """Return everything before the messages, as a blob, and whether it lists tools."""
+    async def _set_base(self, wire: Wire, model: ModelFacts, prompted: Prompted, is_last_pass: bool) -> bool:
+        """Set everything before the messages, and return whether it lists tools.
+
+        What was sent before is sent again, byte for byte, even if this version would encode it otherwise.
+        """
         has_tools = wire.keeps_tools or not is_last_pass
-        key = (model, settings, wire.name, has_tools)
+        key = (model, prompted.blob, prompted.tools, wire.name, has_tools)
         if self._base_key != key:
-            offered = self._ports.tools.specs(settings) if has_tools else ()
-            specs = without_secrets(self._ports.redact, offered)
-            self._offered = tuple([spec.name for spec in specs])
-            self._base = wire.base(model, system_prompt(settings), specs)
-            self._base_sha256 = await self._ports.store.blobs.put(self._base)
-            self._base_key = key
+            blobs, was_sent = (
+                self._ports.store.blobs,
+                (prompted.model, prompted.wire) == (model.name, wire.name),
+            )
+            specs = await recorded_tools(blobs, prompted) if has_tools else ()
+            if has_tools and prompted.base and was_sent:
+                self._base, self._base_sha256 = await blobs.get(prompted.base), prompted.base
+            else:
+                self._base = wire.base(model, (await blobs.get(prompted.blob)).decode(), specs)
+                self._base_sha256 = await blobs.put(self._base)
+            self._offered, self._base_key = tuple([spec.name for spec in specs]), key
         return bool(self._offered)
 
     async def _with_verdict(self, told: Told, settings: Settings) -> Told:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.tools.answers import verdict
 from holdfast.tools.builtin import make_tools
+from holdfast.tools.guidance import guidance
 
 SESSION_KEY = "test:scenario"
 MODEL = ModelFacts("script", "model", price="free")
@@ -120,7 +122,16 @@ def controller_of(
         return models[name]
 
     tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
-    return SessionController(Ports(store, clock, resolve, tools, redact or make_redactor(), judge=verdict))
+    ports = Ports(
+        store,
+        clock,
+        resolve,
+        tools,
+        redact or make_redactor(),
+        judge=verdict,
+        guidance=partial(guidance, Own()),
+    )
+    return SessionController(ports)
 
 
 async def finish(

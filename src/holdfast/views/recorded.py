@@ -32,7 +32,7 @@ from holdfast.protocol.commands import (
 )
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
-from holdfast.protocol.outcomes import Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, settings_by
@@ -196,7 +196,7 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
 
 def _request(
     step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
-) -> Request | e.ContextCompacted | Unaffordable | Unready | None:
+) -> Built | Request | e.ContextCompacted | Unaffordable | Unready | None:
     def afford(size_bytes: int, fresh_bytes: int, kinds: Kinds) -> budget.Grant | Unaffordable:
         if isinstance(step, PrepareSide):
             return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes, kinds)
@@ -216,6 +216,8 @@ def _request(
             return Unready(failure, retry_at_ms)
         case e.ContextCompacted() as compacted:
             return compacted
+        case e.PromptBuilt(sections=sections, blob=blob, tools=tools):
+            return Built(sections, blob, tools)
     return None
 
 

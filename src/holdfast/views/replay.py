@@ -23,7 +23,13 @@ from holdfast.protocol import events as e
 from holdfast.protocol.settings import SettingsRef, group_with, name_of
 from holdfast.views.recorded import cause_of, finding
 
-_OF_REQUESTS = (e.ModelCallStarted, e.ModelCallUnaffordable, e.ModelCallUnready, e.ContextCompacted)
+_OF_REQUESTS = (
+    e.PromptBuilt,
+    e.ModelCallStarted,
+    e.ModelCallUnaffordable,
+    e.ModelCallUnready,
+    e.ContextCompacted,
+)
 
 
 class Difference(msgspec.Struct, frozen=True):
