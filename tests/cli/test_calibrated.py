@@ -40,10 +40,14 @@ def test_stdout_has_the_text_of_the_answer_and_json_its_confidence(cli: Cli) -> 
 def test_a_doubtful_answer_is_verified_first(cli: Cli) -> None:
     (cli.workspace / "a.txt").write_text("x")
     model = cli.model(answers(0.4), calls("list_dir"), answers(0.95, "One file."))
-    ended = cli("run", "count", "-m", model, "--calibrated")
+    ended = cli("run", "count", "-m", model, "--calibrated", "-s", "cli:a")
     assert ended.out == "One file.\n"
     assert "the model's confidence is only 0.4" in ended.err
-    row = json.loads(cli("resume", "last", "--json").out)
+    waiting = cli.model(answers(0.4), calls("ask_user", question="Which?"), name="waiting")
+    ended = cli("run", "count", "-m", waiting, "--calibrated")
+    assert (ended.code, ended.out) == (5, "")
+    assert "because" not in ended.err
+    row = json.loads(cli("resume", "cli:a", "--json").out)
     assert (row["text"], row["confidence"], row["turns"]) == ("One file.", 0.95, 3)
 
 
@@ -80,6 +84,9 @@ def test_other_runs_have_no_answer_tool_and_no_confidence(cli: Cli) -> None:
 
 def test_a_session_stays_calibrated_until_a_flag_says_otherwise(cli: Cli) -> None:
     cli.configure("[answers]\ncalibrated = true\nthreshold = 0.95\n")
+    assert ["answers.calibrated", "true"] in [
+        line.split()[:2] for line in cli("config", "show").out.splitlines()
+    ]
     model = cli.model(answers(0.9), answers(0.9), answers(0.99, "Go."), says("Plain."))
     assert cli("run", "count", "-m", model, "-s", "cli:a", "--allow-tool", "read_*").out == "It is 42.\n"
     cli.configure("")

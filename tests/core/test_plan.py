@@ -173,6 +173,13 @@ def test_a_step_that_is_left_out_is_dropped() -> None:
     assert only(e.NoteAdded, plan_again(planned(), MEND)).about == "plan"
 
 
+def test_a_step_that_is_dropped_on_request_has_not_failed_again() -> None:
+    story = planned(after_failures=1)
+    assert only(e.NoteAdded, fail(story)).about == "plan"
+    assert "NoteAdded" not in kinds(plan_again(story, Step("Look.", "dropped", "1"), MEND))
+    assert only(e.NoteAdded, plan_again(story, Step("Mend.", "dropped", "2"))).about == "plan"
+
+
 def test_nobody_asks_for_a_revision_that_came_with_the_drop() -> None:
     events = plan_again(planned(), Step("Look.", "dropped", "1"), MEND, Step("Ask around."))
     assert "NoteAdded" not in kinds(events)

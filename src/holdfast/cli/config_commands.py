@@ -69,10 +69,10 @@ def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag
     for row in rows:
         if row["origin"] is not None:
             style = "dim" if row["origin"] == DEFAULT_ORIGIN else ""
-            cells.append([row["key"], neutral(str(row["value"])), Span(neutral(row["origin"]), style)])
+            cells.append([row["key"], neutral(_written(row["value"])), Span(neutral(row["origin"]), style)])
     say(table(cells))
     ignored: list[list[Span | str]] = [
-        [neutral(row["key"]), neutral(str(each["value"])), neutral(f"{each['origin']}: {each['why']}")]
+        [neutral(row["key"]), neutral(_written(each["value"])), neutral(f"{each['origin']}: {each['why']}")]
         for row in rows
         for each in row.get("ignored", ())
     ]
@@ -83,6 +83,11 @@ def show(workspace: WorkspaceFlag = "", home: HomeFlag = None, is_json: JsonFlag
                 *table([[Span(head, "bold") for head in ("ignored", "value", "a project file")], *ignored]),
             ]
         )
+
+
+def _written(value: object) -> str:
+    """Return a value as a file has it: `true`, and not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @config.command()

@@ -61,7 +61,7 @@ def closing_lines(report: Result[Any], lasted_ms: int) -> Iterator[Line]:
     )
     style = f"bold {_STYLES.get(report.status, 'red')}"
     yield [Span(report.status, style), Span(" · " + " · ".join(spent), "dim")]
-    if report.is_calibrated:
+    if report.is_calibrated and is_answer(report):
         yield from _calibration(report)
     if report.message or report.can_go_on:
         yield [f"  {report.message or report.reason}"]

@@ -52,6 +52,8 @@ class Planned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How often its open steps were changed since a step was done or a person spoke."""
     asked: int = 0
     """How often Holdfast asked for a revision since then."""
+    is_asked: bool = False
+    """Holdfast asked, and the plan has not changed since."""
     failures: int = 0
     """How many calls in a row failed since its step came in progress, or since Holdfast asked for a revision."""
     dropped: str = ""
@@ -146,7 +148,8 @@ def after_change(planned: Planned, plan: Plan) -> Planned:
         revisions=0 if is_step_done else planned.revisions + is_revision,
         asked=0 if is_step_done else planned.asked,
         failures=planned.failures if in_progress(plan) == in_progress(before) and not is_revision else 0,
-        dropped=_dropped(before, plan),
+        # To drop the step is one answer to the request for a revision, and needs no other request.
+        dropped="" if planned.is_asked else _dropped(before, plan),
     )
 
 
@@ -179,7 +182,7 @@ def after_call(planned: Planned, *, is_ok: bool) -> Planned:
 
 def after_asking(planned: Planned) -> Planned:
     """Holdfast asked for a revision."""
-    return replace(planned, asked=planned.asked + 1, failures=0, dropped="")
+    return replace(planned, asked=planned.asked + 1, is_asked=True, failures=0, dropped="")
 
 
 def after_words(planned: Planned) -> Planned:

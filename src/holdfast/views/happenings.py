@@ -96,7 +96,8 @@ class Happenings:
                     yield _notice(notice(record, self._groups), width)
             case ToolCallFinished(call_id=call_id, result=result):
                 why = "" if result.status == "ok" else _why(result.status, result.text)
-                yield self._call(call_id, result.status, took(result.duration_ms), why, width)
+                length = "" if call_id in self._came_to else took(result.duration_ms)  # nothing ran
+                yield self._call(call_id, result.status, length, why, width)
             case ToolCallRefused(call_id=call_id, name=name, failure=failure):
                 yield self._call(call_id, "refused", "", failure.message, width, name)
             case ToolCallAbandoned(call_id=call_id, text=text):
