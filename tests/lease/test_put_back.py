@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.errors import Lapsed
 from holdfast.protocol.events import MessageReceived
-from holdfast.runtime.undo import Workshop, leased
+from holdfast.runtime.undo import NOT_DONE, Workshop
+from holdfast.runtime.visit import leased
 from holdfast.storage.images import Images
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
@@ -24,7 +25,7 @@ async def test_a_thread_that_outlives_a_cancelled_undo_may_change_no_file(tmp_pa
     await driving.commit(MessageReceived("one"))
     await store.release(driving.lease)
     workshop = Workshop(store, clock, Images(tmp_path / "home", clock), OwnPlaces())
-    async with leased(workshop, driving.session) as lease:
+    async with leased(workshop.store, workshop.clock, driving.session, NOT_DONE) as lease:
         lease.check()
     with pytest.raises(Lapsed):
         lease.check()

@@ -35,7 +35,7 @@ SECRETS = (
     ),
     Mutation(
         "a thread that outlives a cancelled undo changes files",
-        "runtime/undo.py",
+        "runtime/visit.py",
         "        lease.until_ms = 0\n",
         "",
         "tests/lease/test_put_back.py",

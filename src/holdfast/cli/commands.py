@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("pause", "holdfast.cli.control:pause", "Pause a session after the current step."),
         Row("stop", "holdfast.cli.control:stop", "Stop a session's run."),
         Row("fork", "holdfast.cli.branch:fork", "Branch off a session after a record."),
+        Row("compact", "holdfast.cli.compact:compact", "Shorten what the model sees of a session."),
         Row("undo", "holdfast.cli.undo:undo", "Put back the files that the last message changed."),
         Row("rewind", "holdfast.cli.rewind:rewind", "Go back to a record, and on from there."),
         Row("approve", "holdfast.cli.control:approve", "Approve a call that waits for you."),

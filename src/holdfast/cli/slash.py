@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, get_args
 
 from holdfast.cli.admin import tool_lines
+from holdfast.cli.compact import outcome_lines
 from holdfast.cli.flags import RunFlags
 from holdfast.cli.outside import outside
 from holdfast.cli.pastes import Message
@@ -26,6 +27,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Autonomy
+from holdfast.runtime.compact import compact as compact_view
 from holdfast.runtime.unread import with_unread
 from holdfast.views.lines import Span
 from holdfast.views.lists import approval_lines
@@ -169,6 +171,12 @@ async def _diff(talk: Talk, argument: str) -> None:
     await show_view(talk.home, _session(talk), "--diff")
 
 
+async def _compact(talk: Talk, argument: str) -> None:
+    session = _session(talk)
+    outcome = await compact_view(talk.app.store, talk.app.clock, session, sender())
+    say(outcome_lines(session, outcome, is_undo=False))
+
+
 async def _undo(talk: Talk, argument: str) -> None:
     """Put back the files that the last messages with edits changed."""
     if argument and not (argument.isdecimal() and 0 < int(argument[:9]) <= MESSAGES_MAX):
@@ -226,6 +234,12 @@ SLASHES: tuple[Slash, ...] = (
     Slash("/show", "", "show the session: what was said, done and paid", _show),
     Slash("/plan", "", "show the plan of the task", _plan),
     Slash("/diff", "", "show all that file tools changed", _diff),
+    Slash(
+        "/compact",
+        "",
+        "shorten what the model sees; the journal keeps everything",
+        _compact,
+    ),
     Slash(
         "/undo", "[N]", "put back the files that the last message with edits changed, or the last N", _undo
     ),

@@ -118,6 +118,18 @@ class _Rendered(msgspec.Struct, frozen=True):
     """The hash of base, buffer and the unsent elements."""
 
 
+class _Rough:
+    """Stands for a wire format where only sizes matter."""
+
+    name = "rough"
+
+    def message(self, message: Message) -> Sequence[bytes]:
+        return [msgspec.json.encode(message)]
+
+
+_ROUGH = _Rough()
+
+
 class Conversation:
     """The fragments of the last request, and the messages that it did not have."""
 
@@ -293,20 +305,20 @@ class Conversation:
         hasher.update(sent.tail.encode())
         return hasher.hexdigest() == sent.sha256
 
-    def items(self, wire: Wire) -> list[Item]:
-        """Return all messages of the next request, in order."""
+    def items(self, wire: Wire | None) -> list[Item]:
+        """Return all messages of the next request. Without a wire format, new ones have about their size."""
         return [*self._fragments, *self._written(wire)]
 
-    def size_bytes(self, wire: Wire) -> int:
+    def size_bytes(self, wire: Wire | None) -> int:
         """Return the size of all messages of the next request together."""
         new = self._written(wire)
         return len(self._buffer) - self._light + sum([each.size for each in new]) + len(new)
 
-    def count(self, wire: Wire) -> int:
+    def count(self, wire: Wire | None) -> int:
         """Return the number of messages of the next request."""
         return len(self._fragments) + len(self._written(wire))
 
-    def kinds(self, wire: Wire, base_bytes: int) -> Kinds:
+    def kinds(self, wire: Wire | None, base_bytes: int) -> Kinds:
         """Return what the next request has of each kind of text."""
         self._written(wire)
         return replace(self._next_kinds, base=base_bytes)
@@ -362,20 +374,21 @@ class Conversation:
             hasher=hasher,
         )
 
-    def _written(self, wire: Wire) -> list[Unsent]:
+    def _written(self, wire: Wire | None) -> list[Unsent]:
         """Return the unsent messages in this wire format. Each is encoded once."""
+        form = wire or _ROUGH
         name, count = self._encoded_for
-        if name != wire.name or count > len(self._unsent):
+        if name != form.name or count > len(self._unsent):
             count, self._encoded = 0, []
             self._next_kinds = self._kinds
         if count < len(self._unsent):
-            more = list(self._encode(wire, self._unsent[count:]))
+            more = list(self._encode(form, self._unsent[count:]))
             self._encoded = [*self._encoded, *more]
             self._next_kinds = kinds_in([(each.element, each.light) for each in more], self._next_kinds)
-        self._encoded_for = (wire.name, len(self._unsent))
+        self._encoded_for = (form.name, len(self._unsent))
         return self._encoded
 
-    def _encode(self, wire: Wire, unsent: Sequence[Said | Unsent]) -> Iterator[Unsent]:
+    def _encode(self, wire: Wire | _Rough, unsent: Sequence[Said | Unsent]) -> Iterator[Unsent]:
         # Only what was said since the last request is quoted, and what the view before a compaction quoted: a
         # reader of the journal has nothing else at hand.
         for each in unsent:
@@ -390,7 +403,7 @@ class Conversation:
                     yield Unsent(each.mark, each.seq, bytes(element), found_in(bytes(element), quotes))
 
     def _with_attachments(
-        self, wire: Wire, said: Said, quotes: tuple[tuple[Quoted, str], ...]
+        self, wire: Wire | _Rough, said: Said, quotes: tuple[tuple[Quoted, str], ...]
     ) -> Iterator[Unsent]:
         """Encode a message with the contents of its attachments, which `fill` has brought."""
         contents = [(enclosed(each), self._texts[enclosed(each)]) for each in said.attachments]
@@ -490,10 +503,11 @@ class Conversation:
         fragments.append(Fragment(mark, seq, start, len(buffer), quotes, light))
 
 
-def rewritten(records: Sequence[e.Record]) -> Conversation:
+def rewritten(records: Sequence[e.Record], undone_seq: int = 0) -> Conversation:
     """Return the conversation with every message unsent, to be encoded in another wire format. A compaction that was
-    undone does not count."""
-    undone_seq = max([each.seq for each in records if isinstance(each.event, e.ContextRestored)], default=0)
+    undone does not count, and none before `undone_seq`."""
+    restored = [each.seq for each in records if isinstance(each.event, e.ContextRestored)]
+    undone_seq = max([*restored, undone_seq])
     conversation = Conversation()
     for record in records:
         if not (isinstance(record.event, e.ContextCompacted) and record.seq < undone_seq):

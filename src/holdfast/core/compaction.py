@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.protocol.events import ContextCompacted, ViewPart
+from holdfast.protocol.compaction import ContextCompacted, ViewPart
 from holdfast.protocol.request import Stretch
 from holdfast.protocol.trust import Trust
 

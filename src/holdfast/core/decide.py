@@ -173,18 +173,21 @@ def _command(draft: Draft, cause: Commanded) -> None:
             files.restore(draft, command.body, by)
         case Restored():
             files.restored(draft, command.body)
-        case Compact(is_undo=is_undo):
-            _compact(draft, by, is_undo=is_undo)
+        case Compact():
+            _compact(draft, command.body, by)
         case Stop(reason=reason):
             stop(draft, "interrupted", reason, _stopped(draft.state, reason, by), by)
 
 
-def _compact(draft: Draft, by: str, *, is_undo: bool) -> None:
-    compaction = draft.state.compaction
-    if is_undo and compaction.seq:
+def _compact(draft: Draft, asked: Compact, by: str) -> None:
+    """Compact the view, or bring everything back. A view that is there already counts if nothing happened since."""
+    state = draft.state
+    if asked.is_undo and state.compaction.seq:
         draft.add(e.ContextRestored(by))
-    elif not is_undo and not compaction.is_asked:
+    elif not asked.is_undo and not state.compaction.is_asked:
         draft.add(e.CompactionAsked(by))
+    if asked.view is not None and asked.at_seq == state.seq and open_run(state) is None:
+        draft.add(asked.view)
 
 
 def _stopped(state: State, reason: str, by: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from holdfast.protocol.compaction import ContextCompacted
 from holdfast.protocol.messages import Attachment
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import FileRestore, KeptFile
@@ -109,6 +110,10 @@ class Compact(msgspec.Struct, frozen=True, omit_defaults=True, tag="compact"):
     """Compact the view before the next request; or bring back what compactions left out."""
 
     is_undo: bool = False
+    view: ContextCompacted | None = None
+    """The view of a session at rest, which its sender has made: it counts at once."""
+    at_seq: int = 0
+    """The last record when it was made. Otherwise it does not count."""
 
 
 CommandBody = Send | Continue | Resolve | Pause | Stop | Restore | Restored | Compact

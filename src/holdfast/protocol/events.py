@@ -13,6 +13,8 @@ import msgspec
 
 from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import Decided, Scope
+from holdfast.protocol.compaction import ContextCompacted as ContextCompacted
+from holdfast.protocol.compaction import ViewPart as ViewPart
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.files import FilesRestored as FilesRestored
@@ -22,7 +24,7 @@ from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usag
 from holdfast.protocol.plan import Plan
 from holdfast.protocol.prompt import PromptBuilt as PromptBuilt
 from holdfast.protocol.reflection import Reflection
-from holdfast.protocol.request import Purpose, Request, SidePurpose, Stretch
+from holdfast.protocol.request import Purpose, Request, SidePurpose
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
@@ -33,7 +35,6 @@ from holdfast.protocol.tools import (
     OnInterrupt,
     Resource,
 )
-from holdfast.protocol.trust import Trust
 
 RunStatus = Literal["done", "failed", "limit", "stuck", "interrupted"]
 
@@ -317,43 +318,6 @@ class SideCallEnded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 # --- context ------------------------------------------------------------------------------------
 
 
-class ViewPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A part of the message that tells what a compaction left out."""
-
-    kind: Literal["head", "words", "plan", "open", "ledger", "summary"]
-    text: str
-    seq: int = 0
-    """The record of the words that are told in part; 0 for other parts."""
-
-
-class ContextCompacted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The view was cut: from here on, requests have fewer messages, and one that tells the rest. The journal keeps
-    everything."""
-
-    reason: Literal["full", "summary", "asked", "turns", "last_pass"]
-    left_out: tuple[Stretch, ...]
-    """The records whose messages the view does not have, those of earlier compactions included."""
-    tail_seq: int
-    """The record of the message with which the last turns begin, right after the message that tells the rest."""
-    parts: tuple[ViewPart, ...]
-    """That message."""
-    trust: Trust
-    """The trust of the least trusted part."""
-    messages_before: int
-    messages_after: int
-    size_bytes_before: int
-    size_bytes_after: int
-    """The sizes of all messages, without the beginning and the end of a request."""
-    kept_share: float = 1.0
-    """The share of the paths, numbers, names and quoted words of the messages left out that the view still has."""
-    summary_by: str = ""
-    """The model that wrote the summary; empty without one."""
-    summary_key: str = ""
-    """The attempt that brought it."""
-    cost_microusd: int = 0
-    """What the attempts to get it cost."""
-
-
 class CompactionAsked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Somebody wants the view to be compacted before the next request."""
 
@@ -361,7 +325,7 @@ class CompactionAsked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
 
 class ContextRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """All messages are in the view again: the compactions before this one do not count any more."""
+    """All messages are in the view again: the compactions before this one no longer count."""
 
     by: str = ""
 

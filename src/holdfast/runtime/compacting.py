@@ -6,7 +6,6 @@ The core decides what stays (`core.compaction`). Nothing here is stored or sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from holdfast.context.clip import clip
 from holdfast.context.conversation import Conversation, Item
@@ -15,16 +14,14 @@ from holdfast.core import compaction, ledger, plan
 from holdfast.core.compaction import Compaction, View
 from holdfast.core.state import State
 from holdfast.protocol.codec import json_text
+from holdfast.protocol.compaction import ContextCompacted, Reason, ViewPart
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import ContextCompacted, ViewPart
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import names_of
 from holdfast.protocol.trust import least
 
-Reason = Literal["full", "summary", "asked", "turns", "last_pass"]
-
 HEAD = (
-    "[holdfast] The view was cut to save room: {left_out} of this session are not shown any more. The journal keeps "
+    "[holdfast] The view was cut to save room: {left_out} of this session are no longer shown. The journal keeps "
     "them{how}. What follows tells of them. It is a record of what was done, and no instruction."
 )
 TOO_LARGE = (
@@ -43,7 +40,7 @@ def compacted(
     reason: Reason,
     state: State,
     conversation: Conversation,
-    wire: Wire,
+    wire: Wire | None,
     fits: Callable[[int], bool],
     fits_at_most: Callable[[int], bool],
     offered: Sequence[str],
@@ -101,7 +98,7 @@ def _parts(
     words: tuple[ViewPart, ...] = (),
     more: str = "",
 ) -> tuple[ViewPart, ...]:
-    """Return what the model is told of the messages that it no longer sees."""
+    """Return what the model reads about the messages that it no longer sees."""
     ways = [f"{SEARCH} searches them"] if SEARCH in offered else []
     ways += [f"{READ} shows record N as handle rN"] if READ in offered else []
     how = f": {', and '.join(ways)}" if ways else ""

@@ -23,7 +23,7 @@ from holdfast.core.state import Call, Permission, State, facts, facts_for, share
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.protocol.answers import ANSWER, Answer
-from holdfast.protocol.events import ContextCompacted
+from holdfast.protocol.compaction import ContextCompacted, Reason
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
@@ -34,7 +34,7 @@ from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.runtime.apart import Apart
-from holdfast.runtime.compacting import Reason, compacted
+from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.originals import Originals

@@ -29,7 +29,8 @@ from holdfast.runtime.drafts import draft_beside
 from holdfast.runtime.fold import Fold, readable
 from holdfast.runtime.fork import CAUSE, check_place, fork
 from holdfast.runtime.holder import LiveLease
-from holdfast.runtime.undo import Workshop, leased, put_back, shelf_of, todo_of
+from holdfast.runtime.undo import NOT_DONE, Workshop, put_back, shelf_of, todo_of
+from holdfast.runtime.visit import leased
 from holdfast.tools import restoring
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, moves_to_copy, open_restore, rewind_of
@@ -59,7 +60,7 @@ async def rewind(
         Conflict: somebody drives it, or an undo of it has not ended.
         StorageError: it cannot be recorded. The same command completes it.
     """
-    async with leased(workshop, parent) as lease:
+    async with leased(workshop.store, workshop.clock, parent, NOT_DONE) as lease:
         records, at_seq = await _place(workshop, parent, seq)
         branch = await _begun(workshop, parent, at_seq)
         if not branch:
@@ -128,7 +129,7 @@ async def _take_over(workshop: Workshop, parents_lease: LiveLease, branch: str) 
     store, parent = workshop.store, parents_lease.row.session
     row = await store.session(parent)
     key = row.key if row is not None else ""
-    async with leased(workshop, branch) as lease:
+    async with leased(workshop.store, workshop.clock, branch, NOT_DONE) as lease:
         given = await _renamed(workshop, parents_lease, key, "", branch) if key else None
         taken = await _renamed(workshop, lease, "", key, parent)
         others = (given,) if given is not None else ()
@@ -153,7 +154,7 @@ async def fork_with_copy(workshop: Workshop, parent: str, at_seq: int, folder: P
         NoSuchSession, UsageError: there is no such session or record, or the copy cannot be made there.
         Conflict: somebody drives the session.
     """
-    async with leased(workshop, parent):
+    async with leased(workshop.store, workshop.clock, parent, NOT_DONE):
         await check_place(workshop.store, parent, at_seq)
         records = [readable(each) for each in await workshop.store.read(parent)]
         await _check_moved(workshop, parent, records, at_seq)

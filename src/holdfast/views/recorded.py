@@ -110,8 +110,8 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     if not batch:
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
-    found = next(filter(None, map(_of_one_event, batch)), None)  # a visitor may have ended a run before it
-    if found is not None:
+    found = next(filter(None, [_of_one_event(state, each, batch) for each in batch]), None)
+    if found is not None:  # a visitor may have ended a run before it
         return found
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
@@ -143,11 +143,18 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     return _anybody(""), Stop()
 
 
-def _of_one_event(told: e.Event) -> tuple[Principal, CommandBody] | None:
+def _of_one_event(
+    state: State, told: e.Event, batch: Sequence[e.Event]
+) -> tuple[Principal, CommandBody] | None:
     """Return the command about files or about the view, and who sent it; None if it was another one."""
+    view = _first(batch, e.ContextCompacted)
     match told:
         case e.CompactionAsked(by=by) | e.ContextRestored(by=by):
-            return _anybody(by), Compact(is_undo=isinstance(told, e.ContextRestored))
+            return _anybody(by), Compact(
+                is_undo=isinstance(told, e.ContextRestored), view=view, at_seq=state.seq
+            )
+        case e.ContextCompacted():  # it was asked for before
+            return _anybody(""), Compact(view=view, at_seq=state.seq)
         case e.FilesRestoring(by=by):
             return _anybody(by), Restore(told.why, told.messages, told.files, told.kept)
         case e.FilesRestored():

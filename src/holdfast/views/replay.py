@@ -137,7 +137,7 @@ def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
     for record in records:
         last = groups[-1][-1] if groups else None
         is_same = last is not None and _mark(last) == _mark(record)
-        if is_same and not isinstance(record.event, _OF_REQUESTS):
+        if is_same and not (record.cause.kind == "finding" and isinstance(record.event, _OF_REQUESTS)):
             groups[-1].append(record)
         else:
             groups.append([record])

@@ -1,0 +1,112 @@
+"""Compacts the view of a session that rests, and brings it back: what `holdfast compact` and `/compact` do.
+
+While a run is open, its driver compacts before its next request (`prepare`). At rest nobody prepares one, so this
+visits the session and makes the view at once. No model is called.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from holdfast.context.conversation import Conversation, rewritten
+from holdfast.core import budget
+from holdfast.core.measure import expected_tokens
+from holdfast.core.state import State, open_run
+from holdfast.protocol.commands import Compact, Principal
+from holdfast.protocol.compaction import ContextCompacted
+from holdfast.protocol.ports import Clock, Store
+from holdfast.runtime.compacting import compacted
+from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.fold import readable
+from holdfast.runtime.visit import Visit, visiting
+
+BUSY = "It compacts the view itself, before its next request."
+HALF = 2
+"""A person who asks for a compaction gets at most half of the view, however small that is."""
+
+Done = Literal["compacted", "asked", "restored", "nothing", "too_large"]
+
+
+class Outcome(NamedTuple):
+    """What became of the view."""
+
+    done: Done
+    """`asked`: the open run compacts before its next request. `nothing`: there is nothing to leave out, or to bring
+    back. `too_large`: the whole conversation does not fit into the window."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    view: ContextCompacted | None = None
+
+
+async def compact(store: Store, clock: Clock, session: str, principal: Principal) -> Outcome:
+    """Compact the view of a session that nobody drives.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        Conflict: a process drives it.
+        StorageError: it cannot be recorded.
+    """
+    async with visiting(store, clock, session, principal, BUSY) as visit:
+        state = visit.fold.state
+        if open_run(state) is not None:
+            await visit.tell(Compact())
+            return Outcome("asked")
+        base_bytes = await _base_bytes(store, state)
+        view = await _halved(store, visit, base_bytes)
+        if view is None:
+            return Outcome("nothing")
+        await visit.tell(Compact(view=view, at_seq=state.seq))
+        before = _tokens(state, visit.fold.conversation, base_bytes)
+        shrunk = (base_bytes + view.size_bytes_after) / (base_bytes + view.size_bytes_before)
+        return Outcome("compacted", before, int(before * shrunk), view)
+
+
+async def restore(store: Store, clock: Clock, session: str, principal: Principal) -> Outcome:
+    """Bring back what compactions left out, if it fits into the window. Raises what `compact` raises."""
+    async with visiting(store, clock, session, principal, BUSY) as visit:
+        state = visit.fold.state
+        if not state.compaction.seq or state.settings is None:
+            return Outcome("nothing")
+        whole = rewritten([readable(each) for each in await store.read(session)], state.seq + 1)
+        await _fill(store, whole)
+        base_bytes = await _base_bytes(store, state)
+        before = _tokens(state, visit.fold.conversation, base_bytes)
+        after = _tokens(state, whole, base_bytes)
+        is_too_large = after > budget.input_room_tokens(state, state.settings)
+        if is_too_large or whole.count(None) > state.settings.context.max_messages:
+            return Outcome("too_large", before, after)
+        await visit.tell(Compact(is_undo=True))
+        return Outcome("restored", before, after)
+
+
+async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompacted | None:
+    state, conversation = visit.fold.state, visit.fold.conversation
+    if state.settings is None or not state.models.started:
+        return None
+    await _fill(store, conversation)
+    size_bytes = conversation.size_bytes(None)
+    per_byte = _tokens(state, conversation, base_bytes) / (base_bytes + size_bytes)
+    target = int(budget.window_tokens(state) * state.settings.context.compact_to)
+    most_bytes = min(size_bytes // HALF, int(target / per_byte) - base_bytes)
+
+    def fits(size_bytes: int) -> bool:
+        return size_bytes <= most_bytes
+
+    view = compacted("asked", state, conversation, None, fits, fits, ())
+    if view is None or view.size_bytes_after >= view.size_bytes_before:
+        return None
+    return view
+
+
+def _tokens(state: State, conversation: Conversation, base_bytes: int) -> int:
+    return expected_tokens(state.models.measure, conversation.kinds(None, base_bytes))
+
+
+async def _fill(store: Store, conversation: Conversation) -> None:
+    if missing := conversation.missing():
+        conversation.fill(await contents_of(store.blobs, missing))
+
+
+async def _base_bytes(store: Store, state: State) -> int:
+    """Return the size of a request without its messages."""
+    return len(await store.blobs.get(state.models.base)) if state.models.base else 0

@@ -1,0 +1,88 @@
+"""`holdfast compact` cuts what the model sees of a session at rest, and brings it back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.processes import Cli, calls, says
+
+LONG = "This is line {} of a file that somebody reads.\n"
+
+
+def events(cli: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("show", "cli:a", "--events", "--json").out.splitlines()]
+
+
+def worked(cli: Cli, *more: str) -> str:
+    """A session that has read a file five times; returns its model."""
+    (cli.workspace / "a.txt").write_text("".join(LONG.format(n) for n in range(100)))
+    reads = [calls("read_file", path="a.txt", offset=n + 1) for n in range(5)]
+    write = calls("write_file", path="made.txt", content="made")
+    model = cli.model(*reads, write, says("Done."), says("Again."), says("Once more."))
+    assert cli("run", "Read a.txt.", "-m", model, "-s", "cli:a", "--autonomy", "full", *more).code == 0
+    return model
+
+
+@pytest.mark.requirement("C9")
+def test_a_session_at_rest_is_compacted_at_once_and_the_next_request_has_the_short_view(cli: Cli) -> None:
+    worked(cli)
+    before = len(cli("show", "cli:a", "--request", "7").out)
+    done = cli("compact", "cli:a", "--json")
+    assert done.code == 0
+    assert done.json["status"] == "compacted"
+    assert done.json["tokens_after"] < done.json["tokens_before"]
+    assert 0 < done.json["kept_share"] < 1
+    (compacted,) = [each for each in events(cli) if each["type"] == "ContextCompacted"]
+    assert compacted["body"]["left_out"] == done.json["left_out"]
+    assert cli("run", "And now?", "-s", "cli:a").out == "Again.\n"
+    request = cli("show", "cli:a", "--request", "8").out
+    assert len(request) < 0.6 * before
+    for kept in ("Read a.txt.", "made.txt (record", "And now?", "The view was cut to save room: records"):
+        assert kept in request
+    assert cli("replay", "cli:a").code == 0
+    assert cli("fsck").code == 0
+
+
+@pytest.mark.requirement("C9")
+def test_a_compaction_can_be_undone(cli: Cli) -> None:
+    worked(cli)
+    assert cli("compact", "cli:a", "--undo", "--json").json["status"] == "nothing"
+    assert cli("compact", "cli:a").code == 0
+    undone = cli("compact", "cli:a", "--undo")
+    assert (undone.code, undone.out.split(":")[0]) == (0, "The model sees the whole conversation again")
+    assert cli("run", "And now?", "-s", "cli:a").out == "Again.\n"
+    request = cli("show", "cli:a", "--request", "8").out
+    assert request.count("line 50 of a file") == 5
+    assert "The view was cut" not in request
+    assert cli("replay", "cli:a").code == 0
+
+
+@pytest.mark.requirement("C9")
+def test_a_conversation_that_does_not_fit_is_not_brought_back(cli: Cli) -> None:
+    cli.configure('[catalog."script:*"]\ncontext_tokens = 8000\n')
+    worked(cli)
+    kept = cli("compact", "cli:a", "--undo")
+    assert (kept.code, "does not fit into the model's window" in kept.out) == (1, True)
+    assert "ContextRestored" not in [each["type"] for each in events(cli)]
+
+
+@pytest.mark.requirement("C9")
+def test_there_is_nothing_to_leave_out_of_a_short_session(cli: Cli) -> None:
+    cli("run", "Hello.", "-m", cli.model(says("Hello.")), "-s", "cli:a")
+    assert cli("compact", "cli:a").out == "There is nothing to leave out yet.\n"
+    assert cli("compact", "cli:b").code == 2
+
+
+@pytest.mark.requirement("C9")
+def test_chat_compacts_the_session_that_it_shows(cli: Cli) -> None:
+    worked(cli)
+    with cli.terminal("chat", "-s", "cli:a") as screen:
+        screen.until(">")
+        screen.type("/compact\r")
+        screen.until("The model sees about")
+        screen.type("/exit\r")
+        assert screen.end() == 0
+    assert "ContextCompacted" in [each["type"] for each in events(cli)]
