@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, tool
-from holdfast.protocol.events import ToolCallFinished
+from holdfast.protocol.events import ContextCompacted, ToolCallFinished
 from holdfast.protocol.settings import Posture
 from holdfast.protocol.tools import CallResult
 from holdfast.runtime.archive import adopt, export, proven
@@ -24,9 +24,9 @@ LOOKING_BACK = ("read_output", "recall_history")
 
 
 @tool(effect="read")
-def count() -> str:
+def count(first: int = 0) -> str:
     """Return many lines."""
-    return LINES
+    return LINES[first:]
 
 
 async def results(
@@ -67,6 +67,27 @@ async def test_a_clipped_output_names_the_handle_by_which_the_model_reads_the_re
     assert read.trust == "data"
     assert "The heron is number 0." in recalled.text
     assert recalled.text.index("The heron is number 1.") < recalled.text.index("The heron is number 0.")
+
+
+@pytest.mark.requirement("C7", "C9")
+async def test_what_a_compaction_left_out_is_found_and_read_again(tmp_path: Path) -> None:
+    def counts(number: int) -> Reply:
+        return Reply(tool_calls=(ReplyCall("count", {"first": number}, id=f"c{number}"),))
+
+    finds = Reply(tool_calls=(ReplyCall("recall_history", {"query": "number 0"}),))
+    async with ModelServer([*[counts(number) for number in range(8)], finds, DONE]) as server:
+        config: dict[str, Any] = {
+            "providers": {"openai": {"base_url": server.openai_url}},
+            "catalog": {"openai:m": {**FREE, "context_tokens": 40_000}},
+        }
+        tools = [count, *LOOKING_BACK]
+        async with Agent(model="openai:m", home=tmp_path / "home", config=config, tools=tools) as agent:
+            result = await agent.run("The heron is number 0.", "cli:a")
+            events = [event.body async for event in agent.session("cli:a").events()]
+    assert result.status == "done"
+    assert any(isinstance(event, ContextCompacted) for event in events)
+    *_, recalled = [event.result for event in events if isinstance(event, ToolCallFinished)]
+    assert "The heron is number 0." in recalled.text
 
 
 async def test_a_model_without_the_tool_is_not_told_to_use_it(tmp_path: Path) -> None:

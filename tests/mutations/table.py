@@ -69,6 +69,27 @@ NAMED = (
         "tests/storage/test_durability.py",
     ),
     Mutation(
+        "failures that do not fit are left out silently",
+        "context/clip_tests.py",
+        """return "\\n".join([*told, f"[{counted(rest, 'more failure')}]"])""",
+        """return "\\n".join(told)""",
+        "tests/context/test_clip_shapes.py::test_failures_that_do_not_fit_are_counted",
+    ),
+    Mutation(
+        "a search finds the results of earlier searches",
+        "views/history.py",
+        "if call.name in LOOKING_BACK)",
+        "if not call.name)",
+        "tests/tools/test_looking_back.py::test_searches_and_their_results_are_not_found_again",
+    ),
+    Mutation(
+        "words of the encoding are found in every record",
+        "views/history.py",
+        "mask = _words_mask(type_, v, body, terms)",
+        "mask = 1",
+        "tests/tools/test_looking_back.py",
+    ),
+    Mutation(
         "the folder of a blob is not synced",
         "storage/blobs.py",
         "        sync_folder(path.parent)\n",

@@ -314,6 +314,12 @@ async def test_words_that_the_encoding_has_too_are_found_only_where_somebody_sai
     assert found(await recalling(driving, query)) == [1]
 
 
+async def test_a_number_that_was_said_once_is_found_among_many_records_that_encode_it(driving: Driving) -> None:
+    results = [ToolCallFinished(f"t{n}.c1", CallResult("ok", "no", output_chars=123)) for n in range(300)]
+    await driving.commit(MessageReceived("It was 123."), *results)
+    assert found(await recalling(driving, "123")) == [1]
+
+
 async def test_erased_and_damaged_records_are_passed_over(driving: Driving) -> None:
     made = driving.make(*(MessageReceived(f"a heron, number {number}") for number in range(1, 4)))
     kept = list(made.records)

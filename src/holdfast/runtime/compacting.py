@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.context.clip import clip
 from holdfast.context.conversation import Conversation, Item
+from holdfast.context.handles import READ_OUTPUT, RECALL_HISTORY
 from holdfast.context.kept import kept_share, plain
 from holdfast.core import compaction, ledger, plan
 from holdfast.core.compaction import Compaction, View
@@ -28,8 +29,6 @@ TOO_LARGE = (
     " Even the last turn did not fit into the window, so its calls and results are left out too. They happened: do "
     "not make them again, and ask for less at a time."
 )
-SEARCH = "recall_history"
-READ = "read_output"
 MOST_CLIPPED = 20
 """The most messages of people that the view tells in part. Of earlier ones it names the records."""
 CLIPPED_CHARS = 600
@@ -99,8 +98,8 @@ def _parts(
     more: str = "",
 ) -> tuple[ViewPart, ...]:
     """Return what the model reads about the messages that it no longer sees."""
-    ways = [f"{SEARCH} searches them"] if SEARCH in offered else []
-    ways += [f"{READ} shows record N as handle rN"] if READ in offered else []
+    ways = [f"{RECALL_HISTORY} searches them"] if RECALL_HISTORY in offered else []
+    ways += [f"{READ_OUTPUT} shows record N as handle rN"] if READ_OUTPUT in offered else []
     how = f": {', and '.join(ways)}" if ways else ""
     parts = [ViewPart("head", HEAD.format(left_out=names_of(left_out), how=how) + more), *words]
     if planned := plan.text_of(state.plan):

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.sandbox.process import Launch, Processes
 from holdfast.sandbox.unnamed import unnamed_file
+from holdfast.tools.blocking import in_thread
 
 
 def broken(pattern: str) -> RawResult | None:
@@ -34,7 +35,7 @@ async def matched(
 ) -> RawResult:
     """Return what a program prints about a request, with the descriptors as its arguments."""
     with unnamed_file() as stdin:
-        stdin.write(json.dumps(request).encode())
+        await in_thread(lambda: stdin.write(json.dumps(request).encode()))  # it may be long
         stdin.seek(0)
         limit_s = min(limit_s, context.timeout_s)
         child = str(Path(__file__).with_name(f"{program}.py"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,9 +19,10 @@ from holdfast.protocol.events import Record, Responded
 from holdfast.protocol.ports import CallContext, Journals, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.trust import Trust, least
+from holdfast.tools.blocking import in_thread
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
-from holdfast.views.history import Found, found_in, mask_of, terms_of
+from holdfast.views.history import Found, found_in, mask_in, mask_of, terms_of
 from holdfast.views.quotes import WORDED, Words, tool_of, words_of
 
 RESULTS = 10
@@ -134,10 +136,11 @@ class _Search:
             if record is None or words is None or words.call_id in found.own_calls:
                 continue
             is_text = any(each.blob == blob and each.is_text for each in words.enclosures)
-            content = await self._content(blob) if is_text else ""
+            content = await self._content(blob) if is_text else b""
             left_bytes -= len(content)
-            if content and mask_of(content, self._terms) & self._words == self._words:
-                yield await self._hit(record, words, content, handle_of(blob), found)
+            if await in_thread(partial(self._has_all, content)):
+                text = content.decode("utf-8", "replace")
+                yield await self._hit(record, words, text, handle_of(blob), found)
 
     async def _hit(self, record: Record, words: Words, text: str, handle: str, found: Found) -> _Hit:
         origin = words.origin
@@ -162,11 +165,14 @@ class _Search:
         except (StorageCorrupt, UnreadableEvent):
             return None
 
-    async def _content(self, blob: str) -> str:
+    def _has_all(self, content: bytes) -> bool:
+        return mask_in(content, self._terms) & self._words == self._words
+
+    async def _content(self, blob: str) -> bytes:
         try:
-            return (await self._journals.blobs.get(blob)).decode("utf-8", "replace")
+            return await self._journals.blobs.get(blob)
         except StorageCorrupt:
-            return ""
+            return b""
 
 
 def _head(hit: _Hit) -> str:
