@@ -80,7 +80,7 @@ def test_errors_that_differ_only_in_what_they_quote_are_the_same(
 ) -> None:
     assert shown(one[0], "error", one[1]) == shown(two[0], "error", two[1])
     assert shown("no such table", "error") != shown("no such column", "error")
-    assert shown("don't: a", "error") != shown("don't: b", "error"), "an apostrophe is no quote"
+    assert shown("don't: a", "error") != shown("don't: b", "error"), "an apostrophe does not quote"
 
 
 def test_a_text_without_anything_that_varies_costs_no_digest() -> None:

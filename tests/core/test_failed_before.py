@@ -70,7 +70,7 @@ def test_the_fourth_attempt_is_refused_and_told_what_failed_and_when() -> None:
     for told in ("failed 3 times", "t3.c1", "record ", "It is broken.", "nothing has changed"):
         assert told in refused.failure.message
     assert "exit code" not in refused.failure.message
-    # The refused attempt is no further failure, and the next one is refused as well.
+    # The refused attempt does not count as a failure, and the next one is refused as well.
     assert "failed 3 times" in only(e.ToolCallRefused, turn(story, failing())).failure.message
 
 

@@ -106,7 +106,7 @@ def test_something_new_begins_the_count_anew_once(news: object) -> None:
     assert guard.stalled(story.state) == 10
     news(story)
     assert guard.stalled(story.state) == 0
-    assert notes([event for _ in range(8) for event in turn(story)]) == ["stall"], "and it is told again"
+    assert notes([event for _ in range(8) for event in turn(story)]) == ["stall"], "and the next note follows"
 
 
 NO_NEWS = {

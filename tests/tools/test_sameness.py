@@ -19,7 +19,7 @@ SHELL, GREP = Shell(Processes()).spec, Grep(Processes(), OwnPlaces()).spec
 
 
 def of(command: str, workspace: str = WORKSPACE, **values: Any) -> Likeness:
-    return likeness_of(SHELL, {"command": command, **values}, "", workspace)
+    return likeness_of(SHELL, {"command": command, **values}, workspace)
 
 
 SAME = {
@@ -85,7 +85,7 @@ def test_a_search_is_compared_by_where_it_searches(tmp_path: Path) -> None:
     assert one.place == two.place != elsewhere.place
     assert one.digest != two.digest
     tool = [
-        likeness_of(GREP, {"pattern": word, "path": path}, "", place)
+        likeness_of(GREP, {"pattern": word, "path": path}, place)
         for word, path in [("x", "a.py"), ("y", "./a.py"), ("x", "b.py")]
     ]
     assert tool[0].place == tool[1].place != tool[2].place

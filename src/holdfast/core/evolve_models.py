@@ -124,7 +124,9 @@ def _responded(state: State, event: e.Responded) -> State:
             has_landed=model_call is not None and model_call.is_last_pass,
         )
     calls = tuple([Call(p.call_id, p.ref, p.name, p.arguments, p.is_masked) for p in asked])
-    state, has_changed = _looked(state, event.workspace)
+    has_changed = False
+    if event.workspace:
+        state, has_changed = _looked(state, event.workspace)
     repeats = state.turn.repeats if asked and not has_changed else ()
     return replace(
         state,
@@ -142,8 +144,6 @@ def _responded(state: State, event: e.Responded) -> State:
 def _looked(state: State, workspace: str) -> tuple[State, bool]:
     """Take the state of the workspace after the last turn. Return whether that turn changed it to a new one: then its
     calls do not count as repeats."""
-    if not workspace:
-        return state, False
     progress, is_new = looked(state.progress, workspace, state.turn.number - 1)
     return replace(state, progress=progress), is_new
 

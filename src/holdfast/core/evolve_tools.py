@@ -99,11 +99,11 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
             state.ledger, call.name, call.arguments, attempt.effect, attempt.expects, state.seq
         )
         state = replace(state, ledger=noted) if noted is not state.ledger else state
-    state = _reflecting(state, is_failed=result.status in ("error", "timeout"))
-    whole = guard.told(result)
-    after = replace(state, progress=guard.after_call(state, call, result, whole))
-    sign = "" if guard.is_waiting(state, result) else guard.signature(call, whole)
-    return _closed(after, call, sign, is_ok=result.status == "ok")
+    is_negative = result.evidence.is_negative  # a search that found nothing did not fail
+    state = _reflecting(state, is_failed=result.status in ("error", "timeout") and not is_negative)
+    sign = "" if guard.is_waiting(state, result) else guard.signature(call, guard.told(result))
+    after = replace(state, progress=guard.after_call(state, call, result, sign))
+    return _closed(after, call, sign, is_ok=result.status == "ok" or is_negative)
 
 
 def _reflecting(state: State, *, is_failed: bool) -> State:

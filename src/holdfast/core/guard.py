@@ -97,22 +97,22 @@ def is_waiting(state: State, result: CallResult) -> bool:
     return state.settings is not None and result.duration_ms >= state.settings.guard.wait_s * 1000
 
 
-def after_call(state: State, call: Call, result: CallResult, whole: str) -> Progress:
-    """Return the progress after a call, in the record that tells its result. `whole`: its exact result, as `told`."""
+def after_call(state: State, call: Call, result: CallResult, sign: str) -> Progress:
+    """Return the progress after a call, in the record that tells its result. `sign`: its signature, empty if it
+    was waiting."""
     progress, attempt, evidence = state.progress, _attempt_of(call), result.evidence
     if attempt is None:  # the core took the call itself: it tells nothing about the world
         return progress
-    if is_waiting(state, result):
+    if not sign:
         progress = replace(progress, has_waited=True)
     # An example: `cat a.txt` brings the same text as before, so its key is known, and the turn has no news. `grep x`
     # that finds nothing ends with exit code 1, and is an answer. A test that fails brings no key for its result,
     # but one for its counts: 3 failures instead of 5 are news.
     is_error = result.status != "ok" and not evidence.is_negative
-    keys = [] if is_error else [_pair(call, told(result, evidence.digest) if evidence.digest else whole)]
+    keys = [] if is_error else [_pair(call, result, sign)]
     if evidence.tests:
         keys.append(digest_of(f"tests\0{evidence.tests}"))
-    is_new = any(key not in progress.seen for key in keys)
-    progress = with_evidence(progress, keys)
+    before, progress = progress, with_evidence(progress, keys)
     if isinstance(attempt.expects, Files):
         return progress if result.status != "ok" else _after_write(progress, attempt.expects)
     # After a file tool nothing has to be looked at. A command may have changed anything, so the workspace is
@@ -124,20 +124,32 @@ def after_call(state: State, call: Call, result: CallResult, whole: str) -> Prog
         return _after_failure(progress, state, call, result)
     if not progress.failures:
         return progress
-    return changed(progress) if has_effect and is_new else _after_success(progress, call)
+    return (
+        changed(progress)
+        if has_effect and progress.seen is not before.seen
+        else _after_success(progress, call)
+    )
 
 
 def _attempt_of(call: Call) -> ToolAttempt | None:
     return call.stage.attempt if type(call.stage) is Started else call.interrupted
 
 
-def _pair(call: Call, shown: str) -> str:
-    return digest_of(f"{call.likeness.place or _likeness(call)}\0{shown}")
+def _pair(call: Call, result: CallResult, sign: str) -> str:
+    """Return the digest of a call with what its result shows. Where both are exactly what they are, it is known."""
+    if sign and not call.likeness.digest and not result.evidence.digest:
+        return sign
+    return digest_of(f"{call.likeness.place or _likeness(call)}\0{told(result, result.evidence.digest)}")
 
 
 def _likeness(call: Call) -> str:
-    """Return what is the same for all spellings of a call. The gates find it for every call that passes them."""
-    return call.likeness.digest or digest_of(f"{call.name}\0{_canonical(call.arguments)}")
+    """Return what is the same for all spellings of a call."""
+    return call.likeness.digest or likeness_of(call.name, call.arguments)
+
+
+def likeness_of(name: str, arguments: str) -> str:
+    """Return the likeness of a call of which the gates know no more than its arguments."""
+    return digest_of(f"{name}\0{_canonical(arguments)}")
 
 
 def _after_write(progress: Progress, files: Files) -> Progress:

@@ -138,7 +138,7 @@ def _responded(draft: Draft, cause: Outcome, model_call: ModelCall, reply: Model
             workspace=reply.workspace,
         )
     )
-    if reply.workspace.startswith(PARTIAL) and not draft.state.progress.is_partial:
+    if reply.workspace and reply.workspace.startswith(PARTIAL) and not draft.state.progress.is_partial:
         draft.add(e.NoteAdded("workspace", TOO_MANY_FILES))
     if count > most > 0:
         draft.add(e.NoteAdded("calls", TOO_MANY_TOOL_CALLS.format(count=count, taken=MAX_TOOL_CALLS)))

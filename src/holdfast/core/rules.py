@@ -166,12 +166,12 @@ def _replan(draft: Draft, run: Run, settings: Settings) -> None:
 def _stalled(draft: Draft, run: Run, settings: Settings) -> None:
     # The turn before may have changed the workspace. Until the next response brings the survey, `stalled` leaves
     # that turn out, so that no run ends for a change that nobody has seen yet.
-    if run.reply == "calls" and is_stuck(draft.state):
+    if run.reply == "calls" and draft.state.progress.stall and is_stuck(draft.state):
         stop(draft, "stuck", "stall", STALLED.format(turns=stalled(draft.state)))
 
 
 def _stall_note(draft: Draft, run: Run, settings: Settings) -> None:
-    if run.reply == "calls" and wants_note(draft.state):
+    if run.reply == "calls" and draft.state.progress.stall and wants_note(draft.state):
         draft.add(e.NoteAdded("stall", STALL_NOTE.format(turns=stalled(draft.state))))
 
 

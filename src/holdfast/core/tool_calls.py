@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core import approvals, told
 from holdfast.core.closing import abandoned, lost, will_not_run
 from holdfast.core.draft import Draft
-from holdfast.core.guard import refusal
+from holdfast.core.guard import likeness_of, refusal
 from holdfast.core.state import (
     Call,
     Proposed,
@@ -20,7 +20,6 @@ from holdfast.core.state import (
     touched_before,
 )
 from holdfast.protocol import events as e
-from holdfast.protocol.evidence import Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
 from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused, Told
@@ -51,9 +50,7 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.state, call
         ).is_in_conflict(resources):
             draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
-        case Allowed(likeness=likeness) | Asked(likeness=likeness) if why := _failed_before(
-            draft, call, likeness
-        ):
+        case Allowed() | Asked() if why := _failed_before(draft, call, found):
             draft.add(will_not_run(call, Failure("failed_before", why)))
         case Asked() as asked:
             approvals.ask(draft, call, asked)
@@ -61,11 +58,11 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             _start(draft, call, allowed)
 
 
-def _failed_before(draft: Draft, call: Call, likeness: Likeness) -> str:
+def _failed_before(draft: Draft, call: Call, found: Allowed | Asked) -> str:
     """Return why the call is refused: it failed again and again. What was allowed or interrupted runs."""
     if not draft.state.progress.failures or call.permission is not None or call.interrupted is not None:
         return ""
-    return refusal(draft.state, likeness.digest)
+    return refusal(draft.state, found.likeness.digest or likeness_of(call.name, found.arguments))
 
 
 def _start(draft: Draft, call: Call, allowed: Allowed) -> None:

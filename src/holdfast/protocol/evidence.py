@@ -9,7 +9,8 @@ class Likeness(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What makes two calls the same call."""
 
     digest: str = ""
-    """The same for all spellings of the call: other paths to the same file, other spaces or comments in a command."""
+    """The same for all spellings of the call: other paths to the same file, other spaces or comments in a command.
+    Empty: the arguments say it all."""
     place: str = ""
     """For a search: the digest of the call without what it searches for. Another word that finds the same shows
     nothing new."""

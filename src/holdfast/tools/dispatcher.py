@@ -169,7 +169,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
     cwd = workspace if spec.effect == "exec" else ""
     binary = program_of(command, workspace) if command else ""
     is_question = spec.effect == "ask"
-    likeness = likeness_of(spec, case.values, case.canonical, workspace)
+    likeness = likeness_of(spec, case.values, workspace)
     if is_question or case.is_open:
         return Asked(
             decisions=case.decisions,

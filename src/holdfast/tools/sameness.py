@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.policy.commands import Command, parsed, unwrapped
 from holdfast.policy.words import is_redirection, words_of
-from holdfast.protocol.evidence import Likeness
+from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.tools import ToolSpec
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -48,10 +48,10 @@ _HERE = re.compile(r"(?<![^\s=:'\"])\./(?=[\w.])")
 _SLEEP = re.compile(r"\bsleep\s+[\d.]+[smh]?\b")
 
 
-def likeness_of(spec: ToolSpec, values: dict[str, Any], canonical: str, workspace: str) -> Likeness:
+def likeness_of(spec: ToolSpec, values: dict[str, Any], workspace: str) -> Likeness:
     """Return what makes a call that passed the gates the same as another one."""
-    if not spec.kinds:
-        return Likeness(_digest(f"{spec.name}\0{canonical}"))
+    if not spec.kinds:  # the arguments say it all
+        return ANY_CALL
     plain, place, only_looks = dict(values), "", False
     for name, kind in spec.kinds.items():
         value = values.get(name)
