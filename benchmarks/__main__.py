@@ -3,7 +3,7 @@
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. The measurements are in `cell`, `counted`, `instructions`, `resume`,
-`streaming`, `idle`, `imports`, `clipping` and `history`, the floor is in `floor`.
+`streaming`, `idle`, `guard`, `imports`, `clipping` and `history`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import guard as guarding
 from benchmarks import imports
 from benchmarks import instructions as counting
 from benchmarks.paired import compared
@@ -145,6 +146,11 @@ def idle(plan: Plan) -> Iterator[Row]:
             yield {"sessions": IDLE_SESSIONS, "kind": kind, **fresh("idle", kind, IDLE_SESSIONS, folder)}
 
 
+def guard(plan: Plan) -> Iterator[Row]:
+    """A survey of 20,000 files, evidence of results, likenesses of calls, each beside a floor of its own."""
+    return guarding.measured()
+
+
 def starts(plan: Plan) -> Iterator[Row]:
     """A whole process that imports something, beside bare Python."""
     return beside(imports.measured(), "cpu_ms", imports.BARE)
@@ -170,6 +176,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "resume": resume,
     "streaming": streaming,
     "idle": idle,
+    "guard": guard,
     "imports": starts,
     "clipping": clipping,
     "history": history,

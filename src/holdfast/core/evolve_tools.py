@@ -45,7 +45,7 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
         case e.ToolCallAbandoned(call_id=call_id, text=text):
             return _done(state, call_id, f"abandoned\0{text}")
         case e.PlanChanged():
-            after = guard.after_plan(state.progress, event.plan)
+            after = guard.after_plan(state.progress, event.plan, state.turn.number)
             return replace(state, plan=plan.after_change(state.plan, event.plan), progress=after)
         case e.AnswerGiven():
             return _answer_given(state, event)
@@ -186,4 +186,6 @@ def _closed(state: State, done: Call, sign: str, *, is_ok: bool) -> State:
     # Once per turn, when its last call is done, in whichever order the calls end. The same call does not repeat
     # itself in a world that has changed: a test after each edit, with the same failure, is work.
     repeats = () if state.progress.has_new_files else guard.counted(turn.repeats, calls)
-    return replace(state, turn=replace(turn, repeats=repeats), progress=progress.closed(state.progress))
+    return replace(
+        state, turn=replace(turn, repeats=repeats), progress=progress.closed(state.progress, turn.number)
+    )

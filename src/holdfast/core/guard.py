@@ -112,9 +112,11 @@ def after_call(state: State, call: Call, result: CallResult, sign: str) -> Progr
     keys = [] if is_error else [_pair(call, result, sign)]
     if evidence.tests:
         keys.append(digest_of(f"tests\0{evidence.tests}"))
-    before, progress = progress, with_evidence(progress, keys)
+    before, progress = progress, with_evidence(progress, keys, state.turn.number)
     if isinstance(attempt.expects, Files):
-        return progress if result.status != "ok" else _after_write(progress, attempt.expects)
+        return (
+            progress if result.status != "ok" else _after_write(progress, attempt.expects, state.turn.number)
+        )
     # After a file tool nothing has to be looked at. A command may have changed anything, so the workspace is
     # surveyed beside the next model call, and the response brings what was found.
     has_effect = attempt.effect not in ("read", "ask") and not call.likeness.only_looks
@@ -152,20 +154,20 @@ def likeness_of(name: str, arguments: str) -> str:
     return digest_of(f"{name}\0{_canonical(arguments)}")
 
 
-def _after_write(progress: Progress, files: Files) -> Progress:
+def _after_write(progress: Progress, files: Files, turn: int) -> Progress:
     """Take the files that a call has written. Nothing has to be looked at: its intent tells what they are now."""
     changes = [change for change in files.changes if change.before != change.after]
     if not changes:
         return progress
     keys = [digest_of(f"{change.path}\0{change.after}") for change in changes]
-    progress = with_evidence(progress, keys, is_of_files=True)
+    progress = with_evidence(progress, keys, turn, is_of_files=True)
     return changed(with_named(progress, [change.path for change in changes]))
 
 
-def after_plan(progress: Progress, plan: Plan) -> Progress:
+def after_plan(progress: Progress, plan: Plan, turn: int) -> Progress:
     """Take a new plan. Only a step that is done counts: a model can rewrite the others for ever."""
     keys = [digest_of(f"done\0{step.text.casefold()}") for step in plan.steps if step.status == "done"]
-    return with_evidence(progress, keys)
+    return with_evidence(progress, keys, turn)
 
 
 def stalled(state: State) -> int:

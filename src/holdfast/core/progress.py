@@ -8,12 +8,16 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.core.evidence import digest_of
+
 SEEN = 256
 """How many pieces of evidence are remembered. A rotation of more calls than that looks new in every round."""
 NAMED = 64
 """How many of the files that calls named are remembered."""
 FAILURES = 24
 """How many failing calls are remembered."""
+_KEY_DIGITS = 15
+"""So many hex digits fit into a number of 64 bits."""
 TIMES = 3
 """After this many failures in a row, with nothing changed in between, an approach has failed."""
 
@@ -53,15 +57,16 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The model reflected on it."""
     is_open: bool = False
     """The last of those turns may have changed the workspace: the next response brings the answer."""
-    seen: tuple[str, ...] = ()
-    """Digests of what was new: calls with their results, states of files and of the workspace, test counts."""
+    seen: tuple[int, ...] = ()
+    """Digests of what was new: calls with their results, states of files and of the workspace, test counts. Numbers
+    take a quarter of the room in a snapshot."""
     named: tuple[str, ...] = ()
     """The files that file tools wrote, relative to the workspace, the newest last."""
     is_partial: bool = False
     """The workspace has too many files: only those named are looked at."""
     failures: tuple[Failed, ...] = ()
-    has_news: bool = False
-    """The turn in progress brought something new."""
+    news_turn: int = 0
+    """The last turn that brought something new by its calls."""
     has_new_files: bool = False
     """It wrote what a file never was before."""
     has_waited: bool = False
@@ -70,15 +75,21 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call of the turn in progress may have changed anything."""
 
 
-def with_evidence(progress: Progress, keys: list[str], *, is_of_files: bool = False) -> Progress:
-    """Add evidence. If something of it is new, so is the turn."""
-    new = [key for key in keys if key not in progress.seen]
+def with_evidence(
+    progress: Progress, digests: list[str], turn: int, *, is_of_files: bool = False
+) -> Progress:
+    """Add evidence of a turn. If something of it is new, the turns in a row begin anew."""
+    seen = progress.seen
+    new = [key for digest in digests if (key := int(digest[:_KEY_DIGITS], 16)) not in seen]
     if not new:
         return progress
     return replace(
         progress,
-        seen=(*progress.seen, *new)[-SEEN:],
-        has_news=True,
+        seen=(*seen, *new)[-SEEN:],
+        news_turn=turn,
+        stall=0,
+        is_told=False,
+        has_reflected=False,
         has_new_files=progress.has_new_files or is_of_files,
     )
 
@@ -91,31 +102,25 @@ def with_named(progress: Progress, paths: list[str]) -> Progress:
     return replace(progress, named=tuple([*kept, *paths][-NAMED:]))
 
 
-def closed(progress: Progress) -> Progress:
+def closed(progress: Progress, turn: int) -> Progress:
     """Judge the turn whose last call is done."""
-    if progress.has_news:
-        return replace(
-            progress,
-            stall=0,
-            is_told=False,
-            has_reflected=False,
-            has_news=False,
-            has_new_files=False,
-            has_waited=False,
-            may_have_written=False,
-            is_open=progress.may_have_written and any(failed.row for failed in progress.failures),
-        )
     # An example with three turns: a new file is read, the same file again, then `make`, which prints what it
     # printed before. `stall` is 0, 1, 2, and the last turn is open: if `make` has changed a file, the next response
     # says so, and `looked` makes it 0.
+    has_news, may_have_written = progress.news_turn == turn, progress.may_have_written
+    if has_news and not (may_have_written or progress.has_new_files or progress.has_waited):
+        return progress
     # A waiting call changed nothing that is known yet, and says nothing about being stuck either.
-    stall = progress.stall if progress.has_waited else progress.stall + 1
+    counts = not has_news and not progress.has_waited
+    # After news nobody has to look, unless it matters whether what failed before could work now.
+    is_asked = counts or (has_news and any(failed.row for failed in progress.failures))
     return replace(
         progress,
-        stall=stall,
+        stall=progress.stall + counts,
+        is_open=may_have_written and is_asked,
+        has_new_files=False,
         has_waited=False,
         may_have_written=False,
-        is_open=progress.may_have_written and not progress.has_waited,
     )
 
 
@@ -125,10 +130,8 @@ def looked(progress: Progress, workspace: str, turn: int) -> tuple[Progress, boo
     # known. A return to an earlier state brings nothing.
     failures = tuple([_after_look(failed, workspace, turn) for failed in progress.failures])
     progress = replace(progress, is_open=False, failures=failures)
-    if workspace in progress.seen:
-        return progress, False
-    seen = (*progress.seen, workspace)[-SEEN:]
-    return replace(progress, seen=seen, stall=0, is_told=False, has_reflected=False), True
+    after = with_evidence(progress, [digest_of(workspace)], progress.news_turn)
+    return after, after is not progress
 
 
 def _after_look(failed: Failed, workspace: str, turn: int) -> Failed:
@@ -142,8 +145,8 @@ def _after_look(failed: Failed, workspace: str, turn: int) -> Failed:
 
 
 def spoken(progress: Progress) -> Progress:
-    """Words of a person are always new, and may say that something else has changed."""
-    return changed(replace(progress, stall=0, is_told=False, has_reflected=False, has_news=True))
+    """Begin anew after words of a person: they are always new, and may say that something has changed elsewhere."""
+    return changed(replace(progress, stall=0, is_told=False, has_reflected=False))
 
 
 def changed(progress: Progress) -> Progress:
