@@ -119,4 +119,5 @@ def test_another_model_reads_a_record_of_the_work(cli: Cli) -> None:
     assert "a record of it" in side
     assert "look around" in side
     assert "Judge how" in side
+    assert "look around" in cli("show", "last", "--request", "3").out
     assert cli("fsck").code == 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
+from holdfast.core import budget
 from holdfast.core.causes import Outcome
 from holdfast.core.retry import SIDE_ATTEMPTS
 from holdfast.core.side_calls import afford
@@ -197,6 +200,16 @@ def test_a_side_call_reserves_beside_the_open_call_and_leaves_it_a_last_pass() -
     assert short.reason == "cost"
 
 
+def test_the_work_never_spends_what_a_side_call_has_reserved() -> None:
+    story = opened(reflect_turns=1, cost_microusd=1_000_000)
+    a_turn(story)
+    story.side_prepared(reserved_microusd=990_000, reserved_tokens=4_000)
+    short = budget.afford(story.state, 40_000, 40_000, Kinds(prose=40_000), is_last_pass=True)
+    assert isinstance(short, Unaffordable)
+    assert short.reason == "cost"
+    assert budget.affordable_bytes(story.state, story.settings) < 10_000
+
+
 def test_the_reflections_of_a_run_may_cost_a_twentieth_of_its_limit() -> None:
     story = opened(reflect_turns=1, cost_microusd=200_000)
     a_turn(story)
@@ -237,3 +250,66 @@ def test_without_reflections_nothing_is_asked() -> None:
     story = calling(reflect_turns=1, max_reflections=0)
     story.answered(call(), finish="tool_calls")
     assert not [a for a in wanted(story.state) if isinstance(a, PrepareSide)]
+
+
+@pytest.mark.requirement("L2-05")
+def test_work_and_side_calls_together_never_spend_more_than_the_limits() -> None:
+    assert sum(map(side_calls_of, range(40))) > 40
+
+
+def side_calls_of(seed: int) -> int:
+    """Play a session with limits of any size, and check every record. Return how many side calls it had."""
+    dice = random.Random(seed)
+    limits = {"cost_microusd": dice.randrange(20_000, 2_000_000), "tokens": dice.randrange(20_000, 400_000)}
+    story = opened(reflect_turns=1, max_reflections=99, turns=99, **limits)
+    size = dice.randrange(500, 9_000)
+    for _ in range(25):
+        prepare = [a for a in wanted(story.state) if isinstance(a, PrepareSide | PrepareRequest)]
+        if prepare:
+            size = afforded(story, prepare[0], size, dice)
+        else:
+            size += happens(story, dice)
+        check_journal(story.records)
+        if story.run.status:
+            break
+    return story.run.totals.side_calls
+
+
+def afforded(story: Story, step: PrepareSide | PrepareRequest, size: int, dice: random.Random) -> int:
+    """Prepare a request as the engine does. Return the size of the next one."""
+    fresh = dice.randrange(100, 3_000)
+    kinds = Kinds(prose=size + fresh)
+    if isinstance(step, PrepareSide):
+        grant = afford(story.state, "reflection", size + fresh, fresh, kinds)
+    else:
+        size += fresh
+        grant = budget.afford(story.state, size, fresh, kinds, is_last_pass=step.is_last_pass)
+    sizes = {"size_bytes": size, "fresh_bytes": fresh, "kinds": kinds}
+    found = grant if isinstance(grant, Unaffordable) else request(**sizes, **asdict(grant))
+    assert story.found(step.key, found)
+    return size
+
+
+def happens(story: Story, dice: random.Random) -> int:
+    """Something that is in flight ends, or the driver dies. Return how much the next request has more."""
+    side, work = story.state.side.open, story.state.models.open
+    if side is not None and dice.random() < 0.5:
+        usage = Usage(
+            dice.randrange(1, side.expected_tokens + 1), dice.randrange(1, side.output_cap_tokens + 1)
+        )
+        story.side_answered(words(GOES_WELL), usage=usage)
+    elif work is not None and dice.random() < 0.15:
+        story.attach()
+    elif work is not None:
+        usage = Usage(
+            dice.randrange(1, work.expected_tokens + 1), dice.randrange(1, work.output_cap_tokens + 1)
+        )
+        story.answered(call(arguments=f'{{"n":{story.state.seq}}}'), finish="tool_calls", usage=usage)
+        for each in story.state.turn.calls:
+            if not story.run.status:
+                story.admitted(each.call_id)
+                story.finished(each.call_id, str(story.state.seq))
+        return 400
+    elif side is not None:
+        story.side_failed("provider_fatal")
+    return 0

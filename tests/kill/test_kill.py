@@ -141,3 +141,34 @@ def next_record(process: subprocess.Popen[str], type_: str) -> dict[str, Any]:
     """The next record of this type that a process tells."""
     told: Iterator[dict[str, Any]] = map(json.loads, lines_of(process))
     return next(record for record in told if record.get("type") == type_)
+
+
+@pytest.mark.requirement("H1", "L2-01")
+def test_killed_during_a_side_call_nothing_is_lost_and_it_is_held_once_and_asked_again(
+    machine: Machine,
+) -> None:
+    machine.configure("[reflection]\nevery_turns = 1\nmax = 1\n")
+    judged = {"progress": "good", "decision": "continue", "reason": "It works.", "next": "More."}
+    answer = {"text": json.dumps(judged), "purpose": "reflection", "delay_s": 3.0}
+    turns = [{"tool_calls": [call("write_file", path=f"{turn}.txt", content="x")]} for turn in range(1, 6)]
+    model = machine.script([*turns[:4], {**turns[4], "delay_s": 4.0}, {"text": "done"}, answer])
+    with machine.start(
+        "run", "go", "-s", SESSION, "-m", model, "--autonomy", "full", "--stream-json"
+    ) as process:
+        for line in lines_of(process):
+            if '"ToolCallFinished"' in line and '"t3.c1"' in line:
+                process.kill()
+    before = machine.events(SESSION)
+    assert [body["key"] for body in of_type(before, "ModelCallStarted") if body.get("purpose")] == ["s1"]
+    assert not of_type(before, "SideCallEnded")
+    ended = machine.holdfast("resume", SESSION, "--json")
+    assert (ended.code, ended.json["status"], ended.json["turns"]) == (0, "done", 6)
+    events = machine.events(SESSION)
+    assert events[: len(before)] == before
+    lost = [body for body in of_type(events, "ModelCallAbandoned") if body.get("purpose")]
+    assert [body["key"] for body in lost] == ["s1"]
+    assert [(body["key"], body["status"]) for body in of_type(events, "SideCallEnded")] == [
+        ("s2", "responded")
+    ]
+    assert len(of_type(events, "Reflected")) == 1
+    assert all((machine.workspace / f"{turn}.txt").read_text() == "x" for turn in range(1, 6))

@@ -1,4 +1,4 @@
-"""Mutations of how a run goes about its task: its plan, its prompt, and its calibrated answer."""
+"""Mutations of how a run goes about its task: its plan, its prompt, its reflections, and its calibrated answer."""
 
 from __future__ import annotations
 
@@ -144,5 +144,61 @@ CONDUCT = (
         "return owner in (os.geteuid(), os.stat(workspace).st_uid)",
         "return owner is not None",
         "tests/tools/test_guidance.py",
+    ),
+    Mutation(
+        "the work spends what a side call has reserved",
+        "core/budget.py",
+        "settings, run = state.settings, _beside(state.run, state.side.open)",
+        "settings, run = state.settings, state.run",
+        "tests/core/test_side_calls.py",
+    ),
+    Mutation(
+        "a side call spends what the work has reserved",
+        "core/budget.py",
+        "run, limits = _beside(state.run, state.models.open), settings.limits",
+        "run, limits = state.run, settings.limits",
+        "tests/core/test_side_calls.py",
+    ),
+    Mutation(
+        "the run lands for want of what a side call has reserved",
+        "core/model_calls.py",
+        "if draft.state.models.is_short:",
+        "if False:",
+        "tests/core/test_side_calls.py",
+    ),
+    Mutation(
+        "a run ends while a side call is open",
+        "core/state.py",
+        "for each in (state.models.open, state.side.open) if each is not None",
+        "for each in (state.models.open,) if each is not None",
+        "tests/core/test_side_calls.py",
+    ),
+    Mutation(
+        "drivers that die ask again without end",
+        "core/evolve_side.py",
+        "if model_call.attempt < SIDE_ATTEMPTS:",
+        "if True:",
+        "tests/core/test_side_calls.py",
+    ),
+    Mutation(
+        "the model is asked how it goes without end",
+        "core/reflection.py",
+        "if tally.asked >= conduct.max_reflections:",
+        "if False:",
+        "tests/core/test_reflection.py",
+    ),
+    Mutation(
+        "an answer with calls counts",
+        "core/reflection.py",
+        "if ended.calls:",
+        "if False:",
+        "tests/core/test_reflection.py",
+    ),
+    Mutation(
+        "the next request repeats what a side call asked",
+        "context/requests.py",
+        'if record.event.purpose == "work":',
+        "if True:",
+        "tests/cli/test_reflection.py",
     ),
 )
