@@ -198,6 +198,7 @@ class App:
             stall_turns=config.stall_turns,
             wait_s=config.wait_s,
             schema=schema,
+            context=config.context,
             conduct=self._conduct(),
         )
         return Chosen(settings, (*_notices(settings), *config.warnings))

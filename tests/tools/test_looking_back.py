@@ -314,7 +314,9 @@ async def test_words_that_the_encoding_has_too_are_found_only_where_somebody_sai
     assert found(await recalling(driving, query)) == [1]
 
 
-async def test_a_number_that_was_said_once_is_found_among_many_records_that_encode_it(driving: Driving) -> None:
+async def test_a_number_that_was_said_once_is_found_among_many_records_that_encode_it(
+    driving: Driving,
+) -> None:
     results = [ToolCallFinished(f"t{n}.c1", CallResult("ok", "no", output_chars=123)) for n in range(300)]
     await driving.commit(MessageReceived("It was 123."), *results)
     assert found(await recalling(driving, "123")) == [1]

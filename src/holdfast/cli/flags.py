@@ -24,7 +24,7 @@ from holdfast.app import App, Chosen, built_in_specs, schema_text
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
-from holdfast.config.settings import CONDUCT, Config
+from holdfast.config.settings import CONDUCT, CONTEXT, Config
 from holdfast.errors import UsageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.limits import usd
@@ -238,6 +238,7 @@ def _written(recorded: Settings) -> dict[str, object]:
         "limits.idle": limits.idle_s,
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
+        **{key: getattr(recorded.context, name) for key, name in CONTEXT.items()},
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
         **_reflection_model(recorded),
         "guard.stall_turns": recorded.guard.stall_turns,

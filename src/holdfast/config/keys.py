@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.config.values import Kind, choice, dollars, duration, number, switch, text, variable, whole
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
-from holdfast.protocol.settings import Conduct, Guard
+from holdfast.protocol.settings import Conduct, Context, Guard
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -18,6 +18,7 @@ COST_MAX_MICROUSD = 10_000_000_000
 WALL_MAX_S = 30 * 86_400
 IDLE_MAX_S = 86_400
 OUTPUT_TOKENS_MAX = 1_000_000
+MESSAGES_MIN, MESSAGES_MAX = 10, 100_000
 UNDO_KEEP_S = 30 * 86_400.0
 UNDO_MAX_S = 10 * 365 * 86_400
 USD_PER_MTOK_MAX = 100_000
@@ -196,6 +197,22 @@ KEYS: tuple[Key, ...] = (
         Guard().wait_s,
         "tighten",
         float,
+    ),
+    Key(
+        "context.max_messages",
+        whole(MESSAGES_MIN, MESSAGES_MAX),
+        "The most messages of one request.",
+        Context().max_messages,
+        "tighten",
+        _less,
+    ),
+    Key(
+        "context.max_tokens",
+        whole(1_000, TOKENS_MAX),
+        "The most input tokens of one request. By default the model's window and the money decide.",
+        Context().max_tokens,
+        "tighten",
+        _less,
     ),
     Key(
         "plan.max_replans",

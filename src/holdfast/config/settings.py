@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.protocol.limits import Limits
-from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct
+from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context
 
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
@@ -22,6 +22,8 @@ CONDUCT: Mapping[str, str] = {
     "reflection.max": "max_reflections",
 }
 """The keys of how a run goes about its task, each with its name in `Conduct`."""
+CONTEXT: Mapping[str, str] = {"context.max_messages": "max_messages", "context.max_tokens": "max_tokens"}
+"""The keys of what a request carries, each with its name in `Context`."""
 DEFAULT_ORIGIN = "default"
 
 Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
@@ -83,6 +85,7 @@ class Config(msgspec.Struct, frozen=True):
     sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
+    context: Context
     conduct: Conduct
     """Without the model of reflections, whose facts this does not know."""
     reflection_model: str
@@ -123,6 +126,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         sandbox_mode=value["sandbox.mode"],
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
+        context=Context(**{name: value[key] for key, name in CONTEXT.items()}),
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
         reflection_model=value.get("reflection.model") or "",
         stall_turns=value["guard.stall_turns"],

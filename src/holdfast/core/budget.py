@@ -36,6 +36,10 @@ LAST_PASS_OUTPUT_TOKENS = 1_024
 LEAST_OUTPUT_TOKENS = 256
 LEAST_LAST_OUTPUT_TOKENS = 16
 WARN_SHARE = 0.8
+CALL_SHARE = 4
+"""One call may cost a quarter of what the run may cost."""
+LEAST_WINDOW_BASES = 4
+"""However little the run may cost, its window is four times the prompt and the tools."""
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
 _SHORT_OF_REST = "The {} that it could take is more than it may take beside the work."
@@ -138,8 +142,37 @@ def _tokens(size_bytes: int) -> int:
 
 
 def window_tokens(state: State) -> int:
-    """The window of the model of the next request."""
-    return _window(state, facts(state))
+    """The window of the next request: the smallest of the model's own, `[context] max_tokens`, and what fits into the
+    money of one call."""
+    window, settings = _window(state, facts(state)), state.settings
+    if settings is None:
+        return window
+    return min(window, settings.context.max_tokens, _payable_tokens(state, settings))
+
+
+def _payable_tokens(state: State, settings: Settings) -> int:
+    """Return the input tokens that one call may cost: a quarter of the run's money, and at least room to work in."""
+    # An example: with $2 a call may cost $0.50. At $5 per million tokens, which a write to the cache may make $6.25,
+    # that is 80,000 tokens. With $0.10 it would be 4,000, and the prompt with the tools alone has as many: then four
+    # times as much is the window.
+    model = facts(state)
+    if model.price != "known" or not state.models.base_bytes:
+        return model.context_tokens
+    most = settings.limits.cost_microusd // CALL_SHARE
+    least = LEAST_WINDOW_BASES * expected_tokens(
+        Measure(rates=state.models.measure.rates), Kinds(base=state.models.base_bytes)
+    )
+    return max(max(_payable_up_to(end, most, model) for end in _ends(model, model.context_tokens)), least)
+
+
+def _payable_up_to(end: int, microusd: int, model: ModelFacts) -> int:
+    price = _worst_input_price(model, end)
+    return min(end, microusd * 1_000_000 // price) if price else end
+
+
+def _ends(model: ModelFacts, tokens: int) -> list[int]:
+    """Return the largest size of each price. Above it all tokens cost more, so it may be the largest affordable."""
+    return [*(tier.above_tokens for tier in model.tiers), tokens]
 
 
 def input_room_tokens(state: State, settings: Settings) -> int:
@@ -147,7 +180,8 @@ def input_room_tokens(state: State, settings: Settings) -> int:
     answer."""
     model = facts(state)
     window = _window(state, model)
-    return max(int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4), 1)
+    room = int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4)
+    return max(min(room, int(window_tokens(state) * WINDOW_SHARE)), 1)
 
 
 def affordable_bytes(state: State, settings: Settings) -> int:
@@ -179,7 +213,7 @@ def afford(
     least = max(min(LEAST_LAST_OUTPUT_TOKENS if is_last_pass else LEAST_OUTPUT_TOKENS, most), 1)
     # Three things limit the output: the window, the tokens that are left, and the money that is left. The first
     # one that does not leave the least useful answer is the reason that is reported.
-    if cap < least:
+    if cap < least or expected > settings.context.max_tokens:
         return Unaffordable("context", _short_of_window(state, window), size_bytes, fresh_bytes, kinds)
     kept = 0 if is_last_pass else _last_pass_input(worst) + _last_pass_output(model, limits)
     # An output token counts once now and up to 1.15 times as input of the last pass. So the tokens that are
@@ -333,6 +367,9 @@ def _what_is_next(is_last_pass: bool) -> str:
 def _short_of_window(state: State, window: int) -> str:
     """Return why no request fits. A learnt window is our guess, so the provider's own words stand in its place."""
     advice = "Use a model with a larger window, or fork the session at an earlier record."
+    if state.settings is not None and state.settings.context.max_tokens < window:
+        most = f"[context] max_tokens = {state.settings.context.max_tokens:,}"
+        return f"The conversation has more tokens than {most} allows, and it cannot be shortened. Raise that number."
     if not state.models.learnt_window_tokens:
         return f"The conversation fills the model's window of {counted(window, 'token')}. {advice}"
     refused = f"The model's server refuses the conversation as too long, and it cannot be shortened. {advice}"

@@ -94,6 +94,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,
+            base_bytes=request.kinds.base,
             model=event.model,
             size_bytes=request.size_bytes,
             is_short=False,

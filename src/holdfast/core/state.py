@@ -166,6 +166,7 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """By name, the rates of other models that the session used, at most `MOST_LEARNT`."""
     base: str = ""
     """The base of the last request (`request.Request`)."""
+    base_bytes: int = 0
     anew_seq: int = 0
     """The last request that began anew. With what it quotes, it is where a resume reads from."""
     quoted: tuple[int, ...] = ()

@@ -15,6 +15,9 @@ from msgspec.structs import fields, replace
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.prompt import CustomSection
 
+NO_MAX_TOKENS = 100_000_000
+"""More than any model takes: its window and the money decide."""
+
 Autonomy = Literal["read-only", "supervised", "full"]
 ApproveBy = Literal["prompt", "wait", "deny"]
 
@@ -78,6 +81,8 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
 
     max_messages: int = 2_000
     """The most messages of one request."""
+    max_tokens: int = NO_MAX_TOKENS
+    """The most input tokens of one request."""
     compact_to: float = 0.4
     """The share of the window that a request fills after a compaction."""
 
