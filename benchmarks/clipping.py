@@ -14,7 +14,7 @@ from holdfast.runtime.runner import MAX_TOOL_TEXT_CHARS
 ROUNDS = 7
 MEGABYTE = 1 << 20
 
-_FAILURE = """______________ test_{0} ______________
+_FAILURE = """___________________ test_{0} ___________________
 
     def test_{0}() -> None:
 >       assert total([1, 2]) == {0}

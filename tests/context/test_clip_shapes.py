@@ -99,13 +99,20 @@ def test_a_test_that_may_fail_and_what_tests_print_are_no_failures() -> None:
 
 
 def test_failures_that_do_not_fit_are_counted() -> None:
-    block = "______ test_{0} ______\nE   assert {0} == -1\n\ntests/test_x.py:{0}: AssertionError\n"
+    block = "_________________ test_{0} __________________\nE   assert {0} == -1\n\ntests/test_x.py:{0}: AssertionError\n"
     text = NOISE + "=== FAILURES ===\n" + "".join(block.format(number) for number in range(2_000)) + NOISE
     told = shown(text)
     listed = told.count("\n- test_")
     assert told.startswith("[pytest: 2,000 failures]\n- test_0\n  E   assert 0 == -1\n")
     assert f"[{2_000 - listed:,} more failures]" in told
     assert listed > 40
+
+
+def test_a_line_that_a_test_logs_is_not_taken_for_a_failure() -> None:
+    output = (OUTPUTS / "pytest.txt").read_text().replace("a captured line", "FAILED to\n___ do it ___\nE   no")
+    told = shown(NOISE + output + NOISE)
+    assert told.startswith("[pytest: 5 failures]")
+    assert "do it" not in told
 
 
 def test_the_outputs_of_two_runners_are_both_shown() -> None:

@@ -247,7 +247,7 @@ _FORMATS = (
     _Format(
         name="pytest",
         signs=("= FAILURES =", "= ERRORS ="),
-        first_line=re.compile(r"\n_+ (?P<name>[^_\n][^\n]{0,1000}) _+(?=\n)"),
+        first_line=re.compile(r"\n_(?=[^\n]{38})_* (?P<name>[^_\n][^\n]{0,1000}) _+(?=\n)"),
         end=re.compile(r"\n====="),
         why=_why_pytest,
     ),
