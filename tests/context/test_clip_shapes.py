@@ -99,7 +99,8 @@ def test_a_test_that_may_fail_and_what_tests_print_are_no_failures() -> None:
 
 
 def test_failures_that_do_not_fit_are_counted() -> None:
-    block = "_________________ test_{0} __________________\nE   assert {0} == -1\n\ntests/test_x.py:{0}: AssertionError\n"
+    rule = "_" * 20
+    block = rule + " test_{0} " + rule + "\nE   assert {0} == -1\n\ntests/test_x.py:{0}: AssertionError\n"
     text = NOISE + "=== FAILURES ===\n" + "".join(block.format(number) for number in range(2_000)) + NOISE
     told = shown(text)
     listed = told.count("\n- test_")
@@ -109,7 +110,9 @@ def test_failures_that_do_not_fit_are_counted() -> None:
 
 
 def test_a_line_that_a_test_logs_is_not_taken_for_a_failure() -> None:
-    output = (OUTPUTS / "pytest.txt").read_text().replace("a captured line", "FAILED to\n___ do it ___\nE   no")
+    output = (
+        (OUTPUTS / "pytest.txt").read_text().replace("a captured line", "FAILED to\n___ do it ___\nE   no")
+    )
     told = shown(NOISE + output + NOISE)
     assert told.startswith("[pytest: 5 failures]")
     assert "do it" not in told
