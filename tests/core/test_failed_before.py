@@ -108,11 +108,13 @@ def test_a_change_in_between_allows_another_try(change: object) -> None:
         assert "ToolCallFinished" in kinds(turn(story, failing(), workspace="other"))
 
 
-def test_reads_in_between_change_nothing() -> None:
+def test_reads_and_writes_of_the_same_content_in_between_change_nothing() -> None:
     story = opened()
     for number in range(TIMES):
         turn(story, failing())
         turn(story, CallResult("ok", f"text {number}"), likeness=f"read {number}", effect="read")
+    same = Files((FileChange("a", "as it is", "as it is"),))
+    turn(story, GOOD, likeness="write", effect="write", files=same)
     assert "ToolCallRefused" in kinds(turn(story, failing()))
 
 

@@ -9,6 +9,7 @@ from tests.mutations.answers import ANSWERS
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
+from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 
 NAMED = (
@@ -912,4 +913,5 @@ MUTATIONS = (
     *ANSWERS,
     *CONDUCT,
     *SCREEN,
+    *PROGRESS,
 )
