@@ -3,7 +3,7 @@
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. The measurements are in `cell`, `counted`, `instructions`, `resume`,
-`streaming`, `idle`, `guard`, `imports`, `clipping` and `history`, the floor is in `floor`.
+`streaming`, `idle`, `guard`, `imports`, `clipping`, `history` and `tokens`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -168,6 +168,12 @@ def history(plan: Plan) -> Iterator[Row]:
         yield {"query": query, "cpu_ms": cost}
 
 
+def tokens(plan: Plan) -> Iterator[Row]:
+    """The token estimate: the kinds of a text, an estimate, a lesson."""
+    for part, cost in fresh("tokens").items():
+        yield {"part": part, "cpu_us": cost}
+
+
 SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "instructions": instructions,
     "turns": turns,
@@ -180,6 +186,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "imports": starts,
     "clipping": clipping,
     "history": history,
+    "tokens": tokens,
 }
 
 

@@ -1,6 +1,6 @@
 """Counts how much of each kind of text is in encoded messages. Each message is counted once, when it is encoded.
 
-Few passes over the bytes, all in C: a kilobyte takes about three microseconds.
+Few passes over the bytes, all in C: a kilobyte takes three to seven microseconds.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Iterable
 
 from holdfast.protocol.kinds import Kinds
 
-CHUNK_BYTES = 2_048
-"""A long message may mix kinds: each stretch of this size is of one."""
+STRETCH_BYTES = 2_048
+"""A long message may mix kinds: each stretch of this size counts as one. Short messages share a stretch: their kinds
+say little."""
 SAMPLE_BYTES = 512
-"""So many bytes of the stretch tell its kind."""
+"""So many bytes in the middle of the stretch tell its kind."""
 JSON_FROM = 20
 """One quotation mark inside the text in so many bytes makes it JSON."""
 CODE_FROM = 11
@@ -30,26 +31,26 @@ def kinds_in(elements: Iterable[tuple[bytes, int]], before: Kinds) -> Kinds:
     Args:
         elements: Each encoded message, with how many of its bytes do not count because media weigh less.
     """
-    prose, code, json, cjk, digits, media = 0, 0, 0, 0, 0, 0
-    for element, light in elements:
-        if light:
-            media += len(element) - light
-            continue
-        is_ascii = element.isascii()
-        for start in range(0, len(element), CHUNK_BYTES):
-            chunk = element[start : start + CHUNK_BYTES]
-            words = chunk.translate(None, _DIGITS)
-            wide = 0 if is_ascii else 3 * (len(chunk) - len(chunk.translate(None, _WIDE)))
-            rest = max(len(words) - wide, 0)
-            digits += len(chunk) - len(words)
-            cjk += len(words) - rest
-            sample = words[:SAMPLE_BYTES]
-            if (len(sample) - len(sample.translate(None, _MARKS))) * CODE_FROM <= len(sample):
-                prose += rest
-            elif sample.count(b'\\"') * JSON_FROM > len(sample):
-                json += rest
-            else:
-                code += rest
+    told = list(elements)
+    media = sum([len(element) - light for element, light in told if light])
+    prose, code, json, cjk, digits = 0, 0, 0, 0, 0
+    whole = b"".join([element for element, light in told if not light])
+    is_ascii = whole.isascii()
+    for start in range(0, len(whole), STRETCH_BYTES):
+        stretch = whole[start : start + STRETCH_BYTES]
+        words = stretch.translate(None, _DIGITS)
+        wide = 0 if is_ascii else 3 * (len(stretch) - len(stretch.translate(None, _WIDE)))
+        rest = max(len(words) - wide, 0)
+        digits += len(stretch) - len(words)
+        cjk += len(words) - rest
+        middle = max((len(words) - SAMPLE_BYTES) // 2, 0)
+        sample = words[middle : middle + SAMPLE_BYTES]
+        if (len(sample) - len(sample.translate(None, _MARKS))) * CODE_FROM <= len(sample):
+            prose += rest
+        elif sample.count(b'\\"') * JSON_FROM > len(sample):
+            json += rest
+        else:
+            code += rest
     return Kinds(
         before.base,
         before.prose + prose,
