@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core import guard
+from holdfast.core import guard, ledger
 from holdfast.core.causes import Outcome
 from holdfast.core.progress import FAILURES, TIMES
 from holdfast.core.state import action_key, started_calls
@@ -67,7 +67,7 @@ def test_the_fourth_attempt_is_refused_and_told_what_failed_and_when() -> None:
         turn(story, failing())
     refused = only(e.ToolCallRefused, turn(story, failing()))
     assert refused.failure.code == "failed_before"
-    for told in ("failed 3 times", "t3.c1", "record ", "It is broken.", "nothing has changed"):
+    for told in ("failed 3 times", "t3.c1", "It is broken.", "nothing has changed"):
         assert told in refused.failure.message
     assert "exit code" not in refused.failure.message
     # The refused attempt does not count as a failure, and the next one is refused as well.
@@ -154,6 +154,11 @@ def test_the_approaches_that_failed_are_listed_with_their_error_and_record() -> 
     (listed,) = guard.failed(story.state)
     assert (listed.name, listed.arguments, listed.said) == ("shell", '{"command":"make"}', "It is broken.")
     assert isinstance(story.records[listed.seq - 1].event, e.ToolCallFinished)
+    # The ledger has it too, for a model that no longer sees the calls.
+    assert f'shell {{"command":"make"}}: It is broken. (record {listed.seq})' in ledger.text_of(
+        story.state.ledger
+    )
+    assert "Other." not in ledger.text_of(story.state.ledger)
     # It stays listed when something has changed since.
     story.send("Try again.")
     assert guard.failed(story.state)

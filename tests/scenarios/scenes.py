@@ -405,6 +405,14 @@ SCENARIOS = [
         tools_of,
         settings={"repeat_note": 2, "repeat_stop": 4},
     ),
+    # Each turn may change the workspace, so each response brings a survey.
+    Scenario(
+        "stalled",
+        [{**calls(call("charge", amount=5)), "repeat": True}],
+        tools_of,
+        settings={"stall_turns": 3, "repeat_note": 40, "repeat_stop": 50},
+    ),
+    Scenario("failed before", [calls(call("fail", why="no"))] * 4 + [DONE], tools_of),
     Scenario(
         "overflow",
         [
@@ -560,6 +568,7 @@ ENDS = {
     "filtered": [("failed", "refusal")],
     "always empty": [("failed", "empty_response")],
     "stuck": [("stuck", "repeat")],
+    "stalled": [("stuck", "stall")],
     "reflection stops": [("stuck", "reflection")],
 }
 """How the runs of a scenario end, where it is not one run with an answer."""

@@ -32,9 +32,8 @@ STALLED = (
     "{turns} turns in a row brought nothing new: no new result, no change of the workspace, no step done."
 )
 FAILED_BEFORE = (
-    "This call was refused: it failed {times} times in a row with the same error, the last time as {call_id} (record "
-    "{seq}), and nothing has changed in the workspace since. The error was: {said} Change something first, or try "
-    "another way."
+    "This call was refused: it failed {times} times in a row with the same error, the last time as {call_id}, and "
+    "nothing has changed in the workspace since. The error was: {said} Change something first, or try another way."
 )
 
 
@@ -202,15 +201,19 @@ def failed(state: State) -> tuple[Failed, ...]:
     return tuple([each for each in state.progress.failures if each.times >= TIMES])
 
 
+def failed_now(state: State) -> Failed | None:
+    """Return the approach that has failed with the newest record."""
+    latest = state.progress.failures[-1] if state.progress.failures else None
+    return latest if latest is not None and (latest.seq, latest.times) == (state.seq, TIMES) else None
+
+
 def refusal(state: State, likeness: str) -> str:
     """Return why a call is not to be tried again; empty if it may."""
     # A row counts failures with nothing changed in between. `progress.changed` and a survey that finds another
     # workspace begin it anew, and so do words of a person.
     for each in state.progress.failures:
         if each.likeness == likeness and each.row >= TIMES:
-            return FAILED_BEFORE.format(
-                times=each.row, call_id=each.call_id, seq=each.seq, said=_sentence(each.said)
-            )
+            return FAILED_BEFORE.format(times=each.row, call_id=each.call_id, said=_sentence(each.said))
     return ""
 
 

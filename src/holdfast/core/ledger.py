@@ -16,14 +16,16 @@ MOST_CHARS = 7_000
 """About 2,000 tokens."""
 MOST_LINE_CHARS = 160
 
-EntryKind = Literal["file", "command", "call", "decision"]
-"""A file that was written, a command that ran, another call that writes or sends, what a person decided."""
+EntryKind = Literal["file", "command", "call", "decision", "failed"]
+"""A file that was written, a command that ran, another call that writes or sends, what a person decided, a call that
+failed again and again."""
 
 _TITLES: dict[EntryKind, str] = {
     "file": "Files written",
     "command": "Commands that ran",
     "call": "Other calls that write or send",
     "decision": "Decisions of people",
+    "failed": "Calls that failed three times with the same error",
 }
 
 
