@@ -24,6 +24,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
 from holdfast.redact.known import named_secrets
 from holdfast.runtime.acceptance import before_sending
@@ -42,6 +43,9 @@ _BUILT_IN = "holdfast.tools.builtin:built_in"
 _SCHEMA_TEXT = "holdfast.tools.answers:schema_text"
 _JUDGE = "holdfast.tools.answers:verdict"
 _GUIDANCE = "holdfast.tools.guidance:guidance"
+_ZONE_AT = "holdfast.runtime.zones:zone_at"
+_IS_ZONE = "holdfast.runtime.zones:is_zone"
+_UTC_NAMES = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal", "Etc/Universal")
 _SECTIONS = "holdfast.extensions.sections:package_sections"
 _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
@@ -104,6 +108,7 @@ class App:
             judge=factory(_JUDGE),
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
+            zone=_zone,
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
             deps=self.deps,
         )
@@ -191,6 +196,7 @@ class App:
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
             max_output_tokens=config.max_output_tokens,
             instructions=instructions,
+            zone=zone_name(config.zone, self.environ),
             allow_tools=allow_tools,
             deny_tools=deny_tools,
             repeat_note=config.repeat_note,
@@ -208,6 +214,38 @@ class App:
         return msgspec.structs.replace(
             self.config.conduct, reflection_model=self.facts(name) if name else None
         )
+
+
+def _zone(name: str, now_ms: int) -> Zone:
+    """Return a time zone at a time. Most machines of servers have UTC, for which nothing is loaded."""
+    if name in _UTC_NAMES:
+        return UTC
+    zone: Zone = factory(_ZONE_AT)(name, now_ms)
+    return zone
+
+
+def zone_name(configured: str, environ: Mapping[str, str]) -> str:
+    """Return the name of the configured zone, else that of this machine.
+
+    Raises:
+        UsageError: the configured one does not exist.
+    """
+    name = configured or environ.get("TZ", "").removeprefix(":") or _machine_zone()
+    if name in _UTC_NAMES:
+        return "UTC"
+    if factory(_IS_ZONE)(name):
+        return name
+    if configured:
+        hint = "Use a name like Europe/Berlin, or UTC."
+        raise UsageError(f"prompt.zone = {configured!r}: this machine knows no such time zone.", hint=hint)
+    return "UTC"
+
+
+def _machine_zone() -> str:
+    try:
+        return str(Path("/etc/localtime").readlink()).partition("zoneinfo/")[2] or "UTC"
+    except OSError:
+        return "UTC"
 
 
 @asynccontextmanager

@@ -80,6 +80,7 @@ TABLE = [
     Row("guard.wait_s", "[guard]\nwait_s = 2", "[guard]\nwait_s = 60"),
     Row("context.max_messages", "[context]\nmax_messages = 9_000", "[context]\nmax_messages = 100"),
     Row("context.max_tokens", "[context]\nmax_tokens = 900_000_000", "[context]\nmax_tokens = 9_000"),
+    Row("prompt.zone", '[prompt]\nzone = "Asia/Tokyo"', trusted="may set it"),
     Row("plan.max_replans", "[plan]\nmax_replans = 9", "[plan]\nmax_replans = 2"),
     Row("reflection.after_failures", "[reflection]\nafter_failures = 9", "[reflection]\nafter_failures = 1"),
     Row("answers.calibrated", "[answers]\ncalibrated = false", "[answers]\ncalibrated = true"),

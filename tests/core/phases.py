@@ -99,6 +99,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             "cli:ann",
             ("speak",),
             (Attachment("file", "a.png", "image/png", 9, "b", 16_000), Attachment("stdin", "", "text/plain", 3, "c")),
+            "[2026-11-21 23:18:00 UTC] ",
         ),
         e.SettingsStored(groups_of(settings(turns=1))),
         e.RunStarted(9, ref_of(SETTINGS), is_continuation=True),

@@ -78,6 +78,10 @@ def steps(state: State) -> list[Prepare | Attempt]:
     return [action for action in wanted(state) if not isinstance(action, Wait)]
 
 
+HEAD = "[2025-06-15 15:06:40 UTC] "
+"""Before words that come at the start."""
+
+
 class Story:
     """A session so far: its records, its state, and the time."""
 

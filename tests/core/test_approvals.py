@@ -15,6 +15,7 @@ from holdfast.protocol.commands import SCOPES, Command, Pause, Principal, Resolv
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import Asked, Bound, CallResult, Decision, Refused, bound
 from tests.core.stories import (
+    HEAD,
     PASSED,
     SESSION,
     Story,
@@ -226,7 +227,7 @@ def test_words_answer_an_open_question_and_are_not_said_twice() -> None:
 def test_words_of_somebody_who_may_not_answer_join_the_run_and_leave_the_question_open() -> None:
     story = questioned()
     assert story.command(Send("blue"), Principal("bob", "chat", ("speak",))) == [
-        e.MessageReceived("blue", "chat:bob", ("speak",))
+        e.MessageReceived("blue", "chat:bob", ("speak",), head=HEAD)
     ]
     assert story.asked().is_question
 
@@ -268,7 +269,7 @@ def test_a_visitors_answer_to_a_question_starts_nothing() -> None:
     story = questioned()
     approval = story.asked().approval_id
     assert kinds(story.visit(Resolve(approval, "answer", "red"))) == ["ApprovalResolved", "ToolCallFinished"]
-    assert story.visit(Send("more", settings())) == [e.MessageReceived("more", "cli:bob", SCOPES)]
+    assert story.visit(Send("more", settings())) == [e.MessageReceived("more", "cli:bob", SCOPES, head=HEAD)]
 
 
 def test_reads_go_on_beside_an_open_approval_and_what_follows_it_waits() -> None:

@@ -16,6 +16,7 @@ from holdfast.protocol.commands import SCOPES, Pause, Resolve, Send, Stop
 from holdfast.protocol.messages import ModelReply, Usage
 from holdfast.protocol.settings import groups_of, ref_of
 from tests.core.stories import (
+    HEAD,
     Story,
     a_turn,
     acting,
@@ -310,7 +311,7 @@ def test_the_task_of_a_run_is_what_opened_it_and_a_continuation_keeps_the_task()
     story = opened()
     story.prepared()
     first = story.run.goal_seq
-    assert story.records[first - 1].event == e.MessageReceived("Do it.", "cli:ann", SCOPES)
+    assert story.records[first - 1].event == e.MessageReceived("Do it.", "cli:ann", SCOPES, head=HEAD)
     story.send("And this.")
     assert story.run.goal_seq == first, "words that join the run do not open it"
     story.answered(words())
@@ -318,7 +319,9 @@ def test_the_task_of_a_run_is_what_opened_it_and_a_continuation_keeps_the_task()
     story.answered(words())
     story.send("Something else.")
     second = story.run.goal_seq
-    assert story.records[second - 1].event == e.MessageReceived("Something else.", "cli:ann", SCOPES)
+    assert story.records[second - 1].event == e.MessageReceived(
+        "Something else.", "cli:ann", SCOPES, head=HEAD
+    )
     story.prepared()
     story.failed("provider_fatal")
     story.go_on()

@@ -201,4 +201,32 @@ CONDUCT = (
         "if True:",
         "tests/cli/test_reflection.py",
     ),
+    Mutation(
+        "the model does not read when a person wrote",
+        "context/transcript.py",
+        'return self._words(seq, text, head + text, attachments, mark="u")',
+        'return self._words(seq, text, text, attachments, mark="u")',
+        "tests/scenarios/test_heads.py",
+    ),
+    Mutation(
+        "a request counts as cacheable whatever came before it",
+        "runtime/prepare.py",
+        "if before == self._base_sha256:",
+        "if True:",
+        "tests/edge/test_prefix.py",
+    ),
+    Mutation(
+        "a cache that works badly is not told",
+        "views/caching.py",
+        "self._low = [*self._low, (read, possible)] if read < possible / 2 else []",
+        "self._low = []",
+        "tests/edge/test_prefix.py",
+    ),
+    Mutation(
+        "a cache that works well is warned of",
+        "views/caching.py",
+        "if read < possible / 2 else []",
+        "if read < possible * 2 else []",
+        "tests/edge/test_prefix.py",
+    ),
 )

@@ -293,6 +293,7 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         settings,
         facts=past.model.facts if model == past.model.facts.name else fresh.settings.model.facts,
         sections=past.prompt.sections,
+        zone=past.prompt.zone,
         model_attempts=past.model.model_attempts,
         is_streaming=past.model.is_streaming,
         approval_deadline_s=past.posture.approval_deadline_s,

@@ -215,6 +215,12 @@ KEYS: tuple[Key, ...] = (
         _less,
     ),
     Key(
+        "prompt.zone",
+        text(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*", 'a time zone, like "Europe/Berlin"'),
+        "The time zone in which the model reads when you wrote. Default: this machine's.",
+        project="trust",
+    ),
+    Key(
         "plan.max_replans",
         whole(1, 100),
         "How often the plan may be revised without a step done.",

@@ -92,6 +92,8 @@ class Config(msgspec.Struct, frozen=True):
     """Empty: the model of the run."""
     stall_turns: int
     wait_s: float
+    zone: str
+    """Empty: this machine's."""
     undo_keep_s: float
     """How long the content of edited files is kept."""
     providers: dict[str, ProviderSettings]
@@ -131,6 +133,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         reflection_model=value.get("reflection.model") or "",
         stall_turns=value["guard.stall_turns"],
         wait_s=float(value["guard.wait_s"]),
+        zone=value.get("prompt.zone") or "",
         undo_keep_s=value["undo.keep"],
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},

@@ -103,6 +103,8 @@ class Edit(msgspec.Struct, frozen=True):
     """What it has of each kind of text."""
     hasher: Any
     """The hash of the chunks. Update it with the tail."""
+    kept_bytes: int = 0
+    """How many of its first bytes the last request had too, if that had the same base."""
 
     def body(self, tail: bytes) -> bytes:
         """Return the whole body in one copy."""
@@ -350,6 +352,7 @@ class Conversation:
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - light,
             fresh_bytes=sum([each.size + 1 for each in new if not each.is_sent]),
+            kept_bytes=len(base) + len(self._buffer) - self._light,
             kinds=self.kinds(wire, len(base)),
             hasher=hasher,
         )
@@ -370,6 +373,7 @@ class Conversation:
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - self._light,
             fresh_bytes=len(element),
+            kept_bytes=len(base) + len(self._buffer) - self._light,
             kinds=kinds_in([(element, 0)], replace(self._kinds, base=len(base))),
             hasher=hasher,
         )

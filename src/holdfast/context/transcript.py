@@ -108,8 +108,8 @@ class Transcript:
             case e.ToolCallFinished(call_id=call_id, result=result):
                 is_error, attachments = result.status != "ok", result.attachments
                 return self._result(call_id, _Result(seq, result.text, is_error, result.trust, attachments))
-            case e.MessageReceived(text=text, attachments=attachments):
-                return self._words(seq, text, text, attachments)
+            case e.MessageReceived(text=text, attachments=attachments, head=head):
+                return self._words(seq, text, head + text, attachments, mark="u")
             case e.NoteAdded(text=text):
                 return self._words(seq, text, RUNTIME + text)
             case e.RunLanding(message=message):
@@ -130,11 +130,10 @@ class Transcript:
         return ()
 
     def _words(
-        self, seq: int, text: str, shown: str, attachments: tuple[Attachment, ...] = ()
+        self, seq: int, text: str, shown: str, attachments: tuple[Attachment, ...] = (), mark: str = "n"
     ) -> Sequence[Said]:
-        is_note = shown != text
         message = Message("user", (Text(shown),), least("user", *[each.trust for each in attachments]))
-        said = Said(message, "n" if is_note else "u", seq, ((seq, text),), attachments)
+        said = Said(message, mark, seq, ((seq, text),), attachments)
         if self._calls or self._is_asking:
             self._waiting.append(said)
             return ()

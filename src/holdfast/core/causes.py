@@ -10,6 +10,7 @@ from holdfast.protocol.events import ContextCompacted
 from holdfast.protocol.outcomes import AttemptResult, Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
+from holdfast.protocol.zone import UTC, Zone
 
 
 class Attach(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Commanded(msgspec.Struct, frozen=True):
     epoch: int
     is_contested: bool = False
     """For a visitor: the same as in `Attach`."""
+    zone: Zone = UTC
+    """In which the time of a person's words is told."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

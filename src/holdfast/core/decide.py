@@ -41,6 +41,7 @@ from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unread
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused, Told
+from holdfast.protocol.zone import Zone, head_at
 
 CONTINUE_NOTE = "The last run ended before the work was done. Go on from where it stopped."
 RIVAL_NOTE = (
@@ -160,7 +161,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
     by = command.principal.label
     match command.body:
         case Send():
-            _send(draft, command.principal, command.body)
+            _send(draft, command.principal, command.body, cause.zone)
         case Continue(settings=settings):
             _continue(draft, command.principal, settings)
         case Resolve():
@@ -196,7 +197,7 @@ def _stopped(state: State, reason: str, by: str) -> str:
     return f"{what}." if has_begun(state) else f"{what} before it began; the next task is without it."
 
 
-def _send(draft: Draft, principal: Principal, words: Send) -> None:
+def _send(draft: Draft, principal: Principal, words: Send, zone: Zone) -> None:
     """Take the words of a sender: they open a run, join the open run, or answer an open question."""
     run, by = open_run(draft.state), principal.label
     # Words that arrive while a question is open are its answer if their sender may answer. Otherwise they are a
@@ -222,7 +223,8 @@ def _send(draft: Draft, principal: Principal, words: Send) -> None:
             draft.add(e.MessageReceived(WITH_THE_ANSWER, by, principal.scopes, words.attachments))
         return
     # The message comes before `RunStarted`: the run takes the words that no request has carried as its task.
-    draft.add(e.MessageReceived(words.text, by, principal.scopes, words.attachments))
+    head = head_at(draft.now_ms, zone)
+    draft.add(e.MessageReceived(words.text, by, principal.scopes, words.attachments, head))
     settings = settings or draft.state.settings
     if run is None and settings is not None:
         start_run(draft, settings)

@@ -10,7 +10,10 @@ IDENTITY = (
     "You are an agent run by Holdfast. You work on the user's task with tools until it is done. Then say so."
 )
 
-PLATFORM = "You work on {platform}."
+PLATFORM = (
+    "You work on {platform}. Each message of a person begins with the time at which it came, in brackets, like "
+    "[2026-11-21 23:18:00 UTC]. Without a tool, you know no later time."
+)
 
 WORKSPACE = "Your workspace is {workspace}; relative paths start there."
 

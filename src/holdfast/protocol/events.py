@@ -97,6 +97,8 @@ class MessageReceived(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     scopes: tuple[Scope, ...] = ()
     """What the sender might ask for."""
     attachments: tuple[Attachment, ...] = ()
+    head: str = ""
+    """What the model reads before the text: the time."""
 
 
 class SettingsStored(msgspec.Struct, frozen=True, gc=False):

@@ -75,6 +75,9 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reserved_microusd: int
     fresh_bytes: int = 0
     """How much of it the request before did not have."""
+    prefix_bytes: int = 0
+    """How many of its first bytes the last request for work to the same model had too: what a provider can read from
+    its cache."""
     kinds: Kinds = NO_KINDS
     """What it has of each kind of text, without its tail."""
     rest: tuple[Fresh, ...] = ()

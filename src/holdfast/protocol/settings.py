@@ -55,6 +55,8 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pro
     instructions: str = ""
     sections: tuple[CustomSection, ...] = ()
     """The sections that the program adds."""
+    zone: str = "UTC"
+    """The time zone of the session, for the time in front of a person's words."""
 
 
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):

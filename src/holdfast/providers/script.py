@@ -38,6 +38,7 @@ from holdfast.protocol.ports import Delta, ModelAttempt, Wire
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.zone import without_head
 from holdfast.providers.errors import from_status
 
 SCRIPT_MAX_BYTES = 64 << 20
@@ -236,13 +237,15 @@ def _numbered(raw: object, number: int, source: str) -> NumberedLine:
 
 
 def _last_heard(body: bytes) -> str:
-    """Return the text of the last user or tool message in a body that `ScriptWire` wrote."""
+    """Return the text of the last user or tool message in a body that `ScriptWire` wrote, without the time before a
+    person's words.
+    """
     end = body.rfind(b"\n]")
     while (start := body.rfind(b"\n", 0, end)) >= 0:
         message = msgspec.json.decode(body[start:end].rstrip(b","))
         match message["role"]:
             case "user":
-                return str(message["text"])
+                return without_head(message["text"])
             case "tool":
                 return "\n".join(result["text"] for result in message["results"])
         end = start

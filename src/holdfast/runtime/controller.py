@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from msgspec.structs import replace
 
-from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.state import State
 from holdfast.errors import (
@@ -38,6 +37,7 @@ from holdfast.runtime.driver import Driver, end_orphans
 from holdfast.runtime.fitting import check_fits
 from holdfast.runtime.fold import Fold, Prospect, prospect_of, state_of, waiting_command
 from holdfast.runtime.following import follow
+from holdfast.runtime.heard import heard
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.holder import LEASE_MS, LiveLease, is_dead, is_free, this_process
 from holdfast.runtime.lookout import Lookout
@@ -333,7 +333,9 @@ class SessionController:
             batch = [
                 fold.note(event, now_ms, epoch, Trigger("command", command.id)) for event in fold.opening()
             ]
-            cause = Commanded(command, epoch, has_rival and entry is waiting[0])
+            cause = heard(
+                self._ports, fold.state, command, epoch, is_contested=has_rival and entry is waiting[0]
+            )
             batch += fold.take(decision(fold.state, cause, now_ms, 0))
             is_last = entry is waiting[-1]
             commit = fold.commit(batch, epoch, now_ms, (command.id,), releases_lease=is_last)

@@ -36,6 +36,7 @@ from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
 from holdfast.runtime.fold import Fold, waiting_command
+from holdfast.runtime.heard import heard
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.mailbox import Mailbox
@@ -204,7 +205,7 @@ class Driver:
         return bool(waiting)
 
     def _commanded(self, waiting: Sequence[InboxEntry]) -> list[Commanded]:
-        return [Commanded(waiting_command(each), self._epoch) for each in waiting]
+        return [heard(self._ports, self.state, waiting_command(each), self._epoch) for each in waiting]
 
     # --- causes ---------------------------------------------------------------------------------
 

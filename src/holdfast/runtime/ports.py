@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.protocol.ports import Clock, Judge, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
 from holdfast.protocol.settings import Settings
+from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
 
 
@@ -32,5 +33,7 @@ class Ports:
     """Reads the files that say how to work in a workspace, nearest last."""
     sections: Callable[[Settings], Sequence[CustomSection]] = lambda _: ()
     """Returns the sections of system prompts that other packages add."""
+    zone: Callable[[str, int], Zone] = lambda _, __: UTC
+    """Returns the time zone with a name at a time."""
     judge: Judge | None = None
     """Checks answers to runs with a schema. Without it, no answer is good enough."""

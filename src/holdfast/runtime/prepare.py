@@ -164,7 +164,8 @@ class Planner:
             is_streaming=settings.model.is_streaming,
             is_last_pass=action.is_last_pass and has_tools,
         )
-        return self._rendered(action, wire, self._base_sha256, edit, tail, grant, fresh_bytes)
+        request = self._rendered(action, wire, self._base_sha256, edit, tail, grant, fresh_bytes)
+        return replace(request, prefix_bytes=await self._prefix_bytes(state, model, edit))
 
     async def side_request(self, step: PrepareSide, fold: Fold) -> Request | Unaffordable | Unready:
         """Return the request of a side call: the last request for work, and one message more. Another model gets a
@@ -194,7 +195,8 @@ class Planner:
         # Calls are not forbidden: to some providers that is another prefix, and their cache would not pay.
         streams = state.settings.model.is_streaming
         tail = wire.tail(model, grant.output_cap_tokens, is_streaming=streams, is_last_pass=False)
-        return self._rendered(step, wire, sha256, edit, tail, grant, edit.fresh_bytes)
+        request = self._rendered(step, wire, sha256, edit, tail, grant, edit.fresh_bytes)
+        return replace(request, prefix_bytes=edit.kept_bytes if model.name == state.models.model else 0)
 
     def _rendered(
         self,
@@ -267,6 +269,15 @@ class Planner:
         is_long = size_bytes > IN_THREAD_FROM_BYTES
         return await asyncio.to_thread(cut) if is_long else cut()
 
+    async def _prefix_bytes(self, state: State, model: ModelFacts, edit: Edit) -> int:
+        """Return how many of its first bytes the last request had too."""
+        before = state.models.base
+        if not before or state.models.model != model.name:
+            return 0
+        if before == self._base_sha256:
+            return edit.kept_bytes
+        return common_prefix(await self._ports.store.blobs.get(before), self._base)
+
     def _fresh_bytes(self, state: State, edit: Edit) -> int:
         """Return how many bytes of the request the last one did not have. A last pass shares a part of its base."""
         is_last_pass = state.run is not None and bool(state.run.landing)
@@ -332,6 +343,15 @@ class Planner:
             proposal = replace(proposal, is_approved=False)
             return self._originals.masked(state.session, call, original, await tools.admit(proposal))
         return admission
+
+
+def common_prefix(one: bytes, other: bytes) -> int:
+    """Return how many of their first bytes are the same."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
 
 
 def _model(step: PrepareRequest | PrepareSide, state: State) -> str:

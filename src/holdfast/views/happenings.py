@@ -26,6 +26,7 @@ from holdfast.protocol.events import (
 )
 from holdfast.protocol.messages import ToolCall, calls_of
 from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.views.caching import CacheWatch
 from holdfast.views.lines import MASKED, Line, Span, neutral, one_line, took
 from holdfast.views.lists import clipped_text, framed, readable_call
 from holdfast.views.notices import notice
@@ -57,6 +58,7 @@ class Happenings:
         self._is_asked_here = is_asked_here
         self._detail = detail
         self._groups = state.groups
+        self._cache = CacheWatch()
         self._came_to: dict[str, str] = {}
         """What the last call that told Holdfast something came to, by its id."""
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
@@ -64,6 +66,8 @@ class Happenings:
     def lines(self, record: Record, width: int) -> Sequence[Line]:
         """Return the lines of a record. Most records have none."""
         lines = [*self._lines(record, width)]
+        if warning := self._cache.add(record):
+            lines.append(_notice(warning, width))
         if self._detail == "quiet":
             return lines if isinstance(record.event, ApprovalRequested) else ()
         return [*lines, *self._in_full(record)] if self._detail == "verbose" else lines

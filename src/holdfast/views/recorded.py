@@ -37,19 +37,22 @@ from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, settings_by
 from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refused, Told
+from holdfast.protocol.zone import UTC, zone_in
 
 E = TypeVar("E")
 
 
-def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Event]) -> Cause | None:
+def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause | None:
     """Return the cause of a batch, or None if its events do not fit the trigger.
 
     Args:
-        trigger: The cause that the records name; any kind but a finding.
+        state: The state before it.
+        first: The first record. It names the cause: any kind but a finding.
         batch: The events, without a leading `SessionOpened`.
     """
     others = [event for event in batch if not (isinstance(event, e.NoteAdded) and event.about == "takeover")]
     is_contested = len(others) < len(batch)
+    trigger = first.cause
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
@@ -60,7 +63,9 @@ def cause_of(state: State, trigger: e.Trigger, epoch: int, batch: Sequence[e.Eve
             return _outcome(trigger.name, batch[0])
         case "command":
             who, body = _command(state, others)
-            return Commanded(Command(trigger.name, state.session, who, body), epoch, is_contested)
+            said = _first(others, e.MessageReceived)
+            zone = zone_in(said.head, first.at_ms) if said is not None else UTC
+            return Commanded(Command(trigger.name, state.session, who, body), first.epoch, is_contested, zone)
     return None
 
 

@@ -178,7 +178,7 @@ def _compare(state: State, batch: _Batch, *, is_changed: bool) -> Difference | N
 def _cause(state: State, first: e.Record, events: Sequence[e.Event], *, is_costed_anew: bool) -> Cause | None:
     """Return the recorded cause. None: a finding that is not wanted here, or that would be another one."""
     if first.cause.kind != "finding":
-        return cause_of(state, first.cause, first.epoch, events)
+        return cause_of(state, first, events)
     steps = [action for action in wanted(state) if isinstance(action, Prepare)]
     step = next((step for step in steps if step.key == first.cause.name), None)
     return finding(step, state, events, is_costed_anew=is_costed_anew) if step is not None else None

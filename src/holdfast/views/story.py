@@ -20,6 +20,7 @@ from holdfast.protocol.events import (
     ModelCallCut,
     ModelCallFailed,
     ModelCallStarted,
+    PromptBuilt,
     Record,
     Responded,
     RunStarted,
@@ -62,6 +63,8 @@ class Attempt(msgspec.Struct, frozen=True):
     started: ModelCallStarted
     left_out: tuple[Stretch, ...] = ()
     """The records whose messages the request does not have (`events.ContextCompacted`)."""
+    change: str = ""
+    """Why it does not begin with the last request for work; empty if it does."""
     outcome: Outcome | None = None
     ended_ms: int = 0
     """0 if it has not ended. For an abandoned attempt: the last record of the process that made it."""
@@ -228,17 +231,26 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
     open_at: dict[str, int] = {}
     alive_ms: dict[int, int] = {}
     left_out: tuple[Stretch, ...] = ()
+    before: ModelCallStarted | None = None
+    why: list[str] = []
     for run, record in numbered:
         alive_ms[record.epoch] = record.at_ms
         match record.event:
             case ContextCompacted():
                 left_out = record.event.left_out
+                why.append("the context was compacted")
             case ContextRestored():
                 left_out = ()
+                why.append("the whole context is back")
+            case PromptBuilt(reason=reason):
+                why.append(f"the system prompt was built: {reason}")
             case ModelCallStarted() as started:
                 open_at[started.key] = len(attempts)
                 number = len(attempts) + 1
-                attempts.append(Attempt(number, run, record.seq, record.at_ms, started, left_out))
+                change = _change(before, started, why)
+                attempts.append(Attempt(number, run, record.seq, record.at_ms, started, left_out, change))
+                if started.purpose == "work":
+                    before, why = started, []
             case (
                 Responded() | ModelCallFailed() | ModelCallCut() | ModelCallAbandoned() | SideCallEnded()
             ) as outcome if outcome.key in open_at:
@@ -248,6 +260,22 @@ def _attempts(numbered: Iterable[tuple[int, Record]]) -> tuple[Attempt, ...]:
                 ended_ms = alive_ms.get(epoch, record.at_ms)
                 attempts[at] = msgspec.structs.replace(attempts[at], outcome=outcome, ended_ms=ended_ms)
     return tuple(attempts)
+
+
+def _change(before: ModelCallStarted | None, started: ModelCallStarted, why: Sequence[str]) -> str:
+    """Return why a request does not begin with the last one for work."""
+    if before is None:
+        return "the first request"
+    if started.model != before.model:
+        return "another model"
+    if started.purpose != "work":
+        return ""
+    if why:
+        return "; ".join(why)
+    if started.request.base == before.request.base:
+        return ""
+    is_one_last = started.is_last_pass != before.is_last_pass
+    return "the last pass has no tools" if is_one_last else "another form of the same prompt"
 
 
 def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:

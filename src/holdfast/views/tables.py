@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.events import ModelCallCut, ModelCallFailed, Responded, SideCallEnded
+from holdfast.protocol.events import ModelCallCut, ModelCallFailed, ModelCallStarted, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
 from holdfast.protocol.request import Purpose, Stretch
+from holdfast.views.caching import possible_share, share_of
 from holdfast.views.estimates import error_of, errors, sentence
 from holdfast.views.lines import (
     FRAME,
@@ -41,7 +42,7 @@ STYLES = {
 }
 """The colour of each status; others are red."""
 _RESULT_LINES = 4
-_REQUEST_HEAD = ("#", "turn", "try", "at", "took", "bytes", "in", "error", "out", "cost")
+_REQUEST_HEAD = ("#", "turn", "at", "took", "bytes", "in", "error", "cache", "out", "cost")
 
 
 def status_span(status: str) -> Span:
@@ -84,18 +85,24 @@ def request_lines(story: Story, width: int) -> list[Line]:
     for attempt in story.attempts:
         started, usage = attempt.started, attempt.usage
         rows.append([
-            str(attempt.number), str(started.turn), str(started.attempt), local(attempt.at_ms, "%H:%M:%S"),
+            str(attempt.number), _turn(started), local(attempt.at_ms, "%H:%M:%S"),
             length_of(attempt), f"{started.request.size_bytes:,}",
-            short(usage.input_tokens), _error(attempt), short(usage.output_tokens),
+            short(usage.input_tokens), _error(attempt), _cache(attempt), short(usage.output_tokens),
             money(cost_of(story, attempt)),
             Span(one_line(_told(attempt), max(width, 60)), status_span(attempt.status).style),
         ])  # fmt: skip
     said = {attempt.seq: attempt.number for attempt in story.attempts}
     return [
-        *table(rows, width, right=(0, 1, 2, 4, 5, 6, 7, 8, 9), drop=(7, 5, 2, 3, 6, 8)),
+        *table(rows, width, right=(0, 1, 3, 4, 5, 6, 7, 8, 9), drop=(6, 4, 2, 5, 8)),
+        *([Span(f"request {each.number} begins anew: {each.change}", "dim")] for each in _begun_anew(story)),
         *([Span(f"from request {said[seq]} on, {text}", "yellow")] for seq, text in cuts(story).items()),
         *([Span(sentence(each), "dim")] for each in errors(story.attempts)),
     ]
+
+
+def _turn(started: ModelCallStarted) -> str:
+    """Return the turn; from the second attempt on with the attempt: `7.2`."""
+    return f"{started.turn}.{started.attempt}" if started.attempt > 1 else str(started.turn)
 
 
 def _told(attempt: Attempt) -> str:
@@ -106,6 +113,18 @@ def _told(attempt: Attempt) -> str:
 def _error(attempt: Attempt) -> str:
     error = error_of(attempt)
     return "" if error is None else f"{abs(error):.1%}"
+
+
+def _begun_anew(story: Story) -> list[Attempt]:
+    """Return the attempts after the first whose prefix changed for a reason that `cuts` does not tell."""
+    told = cuts(story)
+    return [each for each in story.attempts[1:] if each.change and each.seq not in told]
+
+
+def _cache(attempt: Attempt) -> str:
+    """Return the share of the input that was read from a cache, and the one that was possible."""
+    share, possible = share_of(attempt), possible_share(attempt.started.request)
+    return "" if share is None or not possible else f"{share * 100:.0f}/{possible:.0%}"
 
 
 def cuts(story: Story) -> dict[int, str]:
@@ -141,6 +160,9 @@ def request_rows(story: Story) -> Iterator[dict[str, Any]]:
             "estimate_error": error_of(attempt),
             "sha256": started.request.sha256,
             "left_out": [list(stretch) for stretch in attempt.left_out],
+            "cache_read_share": share_of(attempt),
+            "cacheable_share": possible_share(started.request),
+            "prefix_change": attempt.change,
             "usage": usage_row(attempt),
             "cost_usd": None if cost is None else usd(cost),
             "held_usd": usd(attempt.held_microusd),
