@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.paths import Home, admin_files, expanded, find_home, is_folder, is_text
+from holdfast.config.paths import LOCAL_TIME, Home, admin_files, expanded, find_home, is_folder, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
@@ -243,7 +243,7 @@ def zone_name(configured: str, environ: Mapping[str, str]) -> str:
 
 def _machine_zone() -> str:
     try:
-        return str(Path("/etc/localtime").readlink()).partition("zoneinfo/")[2] or "UTC"
+        return str(LOCAL_TIME.readlink()).partition("zoneinfo/")[2] or "UTC"
     except OSError:
         return "UTC"
 

@@ -14,6 +14,8 @@ from holdfast.errors import UsageError
 USER_FILE = "config.toml"
 PROJECT_FILE = "holdfast.toml"
 ADMIN_FILE = Path("/etc") / "holdfast" / USER_FILE
+LOCAL_TIME = Path("/etc") / "localtime"
+"""A link to the time zone of the machine."""
 HOME_VARIABLE = "HOLDFAST_HOME"
 ADMIN_VARIABLE = "HOLDFAST_ADMIN_CONFIG"
 
