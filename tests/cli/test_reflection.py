@@ -54,6 +54,21 @@ def test_a_run_whose_model_asks_rests_with_the_question_and_goes_on_with_the_ans
 
 
 @pytest.mark.requirement("L2-01")
+def test_a_question_of_the_model_is_answered_in_chat(cli: Cli) -> None:
+    cli.configure(EVERY_TURN)
+    model = cli.model(LOOK, late(LOOK), says("It is done."), judges("ask"))
+    with cli.emulator("chat", "-m", model, columns=100, rows=30) as screen:
+        screen.until(">")
+        screen.type("look at it\r")
+        screen.until("the agent asks: Which file?")
+        screen.until("  The agent asks: Which file?")
+        screen.type("the second one\r")
+        screen.until("It is done.")
+        screen.type("\x04")
+        assert screen.end() == 0
+
+
+@pytest.mark.requirement("L2-01")
 def test_a_run_whose_model_sees_no_way_on_ends_stuck(cli: Cli) -> None:
     cli.configure(EVERY_TURN)
     ended = cli("run", "look", "-m", cli.model(LOOK, {**LOOK, "delay_s": 30}, judges("stop")), "--json")

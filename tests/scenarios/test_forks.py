@@ -30,6 +30,7 @@ FORKED = (
     "stopped in mid-tool",
     "two runs",
     "another wire",
+    "reflections",
 )
 
 

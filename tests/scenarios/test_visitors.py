@@ -22,7 +22,7 @@ from tests.scenarios.scenes import BY_NAME
 from tests.scenarios.stage import Stage
 
 KINDS = ("approve", "deny", "pause", "stop")
-PLAYED = [BY_NAME[name] for name in ("approved", "side by side", "retries", "words join")]
+PLAYED = [BY_NAME[name] for name in ("approved", "side by side", "retries", "words join", "reflections")]
 MAX_COMMITS = 40
 
 

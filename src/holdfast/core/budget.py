@@ -241,7 +241,7 @@ def afford_side(
     most_microusd: int,
 ) -> Grant | Unaffordable:
     """Return what a side call to `model` reserves, or which limit it would break. It leaves what the open call for
-    work has reserved, and what a last pass after that needs.
+    work has reserved, and what another one and a last pass need after it.
 
     Args:
         most_output_tokens: The longest useful answer.
@@ -264,18 +264,17 @@ def afford_side(
     cap = min(most, max(window - expected, 0))
     if cap < least:
         return Unaffordable("context", "It does not fit the model's window.", size_bytes, fresh_bytes, kinds)
-    # The work comes first. What its open call has reserved counts as gone. A last pass after that call would read its
-    # request and its response again, so this much has to be left too. Without an open call, the last request counts.
-    open_ = state.models.open
-    before = open_.reserved_tokens if open_ is not None else worst_tokens(measure, state.models.size_bytes, 0)
-    last_input, last_output = _last_pass_input(before), _last_pass_output(facts(state), limits)
-    cap = min(cap, tokens_left(run, limits) - last_input - last_output - worst)
+    # The work comes first. What its open call has reserved counts as gone. Another call after it would read its
+    # request and its response again, and so would a last pass after that one: this much has to be left too, so that a
+    # side call does not end a run. Without an open call, the last request counts.
+    work = _next_of_work(state, limits)
+    cap = min(cap, tokens_left(run, limits) - sum(work) - worst)
     if cap < least:
         return Unaffordable("tokens", _SHORT_OF_REST.format("tokens"), size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         price = _worst_output_price(model, worst)
-        last = _price(facts(state), last_input, last_output) if facts(state).price == "known" else 0
-        left = cost_left(run, limits) - last - _price(model, worst, 0)
+        kept = _price(facts(state), *work) if facts(state).price == "known" else 0
+        left = cost_left(run, limits) - kept - _price(model, worst, 0)
         # The limit of the purpose is about what is likely. If the provider caches, it has read the conversation
         # already, and charges less for it. Of everything else the worst is assumed. An example: 20,000 tokens of
         # which 19,000 are cached, at 1 and 0.1 micro-dollars a token, cost 2,900 and not 20,000.
@@ -287,6 +286,15 @@ def afford_side(
             return Unaffordable("cost", _SHORT_OF_REST.format("money"), size_bytes, fresh_bytes, kinds)
     reserved = worst + cap
     return Grant(expected, cap, reserved, _price(model, worst, cap))
+
+
+def _next_of_work(state: State, limits: Limits) -> tuple[int, int]:
+    """Return the input and output tokens that the next call of the work and a last pass after it may need."""
+    open_, measure = state.models.open, state.models.measure
+    before = open_.reserved_tokens if open_ is not None else worst_tokens(measure, state.models.size_bytes, 0)
+    next_input = _last_pass_input(before)
+    last_input = _last_pass_input(next_input + LEAST_OUTPUT_TOKENS)
+    return next_input + last_input, LEAST_OUTPUT_TOKENS + _last_pass_output(facts(state), limits)
 
 
 def _beside(run: Run, other: ModelCall | None) -> Run:

@@ -105,7 +105,7 @@ def _about_pause(told: RunPaused | RunResumed) -> str:
 
 
 def _reflected(answer: Reflection) -> str:
-    next_ = f" Next: {answer.next}" if answer.next else ""
+    next_ = f" Next: {answer.next}" if answer.next and answer.decision != "ask" else ""  # the pause says it
     judged = f"{answer.progress}, {answer.decision}. {answer.reason}{next_}"
     return f"asked how the task is going, the model said: {judged}"
 
