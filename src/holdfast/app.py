@@ -22,7 +22,7 @@ from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
-from holdfast.protocol.settings import Conduct, Settings, settings_with
+from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
@@ -204,10 +204,14 @@ class App:
             stall_turns=config.stall_turns,
             wait_s=config.wait_s,
             schema=schema,
-            context=config.context,
             conduct=self._conduct(),
+            context=self._context(),
         )
         return Chosen(settings, (*_notices(settings), *config.warnings))
+
+    def _context(self) -> Context:
+        name = self.config.compaction_model
+        return msgspec.structs.replace(self.config.context, compact_model=self.facts(name) if name else None)
 
     def _conduct(self) -> Conduct:
         name = self.config.reflection_model
@@ -409,8 +413,8 @@ def _notices(settings: Settings) -> Iterable[str]:
 
 def models_of(settings: Settings) -> tuple[ModelFacts, ...]:
     """Return the models that a run with these settings calls."""
-    other = settings.conduct.reflection_model
-    return (settings.model.facts, *((other,) if other is not None else ()))
+    others = (settings.context.compact_model, settings.conduct.reflection_model)
+    return (settings.model.facts, *[each for each in others if each is not None])
 
 
 def _money_notices(settings: Settings, facts: ModelFacts) -> Iterable[str]:

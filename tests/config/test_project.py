@@ -88,6 +88,16 @@ TABLE = [
     Row("reflection.every_turns", "[reflection]\nevery_turns = 99", "[reflection]\nevery_turns = 2"),
     Row("reflection.max", "[reflection]\nmax = 9", "[reflection]\nmax = 0"),
     Row("reflection.model", '[reflection]\nmodel = "openai:gpt-x"', trusted="may set it"),
+    Row("compaction.at", "[compaction]\nat = 0.9", trusted="may set it"),
+    Row("compaction.to", "[compaction]\nto = 0.2", trusted="may set it"),
+    Row("compaction.turns", "[compaction]\nturns = 20", trusted="may set it"),
+    Row("compaction.model", '[compaction]\nmodel = "openai:gpt-x"', trusted="may set it"),
+    Row("compaction.max_per_hour", "[compaction]\nmax_per_hour = 50", "[compaction]\nmax_per_hour = 0"),
+    Row(
+        "compaction.max_cost_share",
+        "[compaction]\nmax_cost_share = 0.4",
+        "[compaction]\nmax_cost_share = 0.01",
+    ),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),
 ]
 

@@ -134,6 +134,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             messages_before=9, messages_after=3, size_bytes_before=900, size_bytes_after=90, kept_share=0.5,
             summary_by="openai:m", summary_key="s1", cost_microusd=7,
         ),
+        e.SummaryDiscarded("s1", "it is empty"),
         e.CompactionAsked("cli:ann"),
         e.ContextRestored("cli:ann"),
         e.SideCallEnded(

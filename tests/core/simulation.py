@@ -85,6 +85,7 @@ RESULTS = (e.ToolCallFinished, e.ToolCallRefused, e.ToolCallAbandoned)
 ANSWERS = (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned, e.SideCallEnded)
 SETTINGS = (
     settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2, reflect_turns=1),
+    settings(turns=6, wall_s=100, model_attempts=2, compact_turns=1, max_reflections=0),
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
     settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2, after_failures=1, max_reflections=2),
 )
@@ -296,6 +297,9 @@ class Simulation:
                 "full", ((1, 2),), self.state.seq + 1, (e.ViewPart("head", "Some are left out."),), "data",
                 messages_before=3, messages_after=2, size_bytes_before=30, size_bytes_after=20,
             )  # fmt: skip
+            if self.state.compaction.waiting:
+                discarded = e.SummaryDiscarded(self.state.compaction.waiting_key, "it is too long")
+                return Finding(step, self.pick([compacted, discarded]))
             return Finding(step, self.pick([*sized, unready, compacted]))
         call = step.call
         if call.interrupted is not None and call.interrupted.on_interrupt == "probe":

@@ -98,6 +98,9 @@ def call(tool_name: str, /, **arguments: Any) -> dict[str, Any]:
     return {"name": tool_name, "arguments": arguments}
 
 
+LONG = "A long name of something that the tool looks at, so that a compaction of the view is worth it. " * 3
+
+
 def calls(*some: dict[str, Any], text: str = "", **more: Any) -> dict[str, Any]:
     """A script's line that makes calls."""
     return {"text": text, "tool_calls": list(some), **more}
@@ -499,6 +502,28 @@ SCENARIOS = [
         tools_of,
         settings={"reflect_turns": 1, "max_reflections": 6},
         is_timed=True,
+    ),
+    Scenario(
+        "summaries",
+        [
+            *[calls(call("look", name=f"{number} {LONG}"), delay_s=0.2) for number in range(14)],
+            DONE,
+            words("I looked at many things.", purpose="summary", delay_s=0.3),
+            words("", purpose="summary"),
+            {"error": {"status": 500}, "purpose": "summary"},
+            words("I looked again.", purpose="summary", delay_s=0.5),
+            words("It is too long. " * 400, purpose="summary"),
+            words("I look.", purpose="summary", delay_s=9.0),
+        ],
+        tools_of,
+        settings={"compact_turns": 2, "max_messages": 14, "max_reflections": 0, "stall_turns": 200},
+        is_timed=True,
+    ),
+    Scenario(
+        "compacted in a small window",
+        [*[calls(call("look", name=f"{number} {LONG}")) for number in range(14)], DONE],
+        tools_of,
+        settings={"max_messages": 12, "compactions_per_hour": 0, "max_reflections": 0, "stall_turns": 200},
     ),
     Scenario(
         "reflection stops",

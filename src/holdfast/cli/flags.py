@@ -27,7 +27,7 @@ from holdfast.config.paths import Home, expanded, is_folder
 from holdfast.config.settings import CONDUCT, CONTEXT, Config
 from holdfast.errors import UsageError
 from holdfast.policy.rules import offers
-from holdfast.protocol.limits import usd
+from holdfast.protocol.limits import ModelFacts, usd
 from holdfast.protocol.plan import UPDATE_PLAN
 from holdfast.protocol.settings import Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
@@ -240,16 +240,24 @@ def _written(recorded: Settings) -> dict[str, object]:
         "repeat.stop": recorded.guard.repeat_stop,
         **{key: getattr(recorded.context, name) for key, name in CONTEXT.items()},
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
-        **_reflection_model(recorded),
+        **_side_models(recorded),
         "guard.stall_turns": recorded.guard.stall_turns,
         "guard.wait_s": recorded.guard.wait_s,
     }
     return {**written, _COST: usd(limits.cost_microusd)} if limits.is_cost_set else written
 
 
-def _reflection_model(recorded: Settings) -> dict[str, object]:
-    model = recorded.conduct.reflection_model
-    return {"reflection.model": model.name} if model is not None else {}
+def _side_models(recorded: Settings) -> dict[str, object]:
+    models = {
+        "compaction.model": recorded.context.compact_model,
+        "reflection.model": recorded.conduct.reflection_model,
+    }
+    return {key: model.name for key, model in models.items() if model is not None}
+
+
+def _known(past: ModelFacts | None, asked: ModelFacts | None) -> ModelFacts | None:
+    """Return the model that is asked for, as it was recorded if it is the same."""
+    return past if past is not None and asked is not None and past.name == asked.name else asked
 
 
 def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool) -> Chosen:
@@ -283,14 +291,12 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
             f"--plan: The tool {UPDATE_PLAN} is not allowed, so there could never be a plan.",
             hint=f"Allow it: --allow-tool {UPDATE_PLAN}. Or leave --plan out.",
         )
-    known = past.conduct.reflection_model if past is not None else None
-    asked = settings.conduct.reflection_model
-    if known is not None and asked is not None and known.name == asked.name:
-        settings = changed(settings, reflection_model=known)
     if past is None:
         return Chosen(settings, fresh.warnings)
     settings = changed(
         settings,
+        reflection_model=_known(past.conduct.reflection_model, settings.conduct.reflection_model),
+        compact_model=_known(past.context.compact_model, settings.context.compact_model),
         facts=past.model.facts if model == past.model.facts.name else fresh.settings.model.facts,
         sections=past.prompt.sections,
         zone=past.prompt.zone,

@@ -188,7 +188,8 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
                     if not _is_capping(given, before, warnings):
                         continue
             settings[given.name] = Setting(given.value, given.origin, source.layer)
-    _check_repeats(settings, problems)
+    _check_order(settings, "repeat.note", "repeat.stop", problems)
+    _check_order(settings, "compaction.to", "compaction.at", problems)
     if settings["sandbox.mode"].layer == "default":
         warnings.append(UNSAFE)
     if problems:
@@ -197,11 +198,12 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     return replace(build(settings, names), ignored=tuple(ignored), warnings=told)
 
 
-def _check_repeats(settings: Mapping[str, Setting], problems: list[str]) -> None:
-    note, stop = settings["repeat.note"], settings["repeat.stop"]
-    if note.value >= stop.value:
-        told = f"repeat.note = {note.value} must be less than repeat.stop = {stop.value}"
-        where = [setting.origin for setting in (note, stop) if setting.layer != "default"]
+def _check_order(settings: Mapping[str, Setting], lower: str, higher: str, problems: list[str]) -> None:
+    """Check that the value of one key is less than that of another."""
+    less, more = settings[lower], settings[higher]
+    if less.value >= more.value:
+        told = f"{lower} = {less.value} must be less than {higher} = {more.value}"
+        where = [setting.origin for setting in (less, more) if setting.layer != "default"]
         problems.append(f"{' and '.join(where)}: {told}")
 
 

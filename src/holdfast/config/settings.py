@@ -22,7 +22,15 @@ CONDUCT: Mapping[str, str] = {
     "reflection.max": "max_reflections",
 }
 """The keys of how a run goes about its task, each with its name in `Conduct`."""
-CONTEXT: Mapping[str, str] = {"context.max_messages": "max_messages", "context.max_tokens": "max_tokens"}
+CONTEXT: Mapping[str, str] = {
+    "context.max_messages": "max_messages",
+    "context.max_tokens": "max_tokens",
+    "compaction.at": "compact_at",
+    "compaction.to": "compact_to",
+    "compaction.turns": "compact_turns",
+    "compaction.max_per_hour": "compactions_per_hour",
+    "compaction.max_cost_share": "compact_cost_share",
+}
 """The keys of what a request carries, each with its name in `Context`."""
 DEFAULT_ORIGIN = "default"
 
@@ -86,9 +94,12 @@ class Config(msgspec.Struct, frozen=True):
     repeat_note: int
     repeat_stop: int
     context: Context
+    """Without the model of summaries."""
     conduct: Conduct
     """Without the model of reflections, whose facts this does not know."""
     reflection_model: str
+    """Empty: the model of the run."""
+    compaction_model: str
     """Empty: the model of the run."""
     stall_turns: int
     wait_s: float
@@ -131,6 +142,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         context=Context(**{name: value[key] for key, name in CONTEXT.items()}),
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
         reflection_model=value.get("reflection.model") or "",
+        compaction_model=value.get("compaction.model") or "",
         stall_turns=value["guard.stall_turns"],
         wait_s=float(value["guard.wait_s"]),
         zone=value.get("prompt.zone") or "",

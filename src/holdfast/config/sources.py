@@ -190,7 +190,9 @@ def _nearest(segments: Dotted) -> str:
 
     near = get_close_matches(".".join(segments), names, n=1, cutoff=NEAR)
     if not near:
-        names = {key.path.rpartition(".")[2]: key.path for key in KEYS if "*" not in key.path}
+        # `turns = 5` means the limit, which is what people set most.
+        ordered = sorted(KEYS, key=lambda key: key.path.startswith("limits."))
+        names = {key.path.rpartition(".")[2]: key.path for key in ordered if "*" not in key.path}
         names |= {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
         near = get_close_matches(segments[-1], names, n=1, cutoff=NEAR)
     return names[near[0]] if near else ""

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
-from holdfast.protocol.events import ContextCompacted
+from holdfast.protocol.events import ContextCompacted, SummaryDiscarded
 from holdfast.protocol.outcomes import AttemptResult, Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
@@ -42,7 +42,9 @@ class Outcome(msgspec.Struct, frozen=True):
     first_delta_ms: int = 0
 
 
-Found = Built | Request | ContextCompacted | Unaffordable | Unready | Admission | Probed | Lost
+Found = (
+    Built | Request | ContextCompacted | SummaryDiscarded | Unaffordable | Unready | Admission | Probed | Lost
+)
 
 
 class Finding(msgspec.Struct, frozen=True):

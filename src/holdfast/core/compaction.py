@@ -13,12 +13,16 @@ from msgspec.structs import replace
 
 from holdfast.protocol.compaction import ContextCompacted, ViewPart
 from holdfast.protocol.request import Stretch
-from holdfast.protocol.trust import Trust
 
 WORDS_SHARE = 2
 """The words of people may take this part of the view: one half."""
 LONG_SHARE = 8
 """A message of a person that would take more than an eighth of the view is clipped, unless it is the last one."""
+FEW_TURNS = 5
+"""A compaction that gains fewer turns makes the next summary wait."""
+MOST_ASKED = 60
+"""The most attempts that are remembered: more than an hour may have."""
+MOST_SUMMARY_CHARS = 24_000
 SHORT_BYTES = 512
 """Clipping a shorter message saves nothing."""
 
@@ -56,8 +60,19 @@ class Compaction(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     words: tuple[ViewPart, ...] = ()
     """Words of people that the view tells in part."""
     summary: str = ""
-    """The summary in the view."""
-    summary_trust: Trust = "data"
+    """The part of the view with the summary."""
+    waiting: str = ""
+    """A summary for the next compaction."""
+    waiting_key: str = ""
+    """The attempt that brought it."""
+    waiting_by: str = ""
+    """The model that wrote it."""
+    asked_ms: tuple[int, ...] = ()
+    """When the last attempts to get a summary started."""
+    spent_microusd: int = 0
+    """What they cost since the last compaction."""
+    wait_turn: int = 0
+    """No summary is asked for before this turn."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -78,6 +93,9 @@ Fits = Callable[[int], bool]
 def after(compaction: Compaction, seq: int, turn: int, event: ContextCompacted) -> Compaction:
     """Return the compaction that the event records."""
     summary = "".join([part.text for part in event.parts if part.kind == "summary"])
+    # An example: a compaction in turn 40, and the view is full again in turn 43. That gained 3 turns, so that the
+    # next summary is asked for in turn 49 at the earliest.
+    gained = turn - compaction.turn if compaction.seq else FEW_TURNS
     return replace(
         compaction,
         seq=seq,
@@ -86,8 +104,43 @@ def after(compaction: Compaction, seq: int, turn: int, event: ContextCompacted) 
         is_asked=False,
         words=tuple([part for part in event.parts if part.kind == "words"]),
         summary=summary,
-        summary_trust=event.trust if summary else "data",
+        waiting="",
+        spent_microusd=0,
+        wait_turn=turn + 2 * gained if gained < FEW_TURNS else 0,
     )
+
+
+def after_asking(compaction: Compaction, at_ms: int) -> Compaction:
+    """Return it after the start of an attempt to get a summary."""
+    return replace(compaction, asked_ms=(*compaction.asked_ms, at_ms)[-MOST_ASKED:])
+
+
+def after_answer(
+    compaction: Compaction, text: str, key: str, by: str, cost_microusd: int, turn: int
+) -> Compaction:
+    """Return it after the end of such an attempt. `text`: what it brought, if anything."""
+    spent = compaction.spent_microusd + cost_microusd
+    if not text:
+        return replace(compaction, spent_microusd=spent, wait_turn=turn + FEW_TURNS)
+    return replace(compaction, waiting=text, waiting_key=key, waiting_by=by, spent_microusd=spent)
+
+
+def after_discard(compaction: Compaction, turn: int) -> Compaction:
+    """Return it without the summary that waited."""
+    return replace(compaction, waiting="", wait_turn=turn + FEW_TURNS)
+
+
+def problem_of(text: str, calls: int, *, is_masked: bool, is_cut: bool) -> str:
+    """Return why a summary cannot be used; empty if it can."""
+    if calls:
+        return "it calls tools"
+    if not text.strip():
+        return "it is empty"
+    if is_masked:
+        return "it contains a secret"
+    if is_cut:
+        return "it is cut at its end"
+    return "it is too long" if len(text) > MOST_SUMMARY_CHARS else ""
 
 
 def view(

@@ -268,8 +268,8 @@ def _prepared(draft: Draft, cause: Finding) -> None:
         case Built() as found:
             if draft.state.prompt.due:
                 draft.add(built(draft.state.prompt, found))
-        case e.ContextCompacted() as compacted:
-            model_calls.take_finding(draft, cause.step.key, compacted)
+        case e.ContextCompacted() | e.SummaryDiscarded() as view:
+            model_calls.take_finding(draft, cause.step.key, view)
         case Request() | Unaffordable() | Unready() as found:
             if isinstance(cause.step, PrepareSide):
                 side_calls.take_finding(draft, cause.step, found)

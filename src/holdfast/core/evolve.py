@@ -157,6 +157,9 @@ def _of_context(state: State, event: e.ContextEvent) -> State:
             return replace(state, compaction=compacted, prompt=due)
         case e.CompactionAsked():
             return replace(state, compaction=replace(state.compaction, is_asked=True))
+        case e.SummaryDiscarded():
+            discarded = compaction.after_discard(state.compaction, state.turn.number)
+            return replace(state, compaction=discarded)
         case e.ContextRestored():
             return replace(state, compaction=Compaction())
 

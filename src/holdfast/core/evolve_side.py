@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core import guard
+from holdfast.core import compaction, guard
 from holdfast.core.changes import with_models
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.retry import SIDE_ATTEMPTS
@@ -39,6 +39,8 @@ def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) 
     state = _tallied(replace(state, run=run), purpose, asked=asked)
     if purpose == "reflection":
         state = _reflected(state)
+    else:
+        state = replace(state, compaction=compaction.after_asking(state.compaction, state.at_ms))
     return replace(state, side=replace(state.side, started=state.side.started + 1, open=model_call))
 
 
@@ -57,6 +59,13 @@ def side_ended(state: State, event: e.SideCallEnded) -> State:
     outcomes = tally.outcomes + (event.status != "cut")
     spent = tally.spent_microusd + event.cost_microusd
     state = _tallied(replace(state, run=run), event.purpose, outcomes=outcomes, spent_microusd=spent)
+    if event.purpose == "summary":
+        text = event.text if event.status == "responded" else ""
+        by = model_call.facts.name if model_call is not None else event.model
+        after = compaction.after_answer(
+            state.compaction, text, event.key, by, event.cost_microusd, state.turn.number
+        )
+        state = replace(state, compaction=after)
     # A further attempt asks the same under the next key, and the tally of the purpose says when.
     if event.retry_at_ms and model_call is not None:
         failed = {"failed_attempts": model_call.attempt, "retry_at_ms": event.retry_at_ms}

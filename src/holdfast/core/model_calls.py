@@ -33,15 +33,18 @@ OVER_CAP = "Your last response has {tokens:,} tokens, more than the {cap:,} allo
 
 
 def take_finding(
-    draft: Draft, key: str, found: Request | e.ContextCompacted | Unaffordable | Unready
+    draft: Draft,
+    key: str,
+    found: Request | e.ContextCompacted | e.SummaryDiscarded | Unaffordable | Unready,
 ) -> None:
     """Record the intent of an attempt, or why none starts: a limit, or a provider that is not ready."""
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return
     match found:
-        case e.ContextCompacted() as compacted:  # the step is still wanted, for the view that this leaves
-            draft.add(compacted)
+        # The step is still wanted, for the view that this leaves.
+        case e.ContextCompacted() | e.SummaryDiscarded():
+            draft.add(found)
         case Unaffordable(reason=reason, message=message) as short:
             # Three cases. The last pass itself is too dear: the run ends without it. The messages that must
             # stay do not fit the window: no shorter request exists, so the run fails. Otherwise the run lands:

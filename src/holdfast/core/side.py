@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from holdfast.core import reflection
+from holdfast.core import reflection, summarizing
 from holdfast.core.draft import Draft
 from holdfast.core.state import Phase, Run, State, facts, facts_for, has_begun, shares_request
 from holdfast.protocol import events as e
@@ -38,6 +38,14 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 KINDS: Mapping[SidePurpose, Kind] = {
+    "summary": Kind(
+        summarizing.is_due,
+        summarizing.words,
+        summarizing.SYSTEM,
+        summarizing.OUTPUT_TOKENS,
+        summarizing.left_microusd,
+        summarizing.take,
+    ),
     "reflection": Kind(
         reflection.is_due,
         reflection.words,

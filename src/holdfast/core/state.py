@@ -461,7 +461,9 @@ def facts(state: State, key: str = "") -> ModelFacts:
 def facts_for(state: State, purpose: SidePurpose) -> ModelFacts:
     """Return the model of the next side call for this purpose."""
     settings = state.settings
-    other = settings.conduct.reflection_model if settings is not None and purpose == "reflection" else None
+    if settings is None:
+        return facts(state)
+    other = settings.context.compact_model if purpose == "summary" else settings.conduct.reflection_model
     return other or facts(state)
 
 

@@ -320,6 +320,15 @@ class SideCallEnded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 # --- context ------------------------------------------------------------------------------------
 
 
+class SummaryDiscarded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A summary is not used. The view is compacted without one."""
+
+    key: str
+    """The attempt that brought it."""
+    problem: str
+    """Why, as the end of a sentence."""
+
+
 class CompactionAsked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Somebody wants the view to be compacted before the next request."""
 
@@ -507,7 +516,7 @@ ToolEvent = (
     | PlanChanged
     | AnswerGiven
 )
-ContextEvent = ContextCompacted | CompactionAsked | ContextRestored
+ContextEvent = ContextCompacted | SummaryDiscarded | CompactionAsked | ContextRestored
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
 FileEvent = FilesRestoring | FilesRestored
 Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | ApprovalEvent | FileEvent

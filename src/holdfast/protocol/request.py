@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 
-SidePurpose = Literal["reflection"]
+SidePurpose = Literal["summary", "reflection"]
 """What a side call is for: a model call beside the conversation, whose answer is not part of it."""
 
 Purpose = Literal["work", SidePurpose]

@@ -85,8 +85,18 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
     """The most messages of one request."""
     max_tokens: int = NO_MAX_TOKENS
     """The most input tokens of one request."""
+    compact_at: float = 0.75
+    """The share of the window at which a summary is asked for."""
     compact_to: float = 0.4
     """The share of the window that a request fills after a compaction."""
+    compact_turns: int = 200
+    """After so many turns a summary is asked for in any case."""
+    compactions_per_hour: int = 12
+    """The most attempts to get a summary; 0: none."""
+    compact_cost_share: float = 0.1
+    """The share of a run's cost limit that they may take."""
+    compact_model: ModelFacts | None = None
+    """The model that writes summaries; None: the model of the run."""
 
 
 class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="conduct"):

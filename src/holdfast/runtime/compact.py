@@ -93,7 +93,7 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
         return size_bytes <= most_bytes
 
     view = compacted("asked", state, conversation, None, fits, fits, ())
-    if view is None or view.size_bytes_after >= view.size_bytes_before:
+    if not isinstance(view, ContextCompacted) or view.size_bytes_after >= view.size_bytes_before:
         return None
     return view
 

@@ -10,6 +10,7 @@ from holdfast.core.state import State, facts
 from holdfast.errors import UsageError
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.commands import CommandBody, Send
+from holdfast.protocol.counts import counted
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
@@ -44,7 +45,7 @@ def check_fits(ports: Ports, body: CommandBody) -> None:
     bare = expected_tokens(Measure(), Kinds(base=base)) + LEAST_TOKENS
     if bare > room:
         raise UsageError(
-            f"The prompt, the rules and the tools have about {bare:,} tokens with the shortest task, and"
+            f"The prompt, the rules and the tools have about {counted(bare, 'token')} with the shortest task, and"
             f" {bound} has room for {room:,}. Nothing was sent.",
             hint=f"Shorten the rules, allow fewer tools, or {more}.",
         )

@@ -24,6 +24,7 @@ from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.compaction import ContextCompacted, Reason
+from holdfast.protocol.events import SummaryDiscarded
 from holdfast.protocol.failures import Failure, FailureCode
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
@@ -137,7 +138,7 @@ class Planner:
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
-    ) -> Request | ContextCompacted | Unaffordable:
+    ) -> Request | ContextCompacted | SummaryDiscarded | Unaffordable:
         """Return the next request as an edit of the last one, or why it cannot be afforded; a compaction if its
         messages do not fit. The request is prepared again from the view that this leaves."""
         assert state.settings is not None
@@ -229,6 +230,8 @@ class Planner:
 
     def _reason(self, state: State, conversation: Conversation, wire: Wire, kinds: Kinds) -> Reason | None:
         """Return why the view is to be compacted; None if it is not."""
+        if state.compaction.waiting:
+            return "summary"
         if state.compaction.is_asked:
             return "asked"
         assert state.settings is not None
@@ -238,7 +241,7 @@ class Planner:
 
     async def _compacted(
         self, reason: Reason, state: State, conversation: Conversation, wire: Wire
-    ) -> ContextCompacted | None:
+    ) -> ContextCompacted | SummaryDiscarded | None:
         """Return the compaction of the view; None if nothing can be left out of it."""
         assert state.settings is not None
         settings, base_bytes = state.settings, len(self._base)
@@ -247,15 +250,20 @@ class Planner:
         size_bytes = base_bytes + conversation.size_bytes(wire)
         per_byte = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes)) / size_bytes
         room = budget.input_room_tokens(state, settings)
-        target = min(int(budget.window_tokens(state) * settings.context.compact_to), room)
-        most = budget.affordable_bytes(state, settings) - base_bytes
+        context = settings.context
+        target = min(int(budget.window_tokens(state) * context.compact_to), room)
+        # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`.
+        most = int(conversation.size_bytes(wire) * context.compact_to / context.compact_at)
+        if reason == "full":
+            most = size_bytes
+        elif reason == "last_pass":
+            most, target = budget.affordable_bytes(state, settings) - base_bytes, room
 
         def fits(size_bytes: int, most_tokens: int) -> bool:
-            if reason == "last_pass":
-                return size_bytes <= most
-            return (base_bytes + size_bytes) * per_byte <= most_tokens
+            is_small = (base_bytes + size_bytes) * per_byte <= most_tokens
+            return size_bytes <= most and (is_small or reason == "last_pass")
 
-        def cut() -> ContextCompacted | None:
+        def cut() -> ContextCompacted | SummaryDiscarded | None:
             return compacted(
                 reason,
                 state,

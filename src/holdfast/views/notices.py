@@ -28,6 +28,7 @@ from holdfast.protocol.events import (
     SessionImported,
     SessionRenamed,
     SettingsChanged,
+    SummaryDiscarded,
 )
 from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.reflection import Reflection
@@ -89,7 +90,7 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
         case RunPaused() | RunResumed() as told:
             return _about_pause(told)
-        case ContextCompacted() | CompactionAsked() | ContextRestored() as told:
+        case ContextCompacted() | SummaryDiscarded() | CompactionAsked() | ContextRestored() as told:
             return _about_view(told)
         case FilesRestoring() | FilesRestored() as told:
             return _about_files(told)
@@ -130,7 +131,9 @@ def _about_origin(told: SessionForked | SessionRenamed | SessionImported) -> str
             return f"took over the name {key} from {other}"
 
 
-def _about_view(told: ContextCompacted | CompactionAsked | ContextRestored) -> str:
+def _about_view(told: ContextCompacted | SummaryDiscarded | CompactionAsked | ContextRestored) -> str:
+    if isinstance(told, SummaryDiscarded):
+        return f"the summary is not used: {told.problem}"
     if isinstance(told, CompactionAsked):
         return f"{told.by} asked for a compaction of the view"
     return left_out(told.left_out if isinstance(told, ContextCompacted) else ())

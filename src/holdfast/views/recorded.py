@@ -208,7 +208,7 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
 
 def _request(
     step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
-) -> Built | Request | e.ContextCompacted | Unaffordable | Unready | None:
+) -> Built | Request | e.ContextCompacted | e.SummaryDiscarded | Unaffordable | Unready | None:
     def afford(size_bytes: int, fresh_bytes: int, kinds: Kinds) -> budget.Grant | Unaffordable:
         if isinstance(step, PrepareSide):
             return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes, kinds)
@@ -226,8 +226,8 @@ def _request(
             return grant if isinstance(grant, Unaffordable) else None
         case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
             return Unready(failure, retry_at_ms)
-        case e.ContextCompacted() as compacted:
-            return compacted
+        case e.ContextCompacted() | e.SummaryDiscarded():
+            return told
         case e.PromptBuilt(sections=sections, blob=blob, tools=tools):
             return Built(sections, blob, tools)
     return None

@@ -29,6 +29,7 @@ _OF_REQUESTS = (
     e.ModelCallUnaffordable,
     e.ModelCallUnready,
     e.ContextCompacted,
+    e.SummaryDiscarded,
 )
 
 
