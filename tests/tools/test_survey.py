@@ -109,6 +109,13 @@ def test_the_home_in_a_workspace_does_not_count(place: Path) -> None:
     assert survey(place, surveyor=surveyor) == before
 
 
+def test_a_survey_that_takes_too_long_covers_only_the_named_files(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surveys, "MAX_MS", 0)
+    assert survey(place, named=("a.txt",)).startswith(PARTIAL)
+
+
 def test_above_the_limit_only_the_named_files_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveys, "MAX_FILES", 2)
     before = survey(place, named=("a.txt",))

@@ -33,7 +33,7 @@ _FILTERS = frozenset(
     {"ls", "cat", "head", "tail", "wc", "sort", "uniq", "cut", "tr", "nl", "tac", "echo", "printf", "true", "false",
      ":", "cd", "pwd", "file", "stat", "du", "df", "tree", "basename", "dirname", "realpath", "readlink", "which",
      "type", "date", "whoami", "id", "uname", "ps", "env", "printenv", "sleep", "jq", "column", "less", "more",
-     "md5sum", "sha1sum", "sha256sum", "cksum", "od", "xxd", "hexdump", "strings", "comm", "seq"}
+     "md5sum", "sha1sum", "sha256sum", "cksum", "od", "hexdump", "strings", "comm", "seq"}
 )  # fmt: skip
 _LOOKS = _SEARCHES | _COMPARES | _FILTERS
 _GIT_LOOKS = frozenset(
@@ -41,6 +41,7 @@ _GIT_LOOKS = frozenset(
 )
 _HIDES = re.compile(r"\$\(|`|<\(|>\(")
 """A substitution may run anything."""
+_FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "&1", "&2", "1", "2"})
 
 _TOKEN = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|(?<![^\s;&|(])\#[^\n]*|\s+""", re.DOTALL)
@@ -113,7 +114,7 @@ def _only_looks(command: Command) -> bool:
         if program == "git":
             if unwrapped(words)[1:2] == [] or unwrapped(words)[1] not in _GIT_LOOKS:
                 return False
-        elif program not in _LOOKS:
+        elif program not in _LOOKS or not _FIND_WRITES.isdisjoint(words):
             return False
     return all(word.access == "read" or word.text in _NOWHERE for word in words_of(command))
 

@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Sequence
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.evidence import PARTIAL
 from holdfast.tools.own import Identity, OwnPlaces, identity
 
@@ -24,6 +25,8 @@ FILE_BYTES = 1 << 20
 READ_BYTES = 24 << 20
 READ_FILES = 1_000
 """How much one survey reads. What it has not read counts with its times until it changes again."""
+MAX_MS = 3_000
+"""How long one survey may take. On a slow file system the others would wait for its thread."""
 MAX_MARKS = 50_000
 EARLIER_MS = 2_000
 """Some file systems round times to two seconds."""
@@ -66,9 +69,11 @@ class _Look:
         self._files_left = READ_FILES
 
     def tree(self, workspace: str, own: OwnPlaces) -> int | None:
-        """Return the sum over all folders, in whatever order they come; None if there are too many files."""
+        """Return the sum over all folders, in whatever order they come; None if they are too many, or
+        take too long."""
         homes = own.identities()
         total, files, seen = 0, 0, 0
+        until_ms = SYSTEM_CLOCK.uptime_ms() + MAX_MS
         folders = [""]
         while folders:
             folder = folders.pop()
@@ -79,6 +84,8 @@ class _Look:
             lines, below = found
             files += len(lines)
             if files > MAX_FILES or seen + len(folders) + len(below) > MAX_FOLDERS:
+                return None
+            if SYSTEM_CLOCK.uptime_ms() >= until_ms:
                 return None
             folders += below
             total = (total + _number(folder, lines)) & _BITS
