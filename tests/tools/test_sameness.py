@@ -66,8 +66,8 @@ def test_a_command_of_programs_that_read_only_looks(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     ["make", "cat a > b", "echo x >> log", "find . -delete", "find . -fprint out", "find . -exec rm {} +",
-     "ls $(touch x)", "ls `touch x`", "git commit", "git", "touch a", "sort -o a a", "cat <(touch x)", "xargs rm < a", "python3 -c ''",
-     "sh -c 'touch x'", "", "ls; rm a",
+     "ls $(touch x)", "ls `touch x`", "git commit", "git", "touch a", "sort -o a a", "cat <(touch x)", "xargs rm < a",
+     "python3 -c ''", "sh -c 'touch x'", "", "ls; rm a",
      "cat " + "a" * 5_000],
 )  # fmt: skip
 def test_a_command_that_may_write_does_not_only_look(command: str) -> None:
