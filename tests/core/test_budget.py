@@ -48,7 +48,7 @@ def usable(story: Story, size_bytes: int, fresh_bytes: int | None = None) -> Gra
 
 
 @pytest.mark.requirement("H3", "L2-07", "B8")
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=120, deadline=None)
 @given(NUMBERS)
 def test_however_a_provider_counts_what_is_spent_and_held_never_exceeds_the_limits(
     numbers: list[int],
@@ -57,7 +57,7 @@ def test_however_a_provider_counts_what_is_spent_and_held_never_exceeds_the_limi
 
 
 @pytest.mark.requirement("H3", "L2-07", "B8")
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=120, deadline=None)
 @given(NUMBERS)
 def test_a_provider_that_lies_ends_the_run_with_the_call_that_exceeds_the_limit(numbers: list[int]) -> None:
     Game(Dice(numbers), may_lie=True).play(15)
@@ -80,7 +80,7 @@ def test_long_games_meet_everything_that_can_happen(may_lie: bool) -> None:
 
 @pytest.mark.requirement("H3", "L2-07")
 @pytest.mark.parametrize("limit", ["cost_microusd", "tokens"])
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=120, deadline=None)
 @given(NUMBERS)
 def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     limit: str, numbers: list[int]
