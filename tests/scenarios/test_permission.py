@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core.state import State, open_run
 from holdfast.errors import Forbidden, UsageError
@@ -101,7 +102,9 @@ def test_a_stranger_does_not_loosen_an_open_run(stage: Stage) -> None:
             assert state.settings == settings
             records = await records_of(store, door.session)
             words = [record.event for record in records if isinstance(record.event, e.MessageReceived)]
-            assert words[-1] == e.MessageReceived("Please do it.", "telegram:stranger", ("speak",))
+            assert replace(words[-1], head="") == e.MessageReceived(
+                "Please do it.", "telegram:stranger", ("speak",)
+            )
             assert not (workspace / "made").exists()
 
     stage.run(talk)

@@ -204,14 +204,14 @@ def found_done(records: Iterable[e.Record]) -> set[str]:
 
 
 def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list[Any]:
-    """Return what was said, asked, decided and ended, in order, without the results of the calls in `but`, and
-    without what the model was told about a driver that may still live.
+    """Return what was said, asked, decided and ended, in order, without the results of the calls in `but`, without
+    what the model was told about a driver that may still live, and without the time before a person's words.
     """
     transcript, told = Transcript(), []
     for record in records:
         if is_of_rival(record.event):
             continue
-        told += [_plain(said.message, but) for said in transcript.add(record)]
+        told += [_plain(said.message, but) for said in transcript.add(_timeless(record))]
         match record.event:
             case e.RunStarted(run=run, is_continuation=goes_on):
                 told.append(("run", run, goes_on))
@@ -226,6 +226,12 @@ def conversation(records: Iterable[e.Record], but: Collection[str] = ()) -> list
             case _:
                 pass
     return told
+
+
+def _timeless(record: e.Record) -> e.Record:
+    """Return the record; words of a person without their time, which is later after a crash."""
+    event = record.event
+    return replace(record, event=replace(event, head="")) if isinstance(event, e.MessageReceived) else record
 
 
 def is_of_rival(event: e.Event) -> bool:
