@@ -240,7 +240,7 @@ def test_tab_completes_commands_and_their_arguments(cli: Cli) -> None:
     with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
         screen.until(">")
         screen.type("/c\t")
-        screen.until_shown("/cost  /clear")
+        screen.until_shown("/cost", "/compact", "/clear")
         screen.type("\x15/au\tre\t\r")
         screen.until("The autonomy is read-only from the next message on.")
 

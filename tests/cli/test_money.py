@@ -79,7 +79,8 @@ async def test_what_a_server_does_not_count_of_its_input_is_charged_all_the_same
     assert 0.02 < float(ended.json["cost_usd"]) <= 0.05
     assert all(event["estimated"] == ["input"] for event in outcomes(cli))
     assert re.search(r"about [\d.]+k tokens · about \$0\.0", ended.err), ended.err
-    assert "input estimated" in cli("show", "last", "--requests").out
+    rows = cli("show", "last", "--requests", "--json").out.splitlines()
+    assert all("input estimated" in json.loads(row)["outcome"] for row in rows)
 
 
 @pytest.mark.requirement("C6", "H3", "L2-07")
@@ -104,7 +105,7 @@ async def test_what_a_broken_stream_may_have_cost_is_charged(cli: Cli, provider:
         sent_bytes = len(server.requests[0].body)
     first, second = outcomes(cli)
     assert (first["type"], first["estimated"]) == ("ModelCallFailed", ["input", "output"])
-    assert sent_bytes // 4 < first["usage"]["input_tokens"] < sent_bytes // 3
+    assert sent_bytes // 5 < first["usage"]["input_tokens"] < sent_bytes // 3
     assert 500 < first["usage"]["output_tokens"] < 2_000
     assert "estimated" not in second
     assert ended.json["usage"]["input_tokens"] == first["usage"]["input_tokens"] + 10

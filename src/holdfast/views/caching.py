@@ -52,8 +52,9 @@ class CacheWatch:
     def add(self, record: Record) -> str:
         """Return the warning if this record is the reason for it; empty otherwise."""
         match record.event:
-            case ModelCallStarted(key=key, request=request, purpose="work"):
-                self._open = {key: request}
+            case ModelCallStarted(key=key, request=request, model=model, purpose="work"):
+                # A script has no cache that could miss.
+                self._open = {} if model.startswith("script:") else {key: request}
             case Responded(key=key) as responded if key in self._open and not self._has_warned:
                 self._judge(responded, self._open.pop(key))
         if self._has_warned or len(self._low) < LOW_CALLS:
