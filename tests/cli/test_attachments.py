@@ -17,6 +17,7 @@ from holdfast.cli.attachments import MAX_FILES, _file, given, mentioned
 from holdfast.config.load import load_only
 from holdfast.config.paths import find_home
 from holdfast.errors import UsageError
+from holdfast.protocol.zone import without_head
 from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.cli.processes import Cli, says
@@ -47,10 +48,11 @@ async def sent(cli: Cli, *commands: tuple[tuple[str, ...], str]) -> list[bytes]:
 
 
 def parts(body: bytes) -> list[dict[str, Any]]:
-    """The parts of the first message of a person."""
+    """The parts of the first message of a person, without the time before the words."""
     messages = json.loads(body)["messages"]
     content = next(each["content"] for each in messages if each["role"] == "user")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    found = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [{**found[0], "text": without_head(found[0]["text"])}, *found[1:]]
 
 
 # --- both wires -----------------------------------------------------------------------------------
