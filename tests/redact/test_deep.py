@@ -10,7 +10,7 @@ from holdfast.app import built_in_specs
 from holdfast.errors import UsageError
 from holdfast.protocol.commands import Command, Principal, Send
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.settings import Posture, settings_with
+from holdfast.protocol.settings import Posture, Prompt, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor, make_redactor
 from holdfast.redact.deep import in_every_text, texts_in, without_secrets
@@ -26,7 +26,9 @@ COMMAND = Command(
 )
 
 OMITTED = {
-    each.default for kind in (Command, ModelFacts, Posture, Principal, ToolSpec) for each in fields(kind)
+    each.default
+    for kind in (Command, ModelFacts, Posture, Principal, Prompt, ToolSpec)
+    for each in fields(kind)
 }
 """Texts that no text of a user can be: a value that has them need not say so."""
 
