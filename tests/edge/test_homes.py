@@ -164,7 +164,8 @@ def test_when_the_disk_fills_nothing_acknowledged_is_lost_and_resume_goes_on(
     command = ("run", "go", "-s", "t:full", "-m", model, *limits, *home)
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * (7 << 20))
-    with machine.start(*command, "--stream-json") as process:
+    patient = {"HOLDFAST_GUARD_STALL_TURNS": "100"}  # patterns that match no file are no progress
+    with machine.start(*command, "--stream-json", **patient) as process:
         assert process.stdout is not None
         told = [line for line in process.stdout if '"seq"' in line]
     assert process.returncode == STORAGE
