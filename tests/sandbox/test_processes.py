@@ -83,11 +83,12 @@ async def test_at_the_timeout_the_whole_tree_is_killed_also_what_left_its_sessio
 
 WAITING = (
     "for i in $(seq 20); do (sleep 300 || echo waiting >> log; echo next >> log) & "
-    "(while /bin/true; do :; done; echo forking >> log) & "
+    "if [ $i -le 4 ]; then (while /bin/true; do :; done; echo forking >> log) & fi; "
     "(setsid sh -c 'sleep 300; echo away >> log' &) ; done; echo started; "
     "sleep 300 || echo first >> log; echo last >> log"
 )
-"""Sixty shells, each with a next command that is due as soon as what it waits for is gone."""
+"""Many shells, each with a next command that is due as soon as what it waits for is gone. Few of them fork without end:
+more would leave no time to anything else on a busy machine."""
 
 
 @pytest.mark.requirement("L1", "C8")
