@@ -87,8 +87,8 @@ WAITING = (
     "(setsid sh -c 'sleep 300; echo away >> log' &) ; done; echo started; "
     "sleep 300 || echo first >> log; echo last >> log"
 )
-"""Many shells, each with a next command that is due as soon as what it waits for is gone. Few of them fork without end:
-more would leave no time to anything else on a busy machine."""
+"""Many shells, each with a next command that is due as soon as what it waits for is gone. Only a few fork without
+end: more of them would leave no time to anything else on a busy machine."""
 
 
 @pytest.mark.requirement("L1", "C8")
