@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from holdfast.context.conversation import Edit
 from holdfast.context.requests import requests
 from holdfast.context.transcript import LAST_PASS
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Text, Usage
+from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.request import Fresh
+from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import SettingsRef
 from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
 
@@ -469,3 +470,24 @@ def test_who_goes_on_with_a_task_that_was_stopped_before_it_began_gives_it() -> 
     talk.words("first")
     talk.note(run(1), stopped(1), run(2, is_continuation=True))
     assert b"first" in talk.send()
+
+
+@pytest.mark.requirement("C6")
+def test_an_attachment_that_is_read_again_counts_with_all_that_was_sent() -> None:
+    notes = "A line of notes.\n" * 500
+    talk, content = Talk(), {Enclosed("b" * 64): notes}
+    talk.note(
+        e.MessageReceived(
+            "Read it.", attachments=(Attachment("human", "notes.txt", "text/plain", len(notes), "b" * 64),)
+        )
+    )
+    talk.conversation.fill(content)
+    talk.send()
+    found = talk.reload()
+    assert found.missing() == set(content)
+    found.fill(content)
+    talk.words("And now?")
+    found.add(talk.records[-1])
+    live, read = talk.render().kinds, talk.render(found).kinds
+    assert read == live
+    assert sum(astuple(read)) > len(notes)

@@ -280,6 +280,7 @@ class Conversation:
         self._unsent = [*kept[:tail], frame, *kept[tail:]]
         self._texts[seq] = text
         self._encoded_for, self._rendered = ("", 0), None
+        self._kinds = NO_KINDS
         self._forget_view()
 
     def _lifted(self, place: int, fragment: Fragment) -> Unsent:
@@ -462,7 +463,6 @@ class Conversation:
     def _forget_view(self) -> None:
         """Drop the fragments of the last request. The running hash does not cover what comes in their place."""
         self._fragments, self._buffer, self._hollow, self._light = [], bytearray(), {}, 0
-        self._kinds = NO_KINDS
         self._base = b""
 
     def _enclose(self, mark: str, seq: int, piece: Piece) -> None:

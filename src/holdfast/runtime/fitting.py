@@ -27,7 +27,7 @@ def check_fits(ports: Ports, body: CommandBody) -> None:
     """Check that the window has room for the prompt and the rules, and for the task beside them, by our estimate.
 
     Raises:
-        UsageError: it is.
+        UsageError: it has not.
     """
     if not isinstance(body, Send) or body.settings is None:
         return
