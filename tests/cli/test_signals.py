@@ -246,3 +246,27 @@ def test_who_is_deaf_to_hang_ups_as_under_nohup_works_on(cli: Cli) -> None:
         rows = [json.loads(line) for line in process.stdout]
         assert process.wait(TIMEOUT_S) == 0
     assert rows[-1]["status"] == "done"
+
+
+HALF_A_LINE = """
+import os, pty, sys
+from holdfast.cli import root
+from holdfast.cli.main import main
+
+def run(arguments):
+    sys.stderr.write("half a line")
+    os.close(ours)
+    return 3
+
+ours, theirs = pty.openpty()
+os.dup2(theirs, 2)
+os.close(theirs)
+root.run = run
+main()
+"""
+
+
+@pytest.mark.requirement("B1")
+def test_what_a_vanished_terminal_does_not_take_changes_no_exit_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HALF_A_LINE]
+    assert subprocess.run(command, stderr=subprocess.PIPE, cwd=tmp_path, check=False).returncode == 3

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import resource
 import shlex
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -123,6 +125,22 @@ async def test_what_a_command_left_in_the_background_begins_no_next_command_eith
     assert (await processes.run(launch(background, tmp_path), lambda _: None)).how == "exited"
     assert left_over() == set()
     assert not (tmp_path / "log").exists(), (tmp_path / "log").read_text()
+
+
+@pytest.mark.requirement("C8")
+async def test_a_tree_is_ended_also_where_a_look_at_it_takes_longer_than_its_end_may(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_started = asyncio.Event()
+    command = launch(GRANDCHILDREN + "sleep 300", tmp_path)
+    call = asyncio.create_task(processes.run(command, lambda _: is_started.set()))
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
+    ticks = itertools.count(step=60)
+    monkeypatch.setattr(keeper.time, "monotonic", lambda: next(ticks))
+    keeper.end_trees({KEY})
+    monkeypatch.undo()
+    assert left_over() == set()
+    assert (await call).exit_code == -signal.SIGKILL
 
 
 HEADLESS = """

@@ -28,6 +28,7 @@ def main() -> None:
     except KeyboardInterrupt:
         deadly()
         _leave_interrupted()
+    _let_go()
     sys.exit(code)
 
 
@@ -38,6 +39,15 @@ def _leave_interrupted() -> NoReturn:
     # No SystemExit: if the interrupt came during an `exec`, as in a module with a dataclass, the
     # interpreter would die of SIGINT and ignore the exit code.
     os._exit(INTERRUPTED)
+
+
+def _let_go() -> None:
+    """Discard what a stream no longer takes. Python would fail to write it at its exit, and exit with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _mend_streams() -> None:
