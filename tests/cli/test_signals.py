@@ -254,12 +254,12 @@ from holdfast.cli import root
 from holdfast.cli.main import main
 
 def run(arguments):
-    sys.stderr.write("half a line")
+    sys.stdout.write("half a line")
     os.close(ours)
     return 3
 
 ours, theirs = pty.openpty()
-os.dup2(theirs, 2)
+os.dup2(theirs, 1)
 os.close(theirs)
 root.run = run
 main()
@@ -269,4 +269,6 @@ main()
 @pytest.mark.requirement("B1")
 def test_what_a_vanished_terminal_does_not_take_changes_no_exit_code(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HALF_A_LINE]
-    assert subprocess.run(command, stderr=subprocess.PIPE, cwd=tmp_path, check=False).returncode == 3
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(command, stdout=subprocess.PIPE, cwd=tmp_path, env=environ, check=False)
+    assert ended.returncode == 3
