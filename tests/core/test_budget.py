@@ -581,7 +581,7 @@ def test_what_a_reservation_holds_covers_any_usage_within_it(
 @given(facts())
 def test_what_fits_the_window_leaves_room_for_an_answer(model: ModelFacts) -> None:
     story = opened(facts=model)
-    assert 1 <= budget.input_room_tokens(story.state, story.settings) < model.context_tokens
+    assert 1 <= budget.window_of(story.state, story.settings).room_tokens < model.context_tokens
 
 
 def test_a_run_with_ten_cents_costs_what_the_worked_example_of_the_module_says() -> None:

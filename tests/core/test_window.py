@@ -29,7 +29,7 @@ def begun(facts: ModelFacts = PRICED, **values: object) -> Story:
 
 
 def window(story: Story) -> int:
-    return budget.window_tokens(story.state)
+    return budget.window_of(story.state, story.settings).tokens
 
 
 def test_a_free_model_has_its_own_window_or_the_smaller_one_of_the_settings() -> None:
@@ -73,7 +73,7 @@ def test_a_window_that_the_provider_named_still_counts() -> None:
 @given(st.integers(1_000, 300_000), st.integers(10_000, 10**7))
 def test_a_request_that_fits_leaves_a_tenth_of_each_window_to_errors(most: int, cost: int) -> None:
     story = begun(max_tokens=most, cost_microusd=cost)
-    room = budget.input_room_tokens(story.state, story.settings)
+    room = budget.window_of(story.state, story.settings).room_tokens
     assert 1 <= room <= max(0.9 * window(story), 1)
 
 

@@ -6,6 +6,7 @@ No prices are looked up here (they came with the settings of the run) and nothin
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -141,28 +142,37 @@ def _tokens(size_bytes: int) -> int:
     return math.ceil(size_bytes / BYTES_PER_TOKEN)
 
 
-def window_tokens(state: State) -> int:
-    """The window of the next request: the smallest of the model's own, `[context] max_tokens`, and what fits into the
-    money of one call."""
-    window, settings = _window(state, facts(state)), state.settings
-    if settings is None:
-        return window
-    return min(window, settings.context.max_tokens, _payable_tokens(state, settings))
+class Window(NamedTuple):
+    """How many input tokens the next request may have."""
+
+    tokens: int
+    """The smallest of the model's window, `[context] max_tokens`, and what fits into the money of one call."""
+    room_tokens: int
+    """The most by our estimate, to fit in there and beside an answer."""
 
 
-def _payable_tokens(state: State, settings: Settings) -> int:
+def window_of(state: State, settings: Settings) -> Window:
+    """Return the window of the next request."""
+    model = facts(state)
+    own = _window(state, model)
+    tokens = min(own, settings.context.max_tokens, _payable_tokens(state, settings, model))
+    beside_answer = int(own * WINDOW_SHARE) - min(_output_cap(model, settings), own // 4)
+    return Window(tokens, max(min(beside_answer, int(tokens * WINDOW_SHARE)), 1))
+
+
+def _payable_tokens(state: State, settings: Settings, model: ModelFacts) -> int:
     """Return the input tokens that one call may cost: a quarter of the run's money, and at least room to work in."""
     # An example: with $2 a call may cost $0.50. At $5 per million tokens, which a write to the cache may make $6.25,
     # that is 80,000 tokens. With $0.10 it would be 4,000, and the prompt with the tools alone has as many: then four
     # times as much is the window.
-    model = facts(state)
     if model.price != "known" or not state.models.base_bytes:
         return model.context_tokens
     most = settings.limits.cost_microusd // CALL_SHARE
-    least = LEAST_WINDOW_BASES * expected_tokens(
-        Measure(rates=state.models.measure.rates), Kinds(base=state.models.base_bytes)
-    )
-    return max(max(_payable_up_to(end, most, model) for end in _ends(model, model.context_tokens)), least)
+    payable = max([_payable_up_to(end, most, model) for end in _ends(model, model.context_tokens)])
+    if payable >= model.context_tokens:
+        return payable
+    base = Kinds(base=state.models.base_bytes)
+    return max(payable, LEAST_WINDOW_BASES * expected_tokens(Measure(rates=state.models.measure.rates), base))
 
 
 def _payable_up_to(end: int, microusd: int, model: ModelFacts) -> int:
@@ -175,22 +185,13 @@ def _ends(model: ModelFacts, tokens: int) -> list[int]:
     return [*(tier.above_tokens for tier in model.tiers), tokens]
 
 
-def input_room_tokens(state: State, settings: Settings) -> int:
-    """The most input tokens that the next request may have by our estimate, to fit the model's window beside an
-    answer."""
-    model = facts(state)
-    window = _window(state, model)
-    room = int(window * WINDOW_SHARE) - min(_output_cap(model, settings), window // 4)
-    return max(min(room, int(window_tokens(state) * WINDOW_SHARE)), 1)
-
-
 def affordable_bytes(state: State, settings: Settings) -> int:
     """The size of a request that a last pass can pay in any case, and that fits the window."""
     if state.run is None:
         return 1
     run = _beside(state.run, state.side.open)
     most = _affordable_input(run, facts(state), settings.limits) - OVERHEAD_TOKENS
-    return max(min(most, input_room_tokens(state, settings)), 1)
+    return max(min(most, window_of(state, settings).room_tokens), 1)
 
 
 def afford(

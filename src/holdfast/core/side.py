@@ -17,8 +17,9 @@ from holdfast.protocol import events as e
 from holdfast.protocol.request import SidePurpose
 from holdfast.protocol.settings import Settings
 
-_AT_WORK: frozenset[Phase] = frozenset({"preparing", "calling", "admitting", "acting"})
-"""The phases in which a side call may start. One that is open goes on in every phase but `stopping`."""
+_STARTS: frozenset[Phase] = frozenset({"preparing", "calling"})
+"""The phases in which a side call may start: beside a model call, since what it is about changes with each. One that
+is open goes on in every phase but `stopping`."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ KINDS: Mapping[SidePurpose, Kind] = {
 def due(state: State, now: Phase) -> SidePurpose | None:
     """Return what the next side call is for; None if none may start now."""
     run, settings, side = state.run, state.settings, state.side
-    if now not in _AT_WORK or run is None or settings is None or side.open is not None:
+    if now not in _STARTS or run is None or settings is None or side.open is not None:
         return None
     # A side call is made of the last request of the work, so the run must have sent one. After its limit is reached,
     # only the last pass may spend what is left.

@@ -37,15 +37,18 @@ def is_due(state: State, run: Run, settings: Settings) -> bool:
     compaction, context = state.compaction, settings.context
     if compaction.waiting or state.turn.number <= compaction.turn or state.turn.number < compaction.wait_turn:
         return False
-    recent = [at_ms for at_ms in compaction.asked_ms if at_ms > state.at_ms - HOUR_MS]
-    if len(recent) >= context.compactions_per_hour:
+    if not (state.turn.number - compaction.turn >= context.compact_turns or _is_full(state, settings)):
         return False
-    if state.turn.number - compaction.turn >= context.compact_turns:
-        return True
+    recent = [at_ms for at_ms in compaction.asked_ms if at_ms > state.at_ms - HOUR_MS]
+    return len(recent) < context.compactions_per_hour
+
+
+def _is_full(state: State, settings: Settings) -> bool:
+    """Whether the last request filled enough of the window."""
     # An example: a window of 16,000 tokens, of which 10,400 are for the request and the rest for the answer. The
     # summary is asked for at 8,840 tokens, since 12,000 are never reached.
-    most = int(budget.window_tokens(state) * context.compact_at)
-    return _tokens(state) >= min(most, int(budget.input_room_tokens(state, settings) * ROOM_SHARE))
+    window, room = budget.window_of(state, settings)
+    return _tokens(state) >= min(int(window * settings.context.compact_at), int(room * ROOM_SHARE))
 
 
 def _tokens(state: State) -> int:

@@ -72,7 +72,7 @@ async def restore(store: Store, clock: Clock, session: str, principal: Principal
         base_bytes = await _base_bytes(store, state)
         before = _tokens(state, visit.fold.conversation, base_bytes)
         after = _tokens(state, whole, base_bytes)
-        is_too_large = after > budget.input_room_tokens(state, state.settings)
+        is_too_large = after > budget.window_of(state, state.settings).room_tokens
         if is_too_large or whole.count(None) > state.settings.context.max_messages:
             return Outcome("too_large", before, after)
         await visit.tell(Compact(is_undo=True))
@@ -86,7 +86,7 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
     await _fill(store, conversation)
     size_bytes = conversation.size_bytes(None)
     per_byte = _tokens(state, conversation, base_bytes) / (base_bytes + size_bytes)
-    target = int(budget.window_tokens(state) * state.settings.context.compact_to)
+    target = int(budget.window_of(state, state.settings).tokens * state.settings.context.compact_to)
     most_bytes = min(size_bytes // HALF, int(target / per_byte) - base_bytes)
 
     def fits(size_bytes: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.budget import input_room_tokens
+from holdfast.core.budget import window_of
 from holdfast.core.measure import Measure, expected_tokens
 from holdfast.core.state import State, facts
 from holdfast.errors import UsageError
@@ -33,7 +33,7 @@ def check_fits(ports: Ports, body: CommandBody) -> None:
         return
     settings = body.settings
     state = State(settings=settings)
-    room = input_room_tokens(state, settings)
+    room = window_of(state, settings).room_tokens
     media = sum(each.weight_bytes for each in body.attachments)
     own = len(json_text(body.text)) + sum(each.weight_bytes or each.size_bytes for each in body.attachments)
     # With a token for each byte it fits, and so do prompt and tools beside it.

@@ -235,7 +235,7 @@ class Planner:
         if state.compaction.is_asked:
             return "asked"
         assert state.settings is not None
-        if expected_tokens(state.models.measure, kinds) > budget.input_room_tokens(state, state.settings):
+        if expected_tokens(state.models.measure, kinds) > budget.window_of(state, state.settings).room_tokens:
             return "full"
         return "full" if conversation.count(wire) > state.settings.context.max_messages else None
 
@@ -249,9 +249,8 @@ class Planner:
         # its own rate.
         size_bytes = base_bytes + conversation.size_bytes(wire)
         per_byte = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes)) / size_bytes
-        room = budget.input_room_tokens(state, settings)
-        context = settings.context
-        target = min(int(budget.window_tokens(state) * context.compact_to), room)
+        context, (window, room) = settings.context, budget.window_of(state, settings)
+        target = min(int(window * context.compact_to), room)
         # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`.
         most = int(conversation.size_bytes(wire) * context.compact_to / context.compact_at)
         if reason == "full":
