@@ -15,6 +15,7 @@ from holdfast.protocol.events import Responded, ToolCallAbandoned, ToolCallFinis
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ModelReply, ToolCall, Usage, calls_of
 from holdfast.protocol.ports import ModelAttempt, Store
+from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.script import script_from_lines
 from holdfast.runtime.controller import SessionController
 from holdfast.testing.clock import JumpingClock
@@ -28,6 +29,7 @@ from holdfast.testing.scenarios import (
     play_with_crash,
     settings_of,
 )
+from holdfast.tools.sameness import likeness_of
 from holdfast.views.replay import replay
 from tests.scenarios.stage import Stage
 
@@ -160,3 +162,22 @@ def test_a_response_that_nobody_records_leaves_no_original(volatile: Stage) -> N
             assert originals_of(controller) == 0
 
     volatile.run(play)
+
+
+@pytest.mark.requirement("A4", "H5")
+def test_nothing_recorded_of_a_call_lets_somebody_try_secrets_against_it(volatile: Stage) -> None:
+    """The digest that tells equal calls is made of the whole arguments: without a key, a guess could be checked."""
+    paths = (f"password={SECRET}", f"password={SECRET}", "a.py")
+    reads = [{"tool_calls": [{"name": "read_file", "arguments": {"path": path}}]} for path in paths]
+    scenario = Scenario("told", [*reads, {"text": "Done."}])
+
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> tuple[Played, str]:
+        return await play_with_crash(scenario, clock, store, workspace), str(workspace)
+
+    came, workspace = volatile.run(play)
+    first, again, plain = [each.event for each in came.records if isinstance(each.event, ToolCallStarted)]
+    spec = ToolSpec("read_file", "", {}, kinds={"path": "path"})
+    assert plain.likeness == likeness_of(spec, {"path": "a.py"}, workspace), "so it is made"
+    assert first.is_masked
+    assert first.likeness.digest not in ("", likeness_of(spec, {"path": paths[0]}, workspace).digest)
+    assert first.likeness == again.likeness, "the same call is still known"

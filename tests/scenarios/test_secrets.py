@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from holdfast.policy.protected import Own
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.events import ModelCallCut, Record
-from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, Usage
+from holdfast.protocol.messages import ModelReply, Part, Reasoning, Text, ToolCall, Usage
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Store
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.ports import Ports
+from holdfast.runtime.runner import MAX_SIDE_CHARS
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
 from holdfast.tools.builtin import make_tools
@@ -129,10 +131,12 @@ class Spoken:
         """Nothing is open."""
 
 
-async def told(clock: JumpingClock, store: Store, workspace: Path, provider: Provider | Exception) -> bytes:
+async def told(
+    clock: JumpingClock, store: Store, workspace: Path, provider: Provider | Exception, **changes: Any
+) -> bytes:
     """All records of a run with the provider, as they are stored."""
     async with knowing(store, clock, provider) as controller:
-        settings = settings_of(Scenario("told", []), workspace)
+        settings = settings_of(Scenario("told", [], settings=changes), workspace)
         session = await controller.begin("a:b", owner("tester"), Send("Go on.", settings))
         await controller.drive(session)
         return b"\n".join(encode_json(each.event) for each in await records_of(store, session))
@@ -168,3 +172,26 @@ def test_why_a_model_cannot_be_called_is_stored_masked(volatile: Stage) -> None:
     assert b"The address [redacted:known] is wrong. Leave [redacted:known] out." in written
     assert written.count(b"The address [redacted:known]") > 1
     assert KNOWN.encode() not in written
+
+
+@pytest.mark.requirement("A4", "H5")
+def test_the_answer_of_a_side_call_that_is_cut_within_a_secret_holds_nothing_of_it(volatile: Stage) -> None:
+    half = 20
+    said = "x " * ((MAX_SIDE_CHARS - half) // 2) + KNOWN + " and so on"
+    assert said[:MAX_SIDE_CHARS].endswith(KNOWN[:half])
+
+    class Aside(Spoken):
+        async def respond(self, attempt: ModelAttempt) -> ModelReply:
+            if attempt.purpose != "work":
+                return ModelReply((Text(said),), Usage(1, 1))
+            if not self.turns:
+                return ModelReply((Text("Done."),), Usage(1, 1))
+            self.turns -= 1
+            call = ToolCall("", "read_file", f'{{"path":"{self.turns}"}}')
+            return ModelReply((call,), Usage(1, 1), "tool_calls")
+
+        turns = 3
+
+    written = volatile.run(lambda *stage: told(*stage, provider=Aside(), reflect_turns=1))
+    assert b"x x x" in written
+    assert KNOWN[:half].encode() not in written

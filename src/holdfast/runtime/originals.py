@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.core.state import Call, Done, State
 from holdfast.protocol.events import Record, ToolCallAbandoned, ToolCallFinished, ToolCallRefused
+from holdfast.protocol.evidence import Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import (
     CONVERTED,
@@ -93,6 +94,7 @@ class Originals:
             arguments=copy.text,
             seal=seal,
             resources=tuple(map(_told, admission.resources, safe.resources)),
+            likeness=self._sealed(admission.likeness),
         )
         if isinstance(safe, Asked):
             return safe
@@ -101,6 +103,14 @@ class Originals:
         expects = _untelling(admission.expects, original.redact) if isinstance(admission, Allowed) else None
         can_probe = expects is not None or safe.on_interrupt != "probe"
         return replace(safe, expects=expects, on_interrupt=safe.on_interrupt if can_probe else "unknown")
+
+    def _sealed(self, likeness: Likeness) -> Likeness:
+        """Return what makes calls the same, without a plain hash of their arguments."""
+        digest, place = self._seal(likeness.digest), self._seal(likeness.place)
+        return Likeness(digest, place, likeness.only_looks)
+
+    def _seal(self, digest: str) -> str:
+        return digest and hmac.new(self._key, digest.encode(), hashlib.sha256).hexdigest()[: len(digest)]
 
     def _unhidden(self, admission: Admission) -> Admission:
         """Refuse a call whose conversion shows a secret: what the model wrote is stored already, and hid it."""

@@ -196,8 +196,11 @@ class Runner:
 
     async def _aside(self, reply: ModelReply, redact: Redactor) -> ModelReply:
         """Return the response of a side call as it may be stored: its words, and how many calls it has."""
-        said = clean(text_of(reply.parts)[:MAX_SIDE_CHARS])
-        text = await _masked(said, redact)
+        whole = text_of(reply.parts)
+        said = clean(whole[:MAX_SIDE_CHARS])
+        is_cut = len(whole) > MAX_SIDE_CHARS
+        # Where it is cut, it may end within a secret.
+        text = await _masked(said, self._ports.redact if is_cut else redact, is_cut=is_cut)
         return replace(
             reply,
             parts=(Text(text), *[ToolCall("", "", "")] * len(calls_of(reply.parts))),
