@@ -42,6 +42,7 @@ def test_a_session_at_rest_is_compacted_at_once_and_the_next_request_has_the_sho
     assert len(request) < 0.6 * before
     for kept in ("Read a.txt.", "made.txt (record", "And now?", "The view was cut to save room: records"):
         assert kept in request
+    assert "recall_history searches them, and read_output shows record N as handle rN" in request
     assert cli("replay", "cli:a").code == 0
     assert cli("fsck").code == 0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ import pytest
 
 from holdfast.context.requests import body_of, requests
 from holdfast.protocol import events as e
+from holdfast.protocol.commands import Compact
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.ports import ModelAttempt, Store, Tool
 from holdfast.providers.script import ScriptWire
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.invariants import check_session, ended
-from holdfast.testing.scenarios import MODEL, Played, Scenario, World, play, say
+from holdfast.testing.scenarios import MODEL, Played, Scenario, Step, World, play, say
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import BY_NAME, words
 from tests.scenarios.stage import Stage
@@ -197,3 +200,91 @@ def test_summaries_are_used_discarded_and_tried_again(stage: Stage) -> None:
     assert "I looked at many things." in used[0].parts[-1].text
     assert [each.problem for each in of(played, e.SummaryDiscarded)][:1] == ["it is empty"]
     assert "failed" in [each.status for each in of(played, e.SideCallEnded)]
+
+
+class Slow(Reader):
+    """A model whose summaries take their time."""
+
+    def __init__(self, turns: int, summary_s: float) -> None:
+        super().__init__(turns, "good")
+        self._summary_s = summary_s
+
+    async def respond(self, attempt: ModelAttempt) -> ModelReply:
+        await asyncio.sleep(1.0 if attempt.purpose == "work" else self._summary_s)
+        return await super().respond(attempt)
+
+
+@pytest.mark.requirement("C9", "L6")
+def test_a_summary_that_comes_after_the_window_was_full_leaves_nothing_more_out(volatile: Stage) -> None:
+    played, _ = played_with(volatile, Slow(20, 4.5))
+    full, late = of(played, e.ContextCompacted)[:2]
+    assert (full.reason, full.summary_by) == ("full", "")
+    assert (late.reason, late.summary_by) == ("summary", SMALL.name)
+    assert late.left_out == full.left_out
+    assert late.messages_after == late.messages_before
+    assert "Nothing was found." in late.parts[-1].text or CODE in late.parts[-1].text
+
+
+@pytest.mark.requirement("C9", "L6")
+def test_the_only_turn_stays_when_somebody_asks_for_a_compaction(volatile: Stage) -> None:
+    """The window has room for it, and the model has not read its result yet."""
+
+    def slow(world: World) -> Iterable[Tool]:
+        @tool(effect="read")
+        async def page(number: int) -> str:
+            """A page."""
+            await asyncio.sleep(3)
+            return f"{number} is so long. " * 1_000
+
+        return (page,)
+
+    reader = Reader(2, "good")
+    scenario = replace(
+        read_with(reader),
+        make=slow,
+        steps=lambda settings: (say(TASK, settings), Step(Compact(), on="ToolCallStarted")),
+        settings={
+            **read_with(reader).settings,
+            "facts": ModelFacts("script", "model", 200_000, 1_000, price="free"),
+        },
+    )
+
+    async def run(clock: JumpingClock, store: Store, workspace: Path) -> Played:
+        return await play(scenario, clock, store, workspace)
+
+    played = volatile.run(run)
+    assert len(of(played, e.CompactionAsked)) == 1
+    assert not of(played, e.ContextCompacted)
+    assert "is so long" in str(reader.bodies[-1])
+
+
+@pytest.mark.requirement("C9")
+def test_a_summary_by_another_model_that_is_too_dear_stores_nothing(
+    volatile: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of the work is made for its size, and kept only where it is sent."""
+    dear = ModelFacts("other", "dear", 200_000, 4_000, 1_000_000, 5_000_000)
+    reader = Reader(14, "good")
+    scenario = replace(
+        read_with(reader),
+        settings={**read_with(reader).settings, "compact_model": dear, "compact_turns": 2},
+        limits=Limits(turns=14, tokens=10**12, wall_s=1e9, cost_microusd=1_000),
+        others={MODEL.name: reader, SMALL.name: reader, dear.name: reader},
+    )
+    stored: list[bytes] = []
+
+    async def run(clock: JumpingClock, store: Store, workspace: Path) -> Played:
+        put = store.blobs.put
+
+        async def noted(content: bytes) -> str:
+            stored.append(content)
+            return await put(content)
+
+        monkeypatch.setattr(store.blobs, "put", noted)
+        return await play(scenario, clock, store, workspace)
+
+    short = of(volatile.run(run), e.ModelCallUnaffordable)
+    assert 1 <= len(short) <= 3
+    assert {each.purpose for each in short} == {"summary"}
+    assert stored
+    assert not [each for each in stored if TASK.encode() in each]

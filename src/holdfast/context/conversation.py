@@ -331,8 +331,12 @@ class Conversation:
         return item.element if isinstance(item, Unsent) else bytes(self._buffer[item.start : item.end])
 
     def words_of(self, item: Item) -> str:
-        """Return the texts in the message, whatever the wire format calls them."""
-        return "\n".join(_texts_in(msgspec.json.decode(self.element_of(item))))
+        """Return the texts in the message, without contents of attachments, whatever the wire format calls them."""
+        element, own, at = self.element_of(item), bytearray(), 0
+        for quoted, start, end in item.quotes:
+            if isinstance(quoted, Enclosed):
+                own, at = own + element[at:start], end
+        return "\n".join(_texts_in(msgspec.json.decode(own + element[at:])))
 
     def render(self, wire: Wire, base: bytes) -> Edit:
         """Return the next request. Changes nothing except the running hash. The intent that records the edit changes

@@ -5,6 +5,7 @@ Pure. `runtime.compacting` measures and encodes; the journal keeps every message
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -69,10 +70,17 @@ class Compaction(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The model that wrote it."""
     asked_ms: tuple[int, ...] = ()
     """When the last attempts to get a summary started."""
+    asked_seq: int = 0
+    """The record of the last one; 0: its answer no longer counts."""
     spent_microusd: int = 0
     """What they cost since the last compaction."""
     wait_turn: int = 0
     """No summary is asked for before this turn."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the view was compacted while the summary that waits was written."""
+        return bool(self.waiting) and self.asked_seq < self.seq
 
 
 class View(msgspec.Struct, frozen=True):
@@ -110,9 +118,9 @@ def after(compaction: Compaction, seq: int, turn: int, event: ContextCompacted) 
     )
 
 
-def after_asking(compaction: Compaction, at_ms: int) -> Compaction:
+def after_asking(compaction: Compaction, at_ms: int, seq: int) -> Compaction:
     """Return it after the start of an attempt to get a summary."""
-    return replace(compaction, asked_ms=(*compaction.asked_ms, at_ms)[-MOST_ASKED:])
+    return replace(compaction, asked_ms=(*compaction.asked_ms, at_ms)[-MOST_ASKED:], asked_seq=seq)
 
 
 def after_answer(
@@ -120,7 +128,7 @@ def after_answer(
 ) -> Compaction:
     """Return it after the end of such an attempt. `text`: what it brought, if anything."""
     spent = compaction.spent_microusd + cost_microusd
-    if not text:
+    if not text or not compaction.asked_seq:
         return replace(compaction, spent_microusd=spent, wait_turn=turn + FEW_TURNS)
     return replace(compaction, waiting=text, waiting_key=key, waiting_by=by, spent_microusd=spent)
 
@@ -128,6 +136,13 @@ def after_answer(
 def after_discard(compaction: Compaction, turn: int) -> Compaction:
     """Return it without the summary that waited."""
     return replace(compaction, waiting="", wait_turn=turn + FEW_TURNS)
+
+
+def after_restoring(compaction: Compaction, turn: int) -> Compaction:
+    """Return it when everything is in the view again. What was tried and paid stays known."""
+    # An example: somebody brings everything back in turn 250. Without the turn, the next request would count 250
+    # turns since the last compaction, and have the view cut again.
+    return Compaction(turn=turn, asked_ms=compaction.asked_ms, spent_microusd=compaction.spent_microusd)
 
 
 def problem_of(text: str, calls: int, *, is_masked: bool, is_cut: bool) -> str:
@@ -154,22 +169,24 @@ def view(
         told_bytes: The size of the message that tells the rest, without clipped words.
         fits: Whether the view is as small as it is to be.
         fits_at_most: Whether the window takes it at all. The last turn may fill the view up to there.
-        most_messages: The most messages that stay.
+        most_messages: The most messages that stay; but the last turn may have as many whatever people said.
     """
     # An example: ten messages of 1,000 bytes, a view of 4,000 bytes. Message 3 is the task, and the message that
     # tells the rest takes 500. So the task and the last two stay: a third would make 4,500. If the first of them
     # were the result of a call, it would go too, because its call goes.
     words, clipped = _words(items, goal_seq, fits, fits_at_most)
+    in_part = frozenset(clipped)
     size = told_bytes + sum(items[place].size + 1 for place in words)
     count, tail, has_turn = len(words) + 1, len(items), False
     for place in range(len(items) - 1, -1, -1):
         item = items[place]
-        if item.mark == "c" or place in clipped:
+        if item.mark == "c" or place in in_part:
             continue  # a newer message tells the rest, and has the clipped words
         if place not in words:
             size, count = size + item.size + 1, count + 1
         # One whole turn may stay beyond the aim: without its last result, a model would make the same call again.
-        if count > most_messages or not (fits(size) if has_turn else fits_at_most(size)):
+        is_many = (count if has_turn else count - len(words)) > most_messages
+        if is_many or not (fits(size) if has_turn else fits_at_most(size)):
             break
         if item.mark != "t":  # the results of calls do not stay without the calls
             tail = place
@@ -177,9 +194,22 @@ def view(
     stays = [
         place
         for place, item in enumerate(items)
-        if place in words or (place >= tail and item.mark != "c" and place not in clipped)
+        if place in words or (place >= tail and item.mark != "c" and place not in in_part)
     ]
     return View(tuple(stays), clipped, tail)
+
+
+def same_view(items: Sequence[Item]) -> View:
+    """Return the view as it is, for another message that tells the rest."""
+    frame = next((place for place, item in enumerate(items) if item.mark == "c"), len(items) - 1)
+    stays = [place for place, item in enumerate(items) if item.mark != "c"]
+    return View(tuple(stays), (), frame + 1)
+
+
+def is_without_results(items: Sequence[Item], view: View) -> bool:
+    """Return whether the model has not read the last results, and the view does not have them."""
+    last = next((place for place in range(len(items) - 1, -1, -1) if items[place].mark in ("a", "t")), -1)
+    return last >= 0 and items[last].mark == "t" and last not in view.places
 
 
 def _words(
@@ -190,12 +220,12 @@ def _words(
     spoken = [place for place, item in enumerate(items) if item.mark == "u" and item.seq >= goal_seq]
     # An example: a view of 4,000 bytes. The task has 300 bytes, a log that a person pasted has 3,000, and the last
     # words have 2,500. The last words and the task stay; the log takes more than an eighth, so it is clipped.
-    whole, size = spoken[-1:], 0
+    whole, size = dict.fromkeys(spoken[-1:]), 0
     for place in dict.fromkeys([*spoken[:1], *reversed(spoken[1:-1])]):
         more = items[place].size + 1
         is_tight = not (fits((size + more) * WORDS_SHARE) and fits(more * LONG_SHARE))
         if place not in whole and (not is_tight or (more <= SHORT_BYTES and fits_at_most(size + more))):
-            whole.append(place)
+            whole[place] = None
             size += more
     return frozenset(whole), tuple([place for place in spoken if place not in whole])
 
@@ -205,10 +235,12 @@ def stretches(before: Sequence[Stretch], dropped: Sequence[int], kept: Sequence[
     # An example: records 3 to 9 are left out, and now the messages of 12, 15 and 20 too, while that of 17 stays.
     # That makes 3 to 15 and 20 to 20: between 9 and 15 no kept message has its record.
     found: list[Stretch] = []
+    stay = sorted(kept)
     for first, last in sorted([*before, *((seq, seq) for seq in dropped)]):
         if found and last <= found[-1][1]:
             continue
-        if found and not any(found[-1][1] < seq < first for seq in kept):
+        next_kept = bisect_right(stay, found[-1][1]) if found else 0
+        if found and (next_kept == len(stay) or stay[next_kept] >= first):
             found[-1] = (found[-1][0], last)
         else:
             found.append((first, last))

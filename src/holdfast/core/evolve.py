@@ -5,13 +5,12 @@ It decides nothing. An event about an unknown call changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.core import compaction, prompted
-from holdfast.core.compaction import Compaction
+from holdfast.core import compaction, ledger, progress, prompted
 from holdfast.core.evolve_models import of_model
 from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
@@ -32,6 +31,7 @@ from holdfast.core.state import (
     phase,
 )
 from holdfast.protocol import events as e
+from holdfast.protocol.commands import Restoring
 
 NO_EPOCH = -1
 """The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
@@ -145,8 +145,17 @@ def _of_files(state: State, event: e.FileEvent) -> State:
     match event:
         case e.FilesRestoring():
             return replace(state, restoring_seq=state.seq)
-        case e.FilesRestored():
-            return replace(state, restoring_seq=0)
+        case e.FilesRestored(why=why, restored=restored):
+            return _put_back(replace(state, restoring_seq=0), why, restored)
+
+
+def _put_back(state: State, why: Restoring, paths: Sequence[str]) -> State:
+    """A person put files back. Otherwise the ledger would go on telling that they are written."""
+    if not paths or why == "rewind":  # a rewind is of a branch, which knows of no edit
+        return state
+    what = f"{'made again' if why == 'redo' else 'took back'} the edits of {', '.join(paths)}"
+    noted = ledger.noted(state.ledger, "decision", what, state.seq)
+    return replace(state, ledger=noted, progress=progress.changed(state.progress))
 
 
 def _of_context(state: State, event: e.ContextEvent) -> State:
@@ -161,7 +170,8 @@ def _of_context(state: State, event: e.ContextEvent) -> State:
             discarded = compaction.after_discard(state.compaction, state.turn.number)
             return replace(state, compaction=discarded)
         case e.ContextRestored():
-            return replace(state, compaction=Compaction())
+            restored = compaction.after_restoring(state.compaction, state.turn.number)
+            return replace(state, compaction=restored)
 
 
 def _folds(

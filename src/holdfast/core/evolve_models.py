@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.core import measure, prompted
 from holdfast.core.changes import labelled, with_models, with_run
-from holdfast.core.evolve_side import side_abandoned, side_ended, side_over, side_started, side_unready
+from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
 from holdfast.core.state import (
@@ -212,7 +212,7 @@ def _unready(state: State, event: e.ModelCallUnready) -> State:
 
 def _unaffordable(state: State, event: e.ModelCallUnaffordable) -> State:
     if event.purpose != "work":
-        return side_over(state, event.purpose)
+        return side_refused(state, event.purpose)
     # The reservation of the open side call may be all that is missing. The next request waits until it is known
     # what that call really costs.
     return with_models(state, is_short=state.side.open is not None and event.reason != "context")

@@ -40,7 +40,7 @@ def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) 
     if purpose == "reflection":
         state = _reflected(state)
     else:
-        state = replace(state, compaction=compaction.after_asking(state.compaction, state.at_ms))
+        state = replace(state, compaction=compaction.after_asking(state.compaction, state.at_ms, state.seq))
     return replace(state, side=replace(state.side, started=state.side.started + 1, open=model_call))
 
 
@@ -95,7 +95,7 @@ def side_abandoned(state: State, purpose: SidePurpose) -> State:
 
 def side_unready(state: State, event: e.ModelCallUnready, purpose: SidePurpose) -> State:
     if not event.retry_at_ms:
-        return side_over(state, purpose)
+        return side_refused(state, purpose)
     failed = state.side.tally(purpose).failed_attempts + 1
     return _tallied(state, purpose, failed_attempts=failed, retry_at_ms=event.retry_at_ms)
 
@@ -106,6 +106,14 @@ def side_over(state: State, purpose: SidePurpose) -> State:
     turns = state.run.totals.turns if state.run is not None else -1
     state = _tallied(state, purpose, turns=turns, failed_attempts=0, retry_at_ms=0)
     return _reflected(state) if purpose == "reflection" else state
+
+
+def side_refused(state: State, purpose: SidePurpose) -> State:
+    """A side call cannot be made: there is no provider, or it costs too much. It is not tried again in each turn."""
+    # A reflection is not due again for some turns anyway.
+    if purpose == "summary":
+        state = replace(state, compaction=compaction.after_discard(state.compaction, state.turn.number))
+    return side_over(state, purpose)
 
 
 def _reflected(state: State) -> State:

@@ -93,7 +93,7 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     state = labelled(state, Label(call.name if call is not None else "", result.trust))
     if call is None or type(call.stage) is Done:
         return state
-    if isinstance(call.stage, Started):
+    if isinstance(call.stage, Started) and not call.likeness.only_looks:
         attempt = call.stage.attempt
         noted = ledger.done(
             state.ledger, call.name, call.arguments, attempt.effect, attempt.expects, state.seq

@@ -14,6 +14,7 @@ from holdfast.core import reflection, summarizing
 from holdfast.core.draft import Draft
 from holdfast.core.state import Phase, Run, State, facts, facts_for, has_begun, shares_request
 from holdfast.protocol import events as e
+from holdfast.protocol.failures import LONGEST_WAIT_S
 from holdfast.protocol.request import SidePurpose
 from holdfast.protocol.settings import Settings
 
@@ -73,7 +74,9 @@ def due(state: State, now: Phase) -> SidePurpose | None:
         # At most one in a turn: whatever an attempt came to, the work has to bring something new before the next one.
         # The time of the last record stands for now. So no timer is needed: an attempt that has to wait starts with
         # the next step of the work after its time, and where the work rests, nobody needs it.
-        if tally.turns >= run.totals.turns or tally.retry_at_ms > state.at_ms:
+        left_ms = tally.retry_at_ms - state.at_ms
+        # No wait is longer than LONGEST_WAIT_S. If one seems to be, the clock was ahead when it began.
+        if tally.turns >= run.totals.turns or 0 < left_ms <= LONGEST_WAIT_S * 1000:
             continue
         if kind.is_due(state, run, settings) and _has_request(state, purpose):
             return purpose

@@ -8,7 +8,7 @@ from holdfast.core import budget, retry
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.side import KINDS
-from holdfast.core.state import ModelCall, State, facts_for, open_run
+from holdfast.core.state import ModelCall, State, facts_for
 from holdfast.core.wanted import PrepareSide
 from holdfast.protocol import events as e
 from holdfast.protocol.kinds import Kinds
@@ -64,9 +64,7 @@ def take_outcome(
     """Record the outcome of the open side call, and what follows from its answer."""
     ended = _ended(draft, cause, model_call, purpose, result)
     draft.add(ended)
-    # An answer that comes while the run is about to end changes nothing: the end is decided.
-    run = open_run(draft.state)
-    if ended.status == "responded" and run is not None and run.stopping is None:
+    if ended.status == "responded":
         KINDS[ended.purpose].take(draft, ended)
 
 

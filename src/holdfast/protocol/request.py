@@ -5,6 +5,7 @@ Nothing here encodes or reads one: `context` does.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
@@ -36,6 +37,8 @@ Piece = tuple[str | Quoted, ...]
 
 Stretch = tuple[int, int]
 """Records, from the first to the last."""
+MOST_NAMED = 30
+"""The most stretches that a text names."""
 
 
 class Fresh(msgspec.Struct, frozen=True, gc=False):
@@ -89,11 +92,15 @@ def quoted_in(request: Request) -> list[Quoted]:
 
 
 def is_within(seq: int, stretches: Sequence[Stretch]) -> bool:
-    """Return whether one of the stretches contains the record."""
-    return any(first <= seq <= last for first, last in stretches)
+    """Return whether one of the stretches, which are in order, contains the record."""
+    before = bisect_right(stretches, seq, key=lambda each: each[0])
+    return before > 0 and seq <= stretches[before - 1][1]
 
 
 def names_of(left_out: Sequence[Stretch]) -> str:
-    """Return the stretches in words: `records 3 to 41, record 43`."""
-    told = [f"record {first}" if first == last else f"records {first} to {last}" for first, last in left_out]
+    """Return the stretches in words: `records 3 to 41, record 43`. Of very many, the last ones are counted."""
+    named = left_out if len(left_out) <= MOST_NAMED else left_out[: MOST_NAMED - 1]
+    told = [f"record {first}" if first == last else f"records {first} to {last}" for first, last in named]
+    if rest := left_out[len(named) :]:
+        told.append(f"and others in {len(rest):,} more places up to record {rest[-1][1]}")
     return ", ".join(told)

@@ -18,6 +18,7 @@ from holdfast.protocol.ports import Clock, Store
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.fold import readable
+from holdfast.runtime.prompting import recorded_tools
 from holdfast.runtime.visit import Visit, visiting
 
 BUSY = "It compacts the view itself, before its next request."
@@ -86,16 +87,21 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
     await _fill(store, conversation)
     size_bytes = conversation.size_bytes(None)
     per_byte = _tokens(state, conversation, base_bytes) / (base_bytes + size_bytes)
-    target = int(budget.window_of(state, state.settings).tokens * state.settings.context.compact_to)
+    window = budget.window_of(state, state.settings)
+    target = int(window.tokens * state.settings.context.compact_to)
     most_bytes = min(size_bytes // HALF, int(target / per_byte) - base_bytes)
-
-    def fits(size_bytes: int) -> bool:
-        return size_bytes <= most_bytes
-
-    view = compacted("asked", state, conversation, None, fits, fits, ())
-    if not isinstance(view, ContextCompacted) or view.size_bytes_after >= view.size_bytes_before:
-        return None
-    return view
+    room_bytes = int(window.room_tokens / per_byte) - base_bytes
+    offered = [spec.name for spec in await recorded_tools(store.blobs, state.prompt)]
+    view = compacted(
+        "asked",
+        state,
+        conversation,
+        None,
+        lambda size_bytes: size_bytes <= most_bytes,
+        lambda size_bytes: size_bytes <= room_bytes,
+        offered,
+    )
+    return view if isinstance(view, ContextCompacted) else None
 
 
 def _tokens(state: State, conversation: Conversation, base_bytes: int) -> int:

@@ -64,19 +64,30 @@ def compacted(
     known = _parts(before, state, before.left_out or ((0, state.seq),), offered)
     # Half, so that the next one is many turns away.
     room = max(state.settings.context.max_messages // 2, 2)
-    view = compaction.view(items, goal_seq, _size_of(known), fits, fits_at_most, room)
+    # After a summary that came late, everything stays: it is not known what it has read of the rest.
+    is_late = before.is_late and fits_at_most(conversation.size_bytes(wire) + _size_of(known))
+    told_bytes = _size_of(known)
+    view = (
+        compaction.same_view(items)
+        if is_late
+        else compaction.view(items, goal_seq, told_bytes, fits, fits_at_most, room)
+    )
     dropped = [item for place, item in enumerate(items) if place not in frozenset(view.places)]
     gone = [item.seq for item in dropped if item.mark != "c"]
-    if not gone:
+    if not gone and not is_late:
         return SummaryDiscarded(before.waiting_key, NOTHING_GONE) if before.waiting else None
     gone_bytes = sum([item.size for item in dropped])
-    if before.waiting and len(json_text(before.waiting)) * 2 > gone_bytes:
+    if before.waiting and not is_late and len(json_text(before.waiting)) * 2 > gone_bytes:
         return SummaryDiscarded(before.waiting_key, TOO_LONG)
     kept = [items[place] for place in view.places]
     left_out = compaction.stretches(before.left_out, gone, [item.seq for item in kept])
     words = _words(before, goal_seq, [items[place] for place in view.clipped], conversation)
-    is_bare = view.tail == len(items) and items[-1].mark == "t"
+    is_bare = compaction.is_without_results(items, view)
     parts = _parts(before, state, left_out, offered, words, TOO_LARGE if is_bare else "")
+    size_bytes_before, size_bytes_after = _total(items), _total(kept) + _size_of(parts)
+    # Nobody needs a view that tells less and takes more. Where the window is full, the next compaction goes on.
+    if reason in ("asked", "summary") and not is_late and size_bytes_after >= size_bytes_before:
+        return SummaryDiscarded(before.waiting_key, NOTHING_GONE) if before.waiting else None
     shown = [conversation.element_of(item) for item in kept]
     told = compaction.told(parts)
     lost = plain(b" ".join([conversation.element_of(item) for item in dropped]))
@@ -88,8 +99,8 @@ def compacted(
         trust=least("assistant", *[label.trust for label in state.labels]),
         messages_before=len(items),
         messages_after=len(kept) + 1,
-        size_bytes_before=_total(items),
-        size_bytes_after=_total(kept) + _size_of(parts),
+        size_bytes_before=size_bytes_before,
+        size_bytes_after=size_bytes_after,
         summary_by=before.waiting_by if before.waiting else "",
         summary_key=before.waiting_key if before.waiting else "",
         cost_microusd=before.spent_microusd,
@@ -140,8 +151,10 @@ def _words(
 
 
 def _clipped(item: Item, text: str, chars: int) -> ViewPart:
-    head = f"[words of the user, record {item.seq}, {counted(len(text), 'character')}; handle r{item.seq}]"
-    return ViewPart("words", f"{head}\n{clip(text, chars)}", item.seq)
+    shown = clip(text, chars)
+    size = f"{counted(len(text), 'character')}, here {counted(len(shown.encode()), 'byte')}"
+    head = f"[words of the user, record {item.seq}, {size}; handle r{item.seq}]"
+    return ViewPart("words", f"{head}\n{shown}", item.seq)
 
 
 def _size_of(parts: Sequence[ViewPart]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable
+from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -179,24 +180,27 @@ class Planner:
             return Unready(Failure("provider_unready", "The view has changed since the last request."))
         if missing := conversation.missing():
             conversation.fill(await contents_of(blobs, missing))
+        told = b""
         if is_shared:
-            sha256 = state.models.base
-            base = self._base if sha256 == self._base_sha256 else await blobs.get(sha256)
+            base_sha256 = state.models.base
+            base = self._base if base_sha256 == self._base_sha256 else await blobs.get(base_sha256)
             edit = conversation.aside(wire, base, kind.words(state))
         else:
             most = min(MOST_RECORD_BYTES, model.context_tokens * RECORD_BYTES_PER_TOKEN)
-            told = record_of(conversation.sent(), most)
-            record = Enclosed(await blobs.put(told.encode())), told
-            base = wire.base(model, kind.system, ())
-            sha256 = await blobs.put(base)
-            edit = request_of(wire, base, record, kind.words(state))
+            record = record_of(conversation.sent(), most)
+            told, base = record.encode(), wire.base(model, kind.system, ())
+            base_sha256 = await blobs.put(base)
+            enclosed = Enclosed(sha256(told).hexdigest()), record
+            edit = request_of(wire, base, enclosed, kind.words(state))
         grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
         if isinstance(grant, Unaffordable):
             return grant
+        if told:  # not before, since no record names what is not sent
+            await blobs.put(told)
         # Calls are not forbidden: to some providers that is another prefix, and their cache would not pay.
         streams = state.settings.model.is_streaming
         tail = wire.tail(model, grant.output_cap_tokens, is_streaming=streams, is_last_pass=False)
-        request = self._rendered(step, wire, sha256, edit, tail, grant, edit.fresh_bytes)
+        request = self._rendered(step, wire, base_sha256, edit, tail, grant, edit.fresh_bytes)
         return replace(request, prefix_bytes=edit.kept_bytes if model.name == state.models.model else 0)
 
     def _rendered(
@@ -253,14 +257,15 @@ class Planner:
         target = min(int(window * context.compact_to), room)
         # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`.
         most = int(conversation.size_bytes(wire) * context.compact_to / context.compact_at)
+        at_most = size_bytes  # the last turn stays whole as long as the window takes it
         if reason == "full":
             most = size_bytes
         elif reason == "last_pass":
             most, target = budget.affordable_bytes(state, settings) - base_bytes, room
+            at_most = most
 
         def fits(size_bytes: int, most_tokens: int) -> bool:
-            is_small = (base_bytes + size_bytes) * per_byte <= most_tokens
-            return size_bytes <= most and (is_small or reason == "last_pass")
+            return reason == "last_pass" or (base_bytes + size_bytes) * per_byte <= most_tokens
 
         def cut() -> ContextCompacted | SummaryDiscarded | None:
             return compacted(
@@ -268,8 +273,8 @@ class Planner:
                 state,
                 conversation,
                 wire,
-                lambda size_bytes: fits(size_bytes, target),
-                lambda size_bytes: fits(size_bytes, room),
+                lambda size_bytes: size_bytes <= most and fits(size_bytes, target),
+                lambda size_bytes: size_bytes <= at_most and fits(size_bytes, room),
                 self._offered,
             )
 
