@@ -18,7 +18,8 @@ from holdfast.protocol.messages import Attachment, Text
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import MOST_NAMED, Enclosed, is_within, names_of
 from holdfast.protocol.settings import settings_with
-from holdfast.runtime.compacting import compacted
+from holdfast.protocol.trust import Label, Trust
+from holdfast.runtime.compacting import MOST_CLIPPED, compacted
 from tests.context.talks import ANTHROPIC, FACTS, OPENAI, Talk, always, call, up_to
 
 pytestmark = pytest.mark.requirement("C9", "L6")
@@ -225,3 +226,63 @@ def test_nothing_is_left_out_where_everything_fits() -> None:
         )
         is None
     )
+
+
+def test_of_many_long_words_the_task_and_the_newest_stay_whole() -> None:
+    found = [Item("u", seq, 599) for seq in range(1, 21)]
+    seen = view(found, 1, 100, up_to(8_000), up_to(8_000), 100)
+    assert seen.places == (0, 14, 15, 16, 17, 18, 19)
+    assert seen.clipped == tuple(range(1, 14))
+
+
+def test_only_so_many_words_are_told_in_part_and_the_task_is_one_of_them() -> None:
+    talk = Talk()
+    for number in range(40):
+        talk.words(f"{number} " + "so long " * 200)
+    talk.turn("one")
+    parts = [each for each in cut(talk, 6_000).parts if each.kind == "words"]
+    assert len(parts) == MOST_CLIPPED
+    assert [each.seq for each in parts] == [1, *range(parts[1].seq, parts[1].seq + MOST_CLIPPED - 1)]
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_summary_is_used_only_if_it_is_shorter_than_half_of_what_it_replaces(is_long: bool) -> None:
+    talk = Talk()
+    talk.words("Look.")
+    for number in range(10):
+        talk.turn(f"{number} " * 200)
+    gone = [0, *[len(each) for each in talk.conversation.sent()]]
+    summary = "w" * (sum(gone) // 2 if is_long else 500)
+    talk.compaction = compaction.after_answer(
+        compaction.after_asking(talk.compaction, 1, 1), summary, "s1", "m", 0, 9
+    )
+    found = cut(talk, 3_000, reason="summary")
+    assert isinstance(found, e.SummaryDiscarded if is_long else ContextCompacted)
+    if isinstance(found, e.SummaryDiscarded):
+        assert found.problem == "it is longer than half of what it would replace"
+
+
+@pytest.mark.parametrize("trust", ["data", "untrusted"])
+def test_what_tells_the_rest_is_trusted_no_more_than_what_the_session_has_seen(trust: Trust) -> None:
+    talk = shortened()
+    state = State(
+        seq=len(talk.records),
+        settings=settings_with(FACTS, "/w"),
+        labels=(Label("tool", trust), Label("u", "user")),
+    )
+    found = compacted("full", state, talk.conversation, OPENAI, up_to(1_000), up_to(9_000), ())
+    assert isinstance(found, ContextCompacted)
+    assert found.trust == trust
+
+
+def test_after_a_compaction_only_what_was_never_sent_counts_as_new() -> None:
+    talk = Talk()
+    talk.words("Look.")
+    for number in range(6):
+        talk.turn(f"{number} " * 300)
+    talk.send()
+    found = cut(talk, 3_000)
+    talk.note(found)
+    edit = talk.render()
+    told_bytes = len(msgspec.json.encode(compaction.told(found.parts)))
+    assert told_bytes <= edit.fresh_bytes <= told_bytes + 100

@@ -14,11 +14,12 @@ import pytest
 
 from holdfast.context.requests import body_of, requests
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Compact
+from holdfast.protocol.commands import Compact, owner
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.ports import ModelAttempt, Store, Tool
 from holdfast.providers.script import ScriptWire
+from holdfast.runtime.compact import Outcome, restore
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import MODEL, Played, Scenario, Step, World, play, say
@@ -288,3 +289,17 @@ def test_a_summary_by_another_model_that_is_too_dear_stores_nothing(
     assert {each.purpose for each in short} == {"summary"}
     assert stored
     assert not [each for each in stored if TASK.encode() in each]
+
+
+@pytest.mark.requirement("C9")
+def test_what_does_not_fit_is_not_brought_back(volatile: Stage) -> None:
+    async def run(clock: JumpingClock, store: Store, workspace: Path) -> tuple[Outcome, list[str]]:
+        played = await play(read_with(Reader(30, "good")), clock, store, workspace)
+        assert of(played, e.ContextCompacted)
+        outcome = await restore(store, clock, played.session, owner("tester"))
+        return outcome, [each.type for each in await store.read(played.session)]
+
+    outcome, types = volatile.run(run)
+    assert outcome.done == "too_large"
+    assert outcome.tokens_after > SMALL.context_tokens
+    assert "ContextRestored" not in types

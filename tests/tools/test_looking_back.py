@@ -106,6 +106,15 @@ async def test_every_page_of_a_whole_output_can_be_read_by_its_handle(driving: D
 
 
 @pytest.mark.requirement("C7")
+async def test_of_several_contents_in_one_record_a_handle_names_one(driving: Driving) -> None:
+    blobs = [await driving.store.blobs.put(text.encode()) for text in ("the first", "the second")]
+    attachments = tuple(Attachment("file", blob[:4], "text/plain", 9, blob) for blob in blobs)
+    await driving.commit(MessageReceived("Look.", attachments=attachments))
+    for blob, text in zip(blobs, ("the first", "the second"), strict=True):
+        assert text in (await reading(driving, handle=blob[:12])).text
+
+
+@pytest.mark.requirement("C7")
 async def test_an_output_is_searched_by_a_pattern_with_the_numbers_of_its_lines(driving: Driving) -> None:
     blob = await output(driving, LINES)
     matched = await reading(driving, handle=blob, pattern=r"line 4\d99 ")

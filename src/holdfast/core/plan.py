@@ -92,7 +92,7 @@ def _recognised(known: Sequence[Step], given: Sequence[Step]) -> tuple[Step, ...
     # An example: steps 1 and 2 are known, and the model sends "Look." without an id, and "Tell.". If step 1 is
     # "Look.", it is step 1 again, and "Tell." becomes step 3: the number of a step that is gone is not used for
     # other work while the plan still knows it.
-    steps = [replace(s, id=s.id.strip(), text=_one_line(s.text), note=_one_line(s.note)) for s in given]
+    steps = [replace(s, id=_one_line(s.id), text=_one_line(s.text), note=_one_line(s.note)) for s in given]
     taken = {step.id for step in steps if step.id}
     by_text = {step.text.casefold(): step.id for step in reversed(known) if step.id not in taken}
     fresh = (str(n) for n in count(1) if str(n) not in taken and str(n) not in {step.id for step in known})
