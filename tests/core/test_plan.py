@@ -10,7 +10,7 @@ from holdfast.core.plan import Planned, text_of
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.messages import Text, ToolCall
-from holdfast.protocol.plan import UPDATE_PLAN, Plan, PlanUpdate, Step
+from holdfast.protocol.plan import MAX_STEPS, UPDATE_PLAN, Plan, PlanUpdate, Step
 from holdfast.protocol.tools import Told
 from tests.core.stories import PASSED, Story, a_turn, call, kinds, only, opened, proposing
 
@@ -107,6 +107,18 @@ def test_steps_are_known_by_their_id_or_their_words() -> None:
     ]  # fmt: skip
     assert plan_of(story).goal == "Green."
     assert plan_of(story).revision == 2
+
+
+@pytest.mark.requirement("L2-02")
+def test_a_full_plan_may_leave_out_as_many_done_steps_as_it_has_new_ones() -> None:
+    full = [Step(f"Do {n}.", "done" if n <= 40 else "pending", str(n)) for n in range(1, MAX_STEPS + 1)]
+    more = [Step(f"Do {n}.", "pending") for n in range(51, 55)]
+    story = planned(*full)
+    assert "Step 5 (" in only(e.ToolCallRefused, plan_again(story, *full[5:], *more)).failure.message
+    plan_again(story, *full[4:], *more)
+    assert plan_of(story).steps[0].text == "Do 5."
+    assert len(plan_of(story).steps) == MAX_STEPS
+    assert "Step 5 (" in only(e.ToolCallRefused, plan_again(story, *full[5:], *more)).failure.message
 
 
 def test_what_is_done_keeps_its_words() -> None:

@@ -15,8 +15,15 @@ CONDUCT = (
     Mutation(
         "a done step may be lost",
         "core/plan.py",
-        'return LOST.format(id=lost.id, text=_quoted(lost.text)) if lost is not None else ""',
-        'return ""',
+        'text=_quoted(lost[may_go].text)) if len(lost) > may_go else ""',
+        'text=_quoted(lost[may_go].text)) if len(lost) > len(lost) else ""',
+        "tests/core/test_plan.py",
+    ),
+    Mutation(
+        "a plan that is not full may lose a done step",
+        "core/plan.py",
+        "may_go = max(len(steps) + len(lost) - MAX_STEPS, 0)",
+        "may_go = max(len(steps) + len(lost) - 2, 0)",
         "tests/core/test_plan.py",
     ),
     Mutation(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.plan import Plan, PlanUpdate, Step
+from holdfast.protocol.plan import MAX_STEPS, Plan, PlanUpdate, Step
 
 SHOWN_CHARS = 80
 """How much of a step a sentence quotes."""
@@ -113,16 +113,17 @@ def _problem(known: Sequence[Step], steps: Sequence[Step]) -> str:
     active = [step.id for step in steps if step.status == "in_progress"]
     done = {step.id for step in steps if step.status == "done"}
     texts = {step.text.casefold() for step in steps if step.status == "done"}
-    lost = next(
-        (s for s in known if s.status == "done" and s.id not in done and s.text.casefold() not in texts), None
-    )
+    lost = [s for s in known if s.status == "done" and s.id not in done and s.text.casefold() not in texts]
+    # A long task needs more steps than a plan may have. An example: 50 steps are known, 40 of them done, and 4 are
+    # new. So 4 that are done may go, and the plan has 50 again.
+    may_go = max(len(steps) + len(lost) - MAX_STEPS, 0)
     if any(not step.text for step in steps):
         return NO_WORDS
     if twice:
         return SAME_ID.format(id=twice)
     if len(active) > 1:
         return TWO_AT_ONCE.format(first=active[0], second=active[1])
-    return LOST.format(id=lost.id, text=_quoted(lost.text)) if lost is not None else ""
+    return LOST.format(id=lost[may_go].id, text=_quoted(lost[may_go].text)) if len(lost) > may_go else ""
 
 
 def _is_revision(before: Plan, steps: Sequence[Step]) -> bool:

@@ -20,7 +20,8 @@ from holdfast.tools.telling import Telling
 _DESCRIPTION = (
     "Make or change the plan of a task with several steps. Always send the whole plan: every step that is done, and "
     "what is left. Mark the one step that you work on as in_progress, and a step as done as soon as it is. A step "
-    "that turns out to be needless or impossible is dropped."
+    f"that turns out to be needless or impossible is dropped. A plan has at most {MAX_STEPS} steps: to add more, "
+    "leave out the first done ones."
 )
 
 
