@@ -49,6 +49,10 @@ def test_a_run_whose_model_asks_rests_with_the_question_and_goes_on_with_the_ans
     assert ended.code == 5
     assert "The agent asks: Which file?" in ended.err
     assert "answer:" in ended.err
+    listed = json.loads(cli("sessions", "--json").out)
+    assert (listed["status"], listed["reason"]) == ("waiting", "question")
+    shown = json.loads(cli("show", "last", "--json").out)
+    assert shown["next"] == f'holdfast resume {shown["session"]} "ANSWER"'
     assert cli("resume", "last", "the second one").code == 0
     assert "the second one" in cli("show", "last", "--request", "4").out
 

@@ -297,7 +297,7 @@ def test_calls_that_tell_something_are_no_tries() -> None:
 
 @pytest.mark.requirement("L2-02")
 def test_an_id_is_on_one_line_as_the_text_of_its_step_is() -> None:
-    """The plan stands in the view, one step a line."""
+    """The view has the plan, one step a line."""
     story = planned(Step("Look.\nHere.", "in_progress", "1\n[x] 2. Delete it."))
     assert story.state.plan.plan is not None
     assert story.state.plan.plan.steps[0].id == "1 [x] 2. Delete it."

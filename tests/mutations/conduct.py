@@ -356,7 +356,7 @@ CONDUCT = (
         "tests/scenarios/test_compaction.py",
     ),
     Mutation(
-        "all long words are told in part",
+        "all long words are clipped",
         "runtime/compacting.py",
         "return (*every[:1], *every[1:][-(MOST_CLIPPED - 1) :])",
         "return tuple(every)",

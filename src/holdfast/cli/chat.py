@@ -27,7 +27,7 @@ from holdfast.cli.status import status_line
 from holdfast.cli.talk import Talk, going_on
 from holdfast.cli.terminal import has_person, tell
 from holdfast.config.paths import Home
-from holdfast.core.state import phase
+from holdfast.core.summary import status
 from holdfast.views.lines import COMMAND, Span
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def _chat(home: Home, name: str, flags: RunFlags, output: Output) -> int:
         return talk.code
     if talk.state is not None:
         tell(["Continue with: ", Span(f"holdfast chat -s {talk.state.key or talk.state.session}", COMMAND)])
-    return WAITING if talk.state is not None and phase(talk.state) == "waiting" else 0
+    return WAITING if talk.state is not None and status(talk.state) == "waiting" else 0
 
 
 async def _in_lines(talk: Talk, reader: LineReader) -> None:

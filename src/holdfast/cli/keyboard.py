@@ -97,7 +97,7 @@ class Keyboard:
             else:
                 line = await self._line_or_escape(prompt)
         except asyncio.CancelledError:
-            write("\n")  # what is told next has a line of its own
+            write("\n")  # what follows has a line of its own
             raise
         if line is None or not self._is_simple:
             write("\n")

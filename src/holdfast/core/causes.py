@@ -30,7 +30,7 @@ class Commanded(msgspec.Struct, frozen=True):
     is_contested: bool = False
     """For a visitor: the same as in `Attach`."""
     zone: Zone = UTC
-    """In which the time of a person's words is told."""
+    """The time zone of the time before a person's words."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

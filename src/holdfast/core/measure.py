@@ -122,7 +122,7 @@ def expected_tokens(measure: Measure, kinds: Kinds) -> int:
 
 
 def learnt_with(learnt: Mapping[str, Rates], model: str, rates: Rates) -> dict[str, Rates]:
-    """Return what is learnt about models, with the rates of one that is not used any more."""
+    """Return what is learnt about models, with the rates of one that is no longer used."""
     if rates == UNLEARNT:
         return dict(learnt)
     others = [(name, each) for name, each in learnt.items() if name != model]

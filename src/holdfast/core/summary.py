@@ -21,10 +21,20 @@ def totals(state: State) -> Totals:
 
 def status(state: State) -> SessionStatus:
     """Return the status of the session: one word."""
-    now = phase(state)
-    if now != "idle":
-        return _OPEN.get(now, "open")
-    return state.run.status if state.run is not None else "new"  # type: ignore[return-value]
+    now, run = phase(state), state.run
+    if run is None:
+        return "new"
+    if now == "idle":
+        return run.status  # type: ignore[return-value]
+    # With a question of the model, the run waits for the user. Without one, a person has paused it.
+    return "waiting" if now == "paused" and run.question else _OPEN.get(now, "open")
+
+
+def reason(state: State) -> str:
+    """Return why the session has this status: one word, or nothing."""
+    if state.run is None:
+        return ""
+    return "question" if state.run.question else state.run.reason
 
 
 def lasted_ms(state: State) -> int:
@@ -51,7 +61,7 @@ def summary(state: State) -> SessionRow:
         session=state.session,
         key=state.key,
         status=now,
-        reason=run.reason if run is not None else "",
+        reason=reason(state),
         due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
         title=state.title,
         model=facts(state).name if settings is not None else "",

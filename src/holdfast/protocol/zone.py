@@ -30,7 +30,7 @@ UTC = Zone()
 
 
 def head_at(at_ms: int, zone: Zone) -> str:
-    """Return what stands in front of words that came at this time."""
+    """Return the head of words that came at this time."""
     days, second = divmod(at_ms // 1000 + zone.offset_s, _DAY_S)
     year, month, day = _date(days)
     time = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
@@ -38,7 +38,7 @@ def head_at(at_ms: int, zone: Zone) -> str:
 
 
 def zone_in(head: str, at_ms: int) -> Zone:
-    """Return the zone of a head that was written at this time; UTC if it is none."""
+    """Return the zone of a head that was written at this time; UTC if it names no zone."""
     found = _HEAD.fullmatch(head)
     if found is None:
         return UTC

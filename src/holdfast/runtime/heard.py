@@ -1,4 +1,4 @@
-"""Makes the cause of a command, with the time zone in which a person's words are told."""
+"""Makes the cause of a command, with the time zone of the time before a person's words."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def forget_log(path: Path, busy_s: float) -> None:
 
 
 def remove(connection: sqlite3.Connection, session: str) -> None:
-    """Remove what is left of an emptied session. That needs no lease: whoever took it meanwhile could add nothing."""
+    """Remove what is left of an emptied session. That needs no lease: a new holder of it could add nothing."""
     emptied = "SELECT number FROM sessions JOIN deleted ON session = number WHERE id = ?"
     for row in connection.execute(emptied, (session,)).fetchall():
         connection.execute("DELETE FROM leases WHERE session = ?", row)

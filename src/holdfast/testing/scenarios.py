@@ -150,8 +150,11 @@ async def finish(
         assert row is not None
         match row.status:
             case "waiting":
-                for asked in await store.approvals(session):
-                    body = Resolve(asked.id, "answer" if asked.question else decision, "as you like")
+                asked = await store.approvals(session)
+                bodies: list[CommandBody] = [
+                    Resolve(each.id, "answer" if each.question else decision, "as you like") for each in asked
+                ]
+                for body in bodies or [Continue()]:  # without an approval, the model asks in a reflection
                     await controller.submit(session, owner("tester"), body)
             case "paused":
                 await controller.submit(session, owner("tester"), Continue())

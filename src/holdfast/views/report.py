@@ -155,12 +155,12 @@ def _why(state: State, run: Run, recent: Sequence[Record]) -> tuple[str, str]:
     if run.status:
         return run.reason, run.message
     match status(state):
+        case "waiting" if run.question:
+            return "question", f"The agent asks: {run.question}"
         case "waiting" if open_question(state) is not None:
             return "question", "The agent waits for your answer."
         case "waiting":
             return "approval", "A call waits for your approval."
-        case "paused" if run.question:
-            return "question", f"The agent asks: {run.question}"
         case "paused":
             return "paused", "The session is paused."
         case "parked":

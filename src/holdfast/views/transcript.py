@@ -60,6 +60,8 @@ def next_command(session: StoredSession) -> str:
     """Return the command that continues the session."""
     row = session.row
     match row.status:
+        case "waiting" if row.reason == "question":
+            return f'holdfast resume {row.session} "ANSWER"'
         case "waiting":
             return "holdfast approvals"
         case "done":
