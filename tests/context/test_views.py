@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.context.requests import body_of, requests
 from holdfast.core import compaction
 from holdfast.core.compaction import View, same_view, stretches, view
 from holdfast.core.state import Run, State
@@ -151,6 +152,15 @@ def test_a_late_summary_leaves_nothing_more_out() -> None:
     assert talk.bodies() == talk.sent
 
 
+def test_whoever_asks_for_a_compaction_gets_one_although_a_summary_is_late() -> None:
+    talk = shortened()
+    told(talk)
+    late(talk, "All pages were read.")
+    found = cut(talk, 1_000, reason="asked", at_most=10_000)
+    assert found.left_out != talk.compaction.left_out
+    assert found.summary_by == "m"
+
+
 def test_a_late_summary_that_does_not_fit_beside_the_rest_takes_the_place_of_more() -> None:
     talk = shortened()
     told(talk)
@@ -286,3 +296,26 @@ def test_after_a_compaction_only_what_was_never_sent_counts_as_new() -> None:
     edit = talk.render()
     told_bytes = len(msgspec.json.encode(compaction.told(found.parts)))
     assert told_bytes <= edit.fresh_bytes <= told_bytes + 100
+
+
+@pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+@pytest.mark.parametrize("words", ["Look.", "Look at what I send with this, and tell me all of it. " * 3])
+def test_a_compacted_session_with_an_attachment_is_read_back_from_its_journal(wire: Wire, words: str) -> None:
+    """Its blob has not been read yet when a compacted request quotes the words beside it."""
+    page = "some text\n" * 30
+    blob = hashlib.sha256(page.encode()).hexdigest()
+    contents = {Enclosed(blob): page}
+    talk = Talk(wire)
+    talk.note(e.MessageReceived(words, attachments=(Attachment("stdin", "", "text/plain", len(page), blob),)))
+    talk.conversation.fill(contents)
+    for number in range(4):
+        talk.turn(f"{number} " * 200)
+    for _ in range(2):  # by the process that knows the blob, and by one that has just read the journal
+        talk.note(cut(talk, 2_500))
+        talk.turn("then " * 100)
+        again = talk.reload()
+        assert again.missing() == set(contents)
+        again.fill(contents)
+        assert talk.render(again).body(b"") == talk.render().body(b"")
+        talk.conversation = again
+    assert [body_of(each, talk.base) for each in requests(talk.records, contents)] == talk.sent

@@ -66,6 +66,7 @@ BAD: dict[str, dict[str, Any]] = {
     "it is empty": {"parts": (words("  "),)},
     "it contains a secret": {"parts": (words("All is well."),), "is_masked": True},
     "it is cut at its end": {"parts": (words("All is w"),), "finish": "length"},
+    "the model refused it": {"parts": (words("I cannot help with that."),), "finish": "refusal"},
     "it is too long": {"parts": (words("w" * 24_001),)},
 }
 

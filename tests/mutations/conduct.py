@@ -253,7 +253,7 @@ CONDUCT = (
     Mutation(
         "a summary that is cut at its end is used",
         "core/compaction.py",
-        "    if is_cut:",
+        '    if finish == "length":',
         "    if False:",
         "tests/core/test_summaries.py",
     ),

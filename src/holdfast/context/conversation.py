@@ -88,6 +88,14 @@ class Unsent(msgspec.Struct, frozen=True):
 Item = Fragment | Unsent
 
 
+class _Hollow(msgspec.Struct, frozen=True):
+    """A recorded fragment whose blobs were not read yet."""
+
+    piece: Piece
+    texts: dict[Quoted, str]
+    """The texts of the records that it quotes: they are at hand only when it is read."""
+
+
 class Edit(msgspec.Struct, frozen=True):
     """How the next request differs from the last one, with its bytes."""
 
@@ -146,7 +154,7 @@ class Conversation:
         """Whether an unsent message may have some."""
         self._texts: dict[Quoted, str] = {}
         """What the next request may quote."""
-        self._hollow: dict[int, Piece] = {}
+        self._hollow: dict[int, _Hollow] = {}
         """By place, the fragments whose blobs were not read yet. They are empty in the buffer."""
         self._light = 0
         """How many bytes of the buffer do not count."""
@@ -214,7 +222,8 @@ class Conversation:
         """Return the blobs that the next request needs and that `fill` has not brought yet."""
         if not (self._hollow or self._has_attachments):
             return set()
-        pieces = [*self._hollow.values(), *[each.hollow for each in self._unsent if isinstance(each, Unsent)]]
+        pieces = [each.piece for each in self._hollow.values()]
+        pieces += [each.hollow for each in self._unsent if isinstance(each, Unsent)]
         needed = {part for piece in pieces for part in piece if isinstance(part, Enclosed)}
         said = [each for each in self._unsent if isinstance(each, Said)]
         needed |= {enclosed(each) for one in said for each in one.attachments}
@@ -229,7 +238,8 @@ class Conversation:
         self._forget_view()
         for place, each in enumerate(known):
             if place in hollow:
-                self._enclose(each.mark, each.seq, hollow[place])
+                self._texts |= hollow[place].texts
+                self._enclose(each.mark, each.seq, hollow[place].piece)
             else:
                 self._append(each.mark, each.seq, old[each.start : each.end], each.quotes, each.light)
 
@@ -287,8 +297,9 @@ class Conversation:
         """Return the fragment apart from the last request. The next request may quote what it quotes."""
         mark, seq, light = fragment.mark, fragment.seq, fragment.light
         if place in self._hollow:
-            self._has_attachments = True
-            return Unsent(mark, seq, b"", is_sent=True, hollow=self._hollow[place])
+            hollow, self._has_attachments = self._hollow[place], True
+            self._texts |= hollow.texts
+            return Unsent(mark, seq, b"", is_sent=True, hollow=hollow.piece)
         element = bytes(self._buffer[fragment.start : fragment.end])
         self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
         return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
@@ -472,10 +483,8 @@ class Conversation:
     def _enclose(self, mark: str, seq: int, piece: Piece) -> None:
         """Append a recorded fragment. If a blob of it was not read yet, it stays empty until `fill`."""
         if any(isinstance(part, Enclosed) and part not in self._texts for part in piece):
-            # Texts of records are at hand only now, so that they become literal.
-            self._hollow[len(self._fragments)] = tuple(
-                [json_text(self._texts[part]).decode() if isinstance(part, int) else part for part in piece]
-            )
+            texts: dict[Quoted, str] = {part: self._texts[part] for part in piece if isinstance(part, int)}
+            self._hollow[len(self._fragments)] = _Hollow(piece, texts)
             self._append(mark, seq, b"")
         else:
             element, quotes, light = self._told(piece)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.compaction import ContextCompacted, ViewPart
+from holdfast.protocol.messages import Finish
 from holdfast.protocol.request import Stretch
 
 WORDS_SHARE = 2
@@ -145,7 +146,7 @@ def after_restoring(compaction: Compaction, turn: int) -> Compaction:
     return Compaction(turn=turn, asked_ms=compaction.asked_ms, spent_microusd=compaction.spent_microusd)
 
 
-def problem_of(text: str, calls: int, *, is_masked: bool, is_cut: bool) -> str:
+def problem_of(text: str, calls: int, finish: Finish, *, is_masked: bool) -> str:
     """Return why a summary cannot be used; empty if it can."""
     if calls:
         return "it calls tools"
@@ -153,7 +154,9 @@ def problem_of(text: str, calls: int, *, is_masked: bool, is_cut: bool) -> str:
         return "it is empty"
     if is_masked:
         return "it contains a secret"
-    if is_cut:
+    if finish == "refusal":
+        return "the model refused it"
+    if finish == "length":
         return "it is cut at its end"
     return "it is too long" if len(text) > MOST_SUMMARY_CHARS else ""
 

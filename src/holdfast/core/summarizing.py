@@ -71,7 +71,7 @@ def left_microusd(run: Run, settings: Settings, spent_microusd: int) -> int:
 
 def take(draft: Draft, ended: e.SideCallEnded) -> None:
     """Discard a summary that cannot be used. Any other one waits for the next request."""
-    problem = problem_of(ended.text, ended.calls, is_masked=ended.is_masked, is_cut=ended.finish == "length")
+    problem = problem_of(ended.text, ended.calls, ended.finish, is_masked=ended.is_masked)
     if not problem and not draft.state.compaction.asked_seq:
         problem = BROUGHT_BACK
     if problem:

@@ -65,7 +65,11 @@ def compacted(
     # Half, so that the next one is many turns away.
     room = max(state.settings.context.max_messages // 2, 2)
     # After a summary that came late, everything stays: it is not known what it has read of the rest.
-    is_late = before.is_late and fits_at_most(conversation.size_bytes(wire) + _size_of(known))
+    is_late = (
+        reason == "summary"
+        and before.is_late
+        and fits_at_most(conversation.size_bytes(wire) + _size_of(known))
+    )
     told_bytes = _size_of(known)
     view = (
         compaction.same_view(items)

@@ -234,10 +234,12 @@ class Planner:
 
     def _reason(self, state: State, conversation: Conversation, wire: Wire, kinds: Kinds) -> Reason | None:
         """Return why the view is to be compacted; None if it is not."""
+        if (
+            state.compaction.is_asked
+        ):  # also if a summary waits, which may come too late to leave anything out
+            return "asked"
         if state.compaction.waiting:
             return "summary"
-        if state.compaction.is_asked:
-            return "asked"
         assert state.settings is not None
         if expected_tokens(state.models.measure, kinds) > budget.window_of(state, state.settings).room_tokens:
             return "full"
