@@ -130,6 +130,20 @@ def test_a_call_that_touches_something_else_by_now_waits_again() -> None:
 
 
 @pytest.mark.requirement("L1", "H5")
+def test_an_approved_call_waits_for_a_later_one_that_runs_and_touches_what_it_touches_by_now() -> None:
+    story = proposing(call("one"), call("two"), call("three"))
+    story.asked_for("t1.c1", resources=B)
+    story.admitted("t1.c2", resources=A)
+    story.resolve("approve")
+    assert kinds(story.admitted("t1.c1", resources=A)) == ["ToolCallQueued"]
+    assert admissions(story) == ["t1.c3#0"], "it is not judged again before something has changed"
+    story.finished("t1.c2")
+    assert admissions(story) == ["t1.c1#0", "t1.c3#0"]
+    assert kinds(story.admitted("t1.c1", resources=A))[-1] == "ToolCallStarted"
+    assert running(story) == ["t1.c1#1"]
+
+
+@pytest.mark.requirement("L1", "H5")
 def test_a_question_about_a_call_that_must_wait_is_not_asked_yet() -> None:
     story = proposing(call("one"), call("two"))
     story.admitted("t1.c1", resources=A)

@@ -221,6 +221,20 @@ SECRETS = (
 
 PERMISSION = (
     Mutation(
+        "an approved call starts beside a later one that touches the same",
+        "core/state.py",
+        "*(each for each in calls[place + 1 :] if type(each.stage) is Started)",
+        "*(each for each in calls[len(calls) :] if type(each.stage) is Started)",
+        "tests/core/test_tool_calls.py",
+    ),
+    Mutation(
+        "a call is judged again and again while a later one runs that touches the same",
+        "core/state.py",
+        "is_free = not running.is_in_conflict(touches)",
+        "is_free = True",
+        "tests/core/test_tool_calls.py",
+    ),
+    Mutation(
         "a run is joined with deps that only look the same",
         "library/tools.py",
         "if any(each is not deps for each",

@@ -5,8 +5,7 @@ Nothing here decides; `phase` names the situation that the rest follows from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -415,10 +414,17 @@ def admissible(state: State) -> Iterator[Call]:
     What a call touches is known once the gates have seen it, so that they see one after the other.
     """
     before: Touched | None = None  # most turns have only one call
+    running: Touched | None = None
     for call in state.turn.calls:
         if type(call.stage) is Done:
             continue
-        is_free = before is None or not before.is_in_conflict(call.resources or ())
+        touches = call.resources or ()
+        is_free = before is None or not before.is_in_conflict(touches)
+        if is_free and touches and type(call.stage) is Proposed:
+            running = running or _touched_by(
+                [each for each in state.turn.calls if type(each.stage) is Started]
+            )
+            is_free = not running.is_in_conflict(touches)
         if type(call.stage) is Proposed and is_free:
             yield call
         # Not judged yet, or a shell command, which may touch anything: no later call may pass it. An example:
@@ -430,13 +436,21 @@ def admissible(state: State) -> Iterator[Call]:
         before.add(call.resources)
 
 
-def touched_before(state: State, call: Call) -> Touched:
-    """Return what the earlier calls touch that are not done yet."""
-    before = Touched()
-    for each in takewhile(lambda each: each.call_id != call.call_id, state.turn.calls):
-        if not isinstance(each.stage, Done):
-            before.add(EVERYTHING if each.resources is None else each.resources)
-    return before
+def touched_by_others(state: State, call: Call) -> Touched:
+    """Return what the earlier calls touch that are not done yet, and the later ones that run."""
+    # A later call may run because this one touched nothing of it when the gates first saw it. Since then a person
+    # was asked, or the process was interrupted, and now it may touch something else.
+    calls = state.turn.calls
+    place = next((place for place, each in enumerate(calls) if each.call_id == call.call_id), len(calls))
+    earlier = [each for each in calls[:place] if type(each.stage) is not Done]
+    return _touched_by([*earlier, *(each for each in calls[place + 1 :] if type(each.stage) is Started)])
+
+
+def _touched_by(calls: Iterable[Call]) -> Touched:
+    touched = Touched()
+    for each in calls:
+        touched.add(EVERYTHING if each.resources is None else each.resources)
+    return touched
 
 
 def open_model_call(state: State, key: str) -> ModelCall | None:

@@ -17,7 +17,7 @@ from holdfast.core.state import (
     open_run,
     started_calls,
     starts_of,
-    touched_before,
+    touched_by_others,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
@@ -44,9 +44,9 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
         case Told() as said:
             told.take(draft, call, said)
         # The gates have just found what the call touches. If an earlier call that is not done touches the same,
-        # this one waits for it: `write a.txt` and `read a.txt` keep their order, while `read b.txt` may pass
-        # them.
-        case Allowed(resources=resources) | Asked(resources=resources) if touched_before(
+        # or any that runs, this one waits for it: `write a.txt` and `read a.txt` keep their order, while
+        # `read b.txt` may pass them.
+        case Allowed(resources=resources) | Asked(resources=resources) if touched_by_others(
             draft.state, call
         ).is_in_conflict(resources):
             draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
