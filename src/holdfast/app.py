@@ -210,14 +210,19 @@ class App:
         return Chosen(settings, (*_notices(settings), *config.warnings))
 
     def _context(self) -> Context:
-        name = self.config.compaction_model
-        return msgspec.structs.replace(self.config.context, compact_model=self.facts(name) if name else None)
+        facts = self._side_facts("compaction.model", self.config.compaction_model)
+        return msgspec.structs.replace(self.config.context, compact_model=facts)
 
     def _conduct(self) -> Conduct:
-        name = self.config.reflection_model
-        return msgspec.structs.replace(
-            self.config.conduct, reflection_model=self.facts(name) if name else None
-        )
+        facts = self._side_facts("reflection.model", self.config.reflection_model)
+        return msgspec.structs.replace(self.config.conduct, reflection_model=facts)
+
+    def _side_facts(self, key: str, name: str) -> ModelFacts | None:
+        """Return price and window of another model that the configuration names; an error says by which key."""
+        try:
+            return self.facts(name) if name else None
+        except UsageError as error:
+            raise UsageError(f"{key} = {name!r}: {error.message}", hint=error.hint) from error
 
 
 def _zone(name: str, now_ms: int) -> Zone:

@@ -16,6 +16,10 @@ def events(cli: Cli) -> list[dict[str, Any]]:
     return [json.loads(line) for line in cli("show", "cli:a", "--events", "--json").out.splitlines()]
 
 
+def requests(cli: Cli) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli("show", "cli:a", "--requests", "--json").out.splitlines()]
+
+
 def worked(cli: Cli, *more: str) -> str:
     """A session that has read a file five times; returns its model."""
     (cli.workspace / "a.txt").write_text("".join(LONG.format(n) for n in range(100)))
@@ -33,11 +37,15 @@ def test_a_session_at_rest_is_compacted_at_once_and_the_next_request_has_the_sho
     done = cli("compact", "cli:a", "--json")
     assert done.code == 0
     assert done.json["status"] == "compacted"
-    assert done.json["tokens_after"] < done.json["tokens_before"]
+    # Both numbers are about sizes of requests: the last one that was sent, and the one that would be next.
+    sent = requests(cli)[-1]["expected_tokens"]
+    assert done.json["tokens_before"] == pytest.approx(sent, rel=0.05)
+    assert done.json["tokens_after"] < sent / 2
     assert 0 < done.json["kept_share"] < 1
     (compacted,) = [each for each in events(cli) if each["type"] == "ContextCompacted"]
     assert compacted["body"]["left_out"] == done.json["left_out"]
     assert cli("run", "And now?", "-s", "cli:a").out == "Again.\n"
+    assert requests(cli)[-1]["expected_tokens"] == pytest.approx(done.json["tokens_after"], rel=0.05)
     request = cli("show", "cli:a", "--request", "8").out
     assert len(request) < 0.6 * before
     for kept in ("Read a.txt.", "made.txt (record", "And now?", "The view was cut to save room: records"):
@@ -87,3 +95,10 @@ def test_chat_compacts_the_session_that_it_shows(cli: Cli) -> None:
         screen.type("/exit\r")
         assert screen.end() == 0
     assert "ContextCompacted" in [each["type"] for each in events(cli)]
+
+
+@pytest.mark.parametrize("key", ["compaction.model", "reflection.model"])
+def test_another_model_of_an_unknown_provider_is_refused_with_its_key(cli: Cli, key: str) -> None:
+    cli.configure(f'{key} = "nope:x"\n')
+    ended = cli("run", "Hello.", "-m", cli.model(says("Hello.")))
+    assert (ended.code, f"{key} = 'nope:x': There is no provider 'nope'." in ended.err) == (2, True)

@@ -40,6 +40,7 @@ FAILURES = {
         ("pytest", "pytest_tb_short", "pytest_tb_line", "pytest_tb_no", "pytest_tb_native"), PYTEST
     ),
     "pytest_color_yes": PYTEST,
+    "pytest_show_all": PYTEST,
     "unittest": (
         ("ERROR: test_error (test_unit.Shop.test_error)", "KeyError: 'missing'"),
         ("FAIL: test_each (test_unit.Shop.test_each) (n=2)", "AssertionError: 2 != 1"),
@@ -65,6 +66,10 @@ FAILURES = {
         ("tests::plain", "assertion failed: total(&[]) == 0"),
         ("tests::parses", "Error: ParseIntError { kind: InvalidDigit }"),
         ("tests::panics", "note: test did not panic as expected"),
+    ),
+    "cargo_show_output": (
+        ("tests::adds", "assertion `left == right` failed: the total is wrong"),
+        ("closes", "it is still open"),
     ),
     "jest": (
         ("the shop \u203a adds", "expect(received).toBe(expected) // Object.is equality"),
@@ -96,6 +101,15 @@ def test_a_test_that_may_fail_and_what_tests_print_are_no_failures() -> None:
         assert "todo" not in told
         assert "not yet" not in told
         assert "Console" not in told
+
+
+@pytest.mark.parametrize(("name", "failures"), [("pytest_show_all", 5), ("cargo_show_output", 2)])
+def test_what_passed_tests_print_makes_them_no_failures(name: str, failures: int) -> None:
+    output = (OUTPUTS / f"{name}.txt").read_text()
+    told = shown(NOISE + output + output + NOISE)
+    assert told.partition(": ")[2].startswith(f"{2 * failures} failures]")
+    for passed in ("test_fine", "test_known", "count[1]", "tests::fits", "opens"):
+        assert f"- {passed}" not in told
 
 
 def test_failures_that_do_not_fit_are_counted() -> None:

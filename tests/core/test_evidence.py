@@ -23,6 +23,15 @@ SAME = {
     "milliseconds": ("up to date in 512ms", "up to date in 9ms"),
     "rates": ("12.5 MB/s", "9 MB/s"),
     "process ids": ("started (pid 4711)", "started (pid 12)"),
+    "process ids in a list": ("  PID ELAPSED\n 4711   00:00\nup", "  PID ELAPSED\n   12   00:01\nup"),
+    "process ids of ps aux": (
+        "ann        4711  0.0  0.1   3892  1932 ?        S    00:31   0:00 grep make",
+        "ann          12  0.0  0.1   3900  2140 ?        S    10:02   0:00 grep make",
+    ),
+    "process ids of ps -ef": (
+        "ann   4711  7373  0 00:31 pts/1    00:00:00 make",
+        "ann     12  99  0 10:02 pts/1    00:00:00 make",
+    ),
     "process ids in logs": ("sshd[4711]: hello", "sshd[12]: hello"),
     "jobs of a shell": ("[1] 4711", "[1] 12"),
     "addresses": ("<object at 0x7f3a52c01a30>", "<object at 0x7f0000001230>"),
@@ -41,6 +50,12 @@ OTHER = {
     "sizes": ("5120 x", "5121 x"),
     "numbers with words": ("5 servers", "6 servers"),
     "names": ("tmp_a", "tmp_b"),
+    "another process": (
+        "ann    4711  0.0  0.1   3892  1932 ?        S    00:31   0:00 cc a.c",
+        "ann    4711  0.0  0.1   3892  1932 ?        S    00:31   0:00 cc b.c",
+    ),
+    "the work of a process": ("PID %CPU\n4711 0.1", "PID %CPU\n4711 0.2"),
+    "numbers below a list of processes": ("PID TTY\n1 ?\n\n12 files", "PID TTY\n1 ?\n\n13 files"),
     "dates": ("due 2026-11-21", "due 2026-11-22"),
 }
 

@@ -54,6 +54,8 @@ class _Format(msgspec.Struct, frozen=True):
     end: re.Pattern[str]
     """What ends a failure, beside the next one."""
     why: Why
+    heading: re.Pattern[str] | None = None
+    """What begins a list of tests. The group `failed` says that they failed; tests of other lists are left out."""
     repeats: bool = False
     """Whether a failure may be reported twice."""
 
@@ -91,11 +93,27 @@ def _begins(text: str, format_: _Format) -> list[int]:
     if not places:
         return []
     found: dict[object, int] = {}
-    for match in islice(format_.first_line.finditer(text, min(places)), COUNTED):
+    first_lines = (
+        match
+        for begin, end in _lists(text, format_, min(places))
+        for match in format_.first_line.finditer(text, begin, end)
+    )
+    for match in islice(first_lines, COUNTED):
         begin, name = match.start(), match["name"][:_NAME_CHARS]
         if _is_first_in_line(text, begin) and not _NO_FAILURE.search(name):
             found.setdefault(name if format_.repeats else begin, begin)
     return [*found.values()]
+
+
+def _lists(text: str, format_: _Format, start: int) -> Iterator[tuple[int, int]]:
+    """Return where failures are listed: pytest -rA and cargo --show-output list what passed in the same way."""
+    begin, has_failed = start, True
+    for heading in format_.heading.finditer(text, start) if format_.heading else ():
+        if has_failed:
+            yield begin, heading.start() + 1
+        begin, has_failed = heading.start(), heading["failed"] is not None
+    if has_failed:
+        yield begin, len(text)
 
 
 def _block(text: str, format_: _Format, begin: int, end: int) -> _Block:
@@ -250,6 +268,7 @@ _FORMATS = (
         first_line=re.compile(r"\n_(?=[^\n]{38})_* (?P<name>[^_\n][^\n]{0,1000}) _+(?=\n)"),
         end=re.compile(r"\n====="),
         why=_why_pytest,
+        heading=re.compile(r"\n=+ (?:(?P<failed>FAILURES|ERRORS)|X?PASSES|XFAILURES) =+(?=\n)"),
     ),
     _SUMMARY,
     _Format(
@@ -279,6 +298,7 @@ _FORMATS = (
         first_line=re.compile(r"\n---- (?P<name>[^\n]+) stdout ----"),
         end=re.compile(r"\nfailures:\n"),
         why=_why_cargo,
+        heading=re.compile(r"\n(?:(?P<failed>failures)|successes):(?=\n)"),
     ),
     _Format(
         name="jest",

@@ -34,6 +34,12 @@ _VARYING = re.compile(
     re.VERBOSE,
 )
 _PROCESS = re.compile(r"(?:pid|PID|Pid|rocess|hread|tid|TID)[ =:#]{0,3}\d+\b")
+_PROCESS_COLUMNS = frozenset({"PID", "PPID", "TID", "LWP", "SPID"})
+_COLUMNS = 5
+"""How many of the first columns of a list of processes are looked at."""
+_PS_AUX = re.compile(r"^(\S+) +\d+ +(\d+\.\d) +(\d+\.\d) +\d+ +\d+ (?=\S)", re.MULTILINE)
+_PS_EF = re.compile(r"^(\S+) +\d+ +\d+ +(\d+) +(?=\S+ +(?:\?|pts/\d+|tty\d*) )", re.MULTILINE)
+"""Rows of `ps aux` and `ps -ef`, also without their head, which `| grep NAME` drops."""
 _BRACKETED = re.compile(r"\[\d+\](?:(?=:)|[ ]\d+$)", re.MULTILINE)
 """`sshd[4711]:`, or `[1] 4711` of a shell."""
 _TEMPORARY = re.compile(r"tmp(?<!\wtmp)(?:[a-z0-9_]{8}|\.[A-Za-z0-9]{6,12})\b")
@@ -103,9 +109,29 @@ def without_varying(text: str) -> str:
         or "TID" in text
     ):
         plain = _PROCESS.sub("~", plain)
+    if "PID" in text or " ? " in text or " pts/" in text or " tty" in text:
+        plain = _without_processes(plain)
     if "-" in text and _UNIQUE_END.search(text) is not None:
         plain = _UNIQUE.sub("~", plain)
     return text if plain == text else plain
+
+
+def _without_processes(text: str) -> str:
+    """Return the text without the ids, and the sizes in memory, in lists of processes."""
+    plain = _PS_EF.sub(r"\1 ~ \2 ", _PS_AUX.sub(r"\1 ~ \2 \3 ", text))
+    if "PID" not in plain:
+        return plain
+    lines, columns = [], frozenset[int]()
+    for line in plain.split("\n"):
+        words = line.split(None, _COLUMNS)
+        if heads := frozenset(place for place, word in enumerate(words) if word in _PROCESS_COLUMNS):
+            columns = heads
+        elif not words:
+            columns = frozenset()
+        elif columns:
+            line = " ".join("~" if n in columns and word.isdigit() else word for n, word in enumerate(words))
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _error(text: str, arguments: str) -> str:

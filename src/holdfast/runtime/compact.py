@@ -56,10 +56,10 @@ async def compact(store: Store, clock: Clock, session: str, principal: Principal
         view = await _halved(store, visit, base_bytes)
         if view is None:
             return Outcome("nothing")
-        await visit.tell(Compact(view=view, at_seq=state.seq))
         before = _tokens(state, visit.fold.conversation, base_bytes)
-        shrunk = (base_bytes + view.size_bytes_after) / (base_bytes + view.size_bytes_before)
-        return Outcome("compacted", before, int(before * shrunk), view)
+        await visit.tell(Compact(view=view, at_seq=state.seq))
+        await _fill(store, visit.fold.conversation)
+        return Outcome("compacted", before, _tokens(state, visit.fold.conversation, base_bytes), view)
 
 
 async def restore(store: Store, clock: Clock, session: str, principal: Principal) -> Outcome:
@@ -70,6 +70,7 @@ async def restore(store: Store, clock: Clock, session: str, principal: Principal
             return Outcome("nothing")
         whole = rewritten([readable(each) for each in await store.read(session)], state.seq + 1)
         await _fill(store, whole)
+        await _fill(store, visit.fold.conversation)
         base_bytes = await _base_bytes(store, state)
         before = _tokens(state, visit.fold.conversation, base_bytes)
         after = _tokens(state, whole, base_bytes)
