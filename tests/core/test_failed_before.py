@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core import guard, ledger
 from holdfast.core.causes import Outcome
 from holdfast.core.progress import FAILURES, TIMES
-from holdfast.core.state import action_key, started_calls
+from holdfast.core.state import Permission, action_key, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.tools import EVERYTHING, Allowed, CallResult, FileChange, Files, Resource
@@ -174,3 +175,39 @@ def test_what_is_remembered_is_bounded_and_keeps_the_approaches() -> None:
     assert len(failures) == FAILURES
     assert failures[0].times == TIMES
     assert max(len(each.said) + len(each.arguments) for each in failures) <= 400
+
+
+def proposed(story: Story) -> Allowed:
+    """The model asks for the same once more; what the gates say."""
+    story.prepared()
+    story.answered(call("shell", '{"command":"make"}'))
+    arguments = story.state.turn.calls[0].arguments
+    return Allowed(
+        PASSED, effect="exec", resources=EVERYTHING, likeness=Likeness("make"), arguments=arguments
+    )
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_what_a_person_allowed_runs_although_it_failed_before(is_allowed: bool) -> None:
+    story = opened()
+    for _ in range(TIMES):
+        turn(story, failing())
+    allowed = proposed(story)
+    name = story.state.turn.calls[0].call_id
+    if is_allowed:
+        permitted = replace(story.state.turn.calls[0], permission=Permission("a1", "0" * 64))
+        story.state = replace(story.state, turn=replace(story.state.turn, calls=(permitted,)))
+    assert ("ToolCallStarted" in kinds(story.judged(name, allowed))) == is_allowed
+
+
+def test_what_was_interrupted_runs_again_although_it_failed_before() -> None:
+    story = opened()
+    for _ in range(TIMES - 1):
+        turn(story, failing())
+    allowed = replace(proposed(story), on_interrupt="rerun")
+    name = story.state.turn.calls[0].call_id
+    story.judged(name, allowed)
+    failed = replace(story.state.progress.failures[-1], row=TIMES, times=TIMES)
+    story.state = replace(story.state, progress=replace(story.state.progress, failures=(failed,)))
+    story.attach()
+    assert "ToolCallStarted" in kinds(story.judged(name, allowed))

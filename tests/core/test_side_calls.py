@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from holdfast.core import budget
 from holdfast.core.causes import Outcome
@@ -21,7 +21,7 @@ from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ToolCall, Usage
 from holdfast.protocol.outcomes import ModelCut, Unaffordable, Unready
 from holdfast.testing.invariants import check_journal
-from tests.core.stories import Story, a_turn, call, calling, kinds, only, opened, request, words
+from tests.core.stories import FACTS, Story, a_turn, call, calling, kinds, only, opened, request, words
 
 GOES_WELL = '{"progress":"good","decision":"continue","reason":"It works.","next":"More."}'
 USED = Usage(1_000, 100)
@@ -114,6 +114,8 @@ def test_the_end_of_a_run_waits_for_the_side_call_and_cancels_it() -> None:
     assert kinds(story.answered(words())) == ["Responded", "RunStopping"]
     assert keys(story) == []
     assert kinds(story.when(Outcome("s1", ModelCut("", Usage(5))))) == ["SideCallEnded", "RunStopped"]
+    assert story.run.totals.usage.input_tokens == 100 + 100 + 300, "a cut call counts as it was expected"
+    assert story.run.totals.is_estimated
     assert (story.run.status, story.run.reason) == ("done", "answer")
     check_journal(story.records)
 
@@ -135,6 +137,7 @@ def test_the_next_driver_abandons_an_open_side_call_and_asks_again() -> None:
     assert (started.key, started.attempt) == ("s2", 2)
     assert story.run.totals.held_microusd == 10_000
     assert story.state.side.tally("reflection").asked == 1
+    assert story.state.side.tally("reflection").spent_microusd == 5_000, "what it may have cost counts"
 
 
 def test_drivers_that_die_again_and_again_ask_no_more_than_three_times() -> None:
@@ -314,3 +317,15 @@ def happens(story: Story, dice: random.Random) -> int:
     elif side is not None:
         story.side_failed("provider_fatal")
     return 0
+
+
+@pytest.mark.parametrize("is_caching", [True, False])
+def test_the_cached_price_counts_only_where_the_provider_caches(is_caching: bool) -> None:
+    """3,000 of 4,300 tokens were counted before: at a tenth of the price, a reflection stays within its share."""
+    facts = replace(FACTS, cache_read_microusd_per_mtok=100_000)
+    story = opened(reflect_turns=1, cost_microusd=100_000, facts=facts)
+    story.prepared(size_bytes=12_000, kinds=Kinds(prose=12_000))
+    used = Usage(3_000, 10, cache_read_tokens=2_000 if is_caching else 0)
+    story.answered(call(), finish="tool_calls", usage=used)
+    grant = afford(story.state, "reflection", 12_400, 400, Kinds(prose=12_400))
+    assert isinstance(grant, Unaffordable) != is_caching

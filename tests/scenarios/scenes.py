@@ -182,12 +182,16 @@ def _switching(settings: Settings) -> tuple[Step, ...]:
 TEXT, PICTURE = b"a log\n" * 40, b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 100
 
 
-def _attaching(settings: Settings) -> tuple[Step, ...]:
-    """Messages with parts: a text and a picture, and the same picture again."""
+def _shown() -> tuple[Attachment, Attachment]:
+    """A text and a picture."""
     log, picture = (hashlib.sha256(blob).hexdigest() for blob in (TEXT, PICTURE))
     shown = Attachment("file", "a.png", "image/png", len(PICTURE), picture, weight_bytes=16_000)
-    parts = (Attachment("stdin", "", "text/plain", len(TEXT), log), shown)
-    return Step(Send("Do it.", settings, parts)), Step(Send("And this.", settings, (shown,)))
+    return Attachment("stdin", "", "text/plain", len(TEXT), log), shown
+
+
+def _attaching(settings: Settings) -> tuple[Step, ...]:
+    """Messages with parts: a text and a picture, and the same picture again."""
+    return Step(Send("Do it.", settings, _shown())), Step(Send("And this.", settings, _shown()[1:]))
 
 
 SCENARIOS = [
@@ -523,7 +527,9 @@ SCENARIOS = [
         "compacted in a small window",
         [*[calls(call("look", name=f"{number} {LONG}")) for number in range(14)], DONE],
         tools_of,
+        lambda settings: (Step(Send(LONG, settings, _shown()[:1])),),
         settings={"max_messages": 12, "compactions_per_hour": 0, "max_reflections": 0, "stall_turns": 200},
+        blobs=(TEXT,),
     ),
     Scenario(
         "reflection stops",
