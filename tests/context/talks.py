@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 from holdfast.context.conversation import Conversation, Edit, rewritten
 from holdfast.context.requests import Sent, body_of, requests
@@ -26,13 +25,8 @@ ANTHROPIC = AnthropicWire("anthropic", caches_conversation=False)
 FACTS = ModelFacts("openai", "m")
 
 
-def always(_: int) -> bool:
-    return True
-
-
-def up_to(limit_bytes: int) -> Callable[[int], bool]:
-    """A window of so many bytes."""
-    return lambda size: size <= limit_bytes
+BOUNDLESS = 1 << 62
+"""A window that takes everything."""
 
 
 class Talk:
@@ -68,9 +62,9 @@ class Talk:
         """The next request."""
         return (conversation or self.conversation).render(self.wire, self.base)
 
-    def fit(self, fits: Callable[[int], bool]) -> None:
+    def fit(self, most_bytes: int) -> None:
         """Compact the view if the window does not take it, so that it is filled to 60 %."""
-        if fits(len(self.base) + self.conversation.size_bytes(self.wire)):
+        if len(self.base) + self.conversation.size_bytes(self.wire) <= most_bytes:
             return
         run, settings = Run(1, started_ms=0, goal_seq=self.goal_seq), settings_with(FACTS, "/w")
         state = State(seq=len(self.records), run=run, settings=settings, compaction=self.compaction)
@@ -79,16 +73,16 @@ class Talk:
             state,
             self.conversation,
             self.wire,
-            lambda size: fits(int((len(self.base) + size) / 0.6)),
-            lambda size: fits(len(self.base) + size),
+            int(most_bytes * 0.6) - len(self.base),
+            most_bytes - len(self.base),
             (),
         )
         if found is not None:
             self.note(found)
 
-    def send(self, fits: Callable[[int], bool] = always) -> bytes:
+    def send(self, most_bytes: int = BOUNDLESS) -> bytes:
         """Render, send, and record the intent."""
-        self.fit(fits)
+        self.fit(most_bytes)
         edit = self.render()
         tail = self.wire.tail(FACTS, 100, is_streaming=False, is_last_pass=False)
         edit.hasher.update(tail)
@@ -123,9 +117,9 @@ class Talk:
         """What the call of that number in the last response came to."""
         self.note(e.ToolCallFinished(f"t{self._turn}.c{number}", CallResult("ok", text)))
 
-    def turn(self, result: str, words: str = "I look.", fits: Callable[[int], bool] = always) -> bytes:
+    def turn(self, result: str, words: str = "I look.", most_bytes: int = BOUNDLESS) -> bytes:
         """A request, a response with one call, its result."""
-        body = self.send(fits)
+        body = self.send(most_bytes)
         self.respond(Text(words), call())
         self.result(1, result)
         return body

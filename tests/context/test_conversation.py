@@ -21,7 +21,7 @@ from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import SettingsRef
-from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought, up_to
+from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
 TEXTS = st.sampled_from(["ok", LONG, LONG + "x", '"quoted" \\ \n\u2028 日本語 🙂 ' * 5]) | st.text(
@@ -54,7 +54,7 @@ def talks(draw: st.DrawFn) -> Talk:
     for _ in range(draw(st.integers(1, 8))):
         if draw(st.integers(0, 6)) == 0:
             talk.switch(draw(WIRES))
-        talk.send(up_to(draw(FITS)))
+        talk.send(draw(FITS))
         if draw(st.booleans()):
             talk.words(draw(TEXTS))
         ending = draw(st.integers(0, 5))
@@ -97,7 +97,7 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
 ) -> None:
     talk.respond(Text(text), call())
     talk.result(1, text)
-    talk.fit(up_to(limit))
+    talk.fit(limit)
     live = talk.render()
     loaded = talk.render(talk.reload())
     assert loaded.body(b"") == live.body(b"")
@@ -267,7 +267,7 @@ def filled(turns: int = 40) -> Talk:
 def test_a_compaction_keeps_the_goal_and_the_last_turns_and_fits() -> None:
     talk = filled()
     limit = 6_000
-    body = talk.send(up_to(limit))
+    body = talk.send(limit)
     kept = messages(body)
     assert kept[0]["content"] == "The goal of it all."
     assert kept[1]["content"].startswith("[holdfast] The view was cut to save room: records 3 to ")
@@ -281,7 +281,7 @@ def test_a_compaction_keeps_the_goal_and_the_last_turns_and_fits() -> None:
 @pytest.mark.requirement("H6")
 def test_what_stays_after_a_compaction_is_quoted_and_not_stored_again() -> None:
     talk = filled()
-    talk.send(up_to(6_000))
+    talk.send(6_000)
     results = [each for each in talk.edits[-1].rest if each.mark == "t"]
     assert len(results) > 3
     assert all(isinstance(each.piece[1], int) and "long line" not in str(each) for each in results)
@@ -296,7 +296,7 @@ def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not
         talk.turn(f"second {number} {LONG}")
         if number == 3:
             talk.words("And this too.")
-    kept = [str(message["content"]) for message in messages(talk.send(up_to(6_000)))]
+    kept = [str(message["content"]) for message in messages(talk.send(6_000))]
     assert kept[:2] == ["The second task.", "And this too."]
     assert kept[-1].startswith("second 29")
     assert not any("The goal of it all." in text or "result" in text for text in kept)
@@ -306,18 +306,18 @@ def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not
 def test_a_compaction_records_what_is_left_out_and_the_next_one_goes_on_from_it() -> None:
     talk = filled()
     assert talk.compaction.left_out == ()
-    sent = messages(talk.send(up_to(6_000)))
+    sent = messages(talk.send(6_000))
     (stretch,) = talk.compaction.left_out
     assert stretch[0] == 3, "the goal is record 1, its request record 2"
     left = [r.seq for r in talk.records if isinstance(r.event, e.Responded | e.ToolCallFinished)]
     assert sum(stretch[0] <= seq <= stretch[1] for seq in left) + len(sent) == 82
     talk.respond(Text("x"))
     talk.words("More.")
-    talk.send(up_to(6_000))
+    talk.send(6_000)
     assert talk.compaction.left_out == (stretch,)
     talk.respond(Text("x"))
     for number in range(20):
-        talk.turn(f"more {number} {LONG}", fits=up_to(6_000))
+        talk.turn(f"more {number} {LONG}", most_bytes=6_000)
     (first, *_) = talk.compaction.left_out
     assert (first[0], first[1] > stretch[1]) == (3, True), "a later cut goes on from the first one"
     assert len(talk.compaction.left_out) == 2, "what a person said in between was kept"
@@ -326,14 +326,14 @@ def test_a_compaction_records_what_is_left_out_and_the_next_one_goes_on_from_it(
 
 
 def test_a_cut_is_the_same_whoever_makes_it() -> None:
-    assert filled().send(up_to(6_000)) == filled().send(up_to(6_000))
+    assert filled().send(6_000) == filled().send(6_000)
 
 
 @pytest.mark.requirement("H6")
 def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
     talk = filled()
     for number in range(60):
-        talk.turn(f"more {number} {LONG}", fits=up_to(12_000))
+        talk.turn(f"more {number} {LONG}", most_bytes=12_000)
     cuts = [number for number, edit in enumerate(talk.edits[40:]) if not edit.keep]
     assert 2 <= len(cuts) <= 8
     assert all(len(body) <= 12_100 for body in talk.sent[40:])
@@ -342,7 +342,7 @@ def test_requests_after_a_cut_go_on_from_it_and_the_next_cut_is_far() -> None:
 
 def test_where_not_even_the_goal_fits_it_is_sent_all_the_same() -> None:
     talk = filled(3)
-    assert roles(talk.send(up_to(10))) == ["user", "user"]
+    assert roles(talk.send(10)) == ["user", "user"]
 
 
 @pytest.mark.requirement("L6")
@@ -353,7 +353,7 @@ def test_words_that_are_too_long_are_told_in_part_and_the_last_ones_never() -> N
     long = len(talk.records)
     talk.turn("done")
     talk.words("And this last. " + "More text. " * 400)
-    body = talk.send(up_to(9_000))
+    body = talk.send(9_000)
     kept = [str(each["content"]) for each in messages(body)]
     assert kept[0] == "The goal of it all."
     assert "Read this first. Much text." in kept[1]
@@ -361,7 +361,7 @@ def test_words_that_are_too_long_are_told_in_part_and_the_last_ones_never() -> N
     assert len(kept[1]) < 1_500
     assert kept[-1] == "And this last. " + "More text. " * 400
     for number in range(30):
-        talk.turn(f"more {number} {LONG}", fits=up_to(9_000))
+        talk.turn(f"more {number} {LONG}", most_bytes=9_000)
     told = [str(each["content"]) for each in messages(talk.sent[-1]) if "[holdfast] The view" in str(each)]
     assert "Read this first. Much text." in told[0], "a later compaction tells it again"
 
@@ -369,7 +369,7 @@ def test_words_that_are_too_long_are_told_in_part_and_the_last_ones_never() -> N
 @pytest.mark.requirement("C9", "L6")
 def test_a_compaction_that_was_undone_brings_all_messages_back() -> None:
     talk = filled(12)
-    talk.send(up_to(3_000))
+    talk.send(3_000)
     talk.respond(Text("x"))
     talk.note(e.ContextRestored("cli:ann"))
     talk.words("Go on.")
@@ -418,7 +418,7 @@ def test_another_wire_with_a_smaller_window_starts_from_a_cut_and_loses_nothing_
     talk = filled()
     talk.words("What is new.")
     talk.switch(ANTHROPIC)
-    body = talk.send(up_to(6_000))
+    body = talk.send(6_000)
     assert len(body) <= 6_000
     assert b"The goal of it all." in body
     assert b"result 39" in body

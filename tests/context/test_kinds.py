@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from holdfast.context.kinds import kinds_in
 from holdfast.protocol.kinds import NO_KINDS, Kinds, total
 from holdfast.protocol.ports import Wire
-from tests.context.talks import ANTHROPIC, OPENAI, Talk, up_to
+from tests.context.talks import ANTHROPIC, OPENAI, Talk
 from tests.tokens import texts
 
 pytestmark = pytest.mark.requirement("C6")
@@ -77,7 +77,7 @@ def test_a_request_has_the_kinds_of_all_its_messages_also_after_a_compaction_and
     talk.words("Look at all of it, please.")
     random = Random(4)
     for name in (*texts.KINDS, *texts.KINDS):
-        talk.turn(texts.KINDS[name](random, 3_000), fits=up_to(24_000))
+        talk.turn(texts.KINDS[name](random, 3_000), most_bytes=24_000)
         edit = talk.render()
         commas = edit.size_bytes - sum(astuple(edit.kinds))
         assert 0 <= commas < 40

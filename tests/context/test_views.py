@@ -21,7 +21,7 @@ from holdfast.protocol.request import MOST_NAMED, Enclosed, is_within, names_of
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.trust import Label, Trust
 from holdfast.runtime.compacting import MOST_CLIPPED, compacted
-from tests.context.talks import ANTHROPIC, FACTS, OPENAI, Talk, always, call, up_to
+from tests.context.talks import ANTHROPIC, BOUNDLESS, FACTS, OPENAI, Talk, call
 
 pytestmark = pytest.mark.requirement("C9", "L6")
 
@@ -41,7 +41,7 @@ def items(marks: str) -> list[Item]:
 def kept(marks: str, most_bytes: int, at_most: int, most_messages: int = 100) -> str:
     """The marks of what stays, in a view and in a window of so many bytes."""
     found = items(marks)
-    seen = view(found, 1, 100, up_to(most_bytes), up_to(at_most), most_messages)
+    seen = view(found, 1, 100, most_bytes, at_most, most_messages)
     return "".join(found[place].mark for place in seen.places)
 
 
@@ -50,7 +50,7 @@ def cut(talk: Talk, limit_bytes: int, *, reason: Reason = "full", at_most: int =
     run, settings = Run(1, started_ms=0, goal_seq=1), settings_with(FACTS, "/w")
     state = State(seq=len(talk.records), run=run, settings=settings, compaction=talk.compaction)
     tools = ("read_output", "recall_history")
-    return compacted(reason, state, talk.conversation, talk.wire, up_to(limit_bytes), up_to(at_most), tools)
+    return compacted(reason, state, talk.conversation, talk.wire, limit_bytes, at_most, tools)
 
 
 def test_one_turn_stays_whole_as_long_as_the_window_takes_it() -> None:
@@ -230,8 +230,8 @@ def test_nothing_is_left_out_where_everything_fits() -> None:
             State(seq=9, settings=settings_with(FACTS, "/w")),
             talk.conversation,
             OPENAI,
-            always,
-            always,
+            BOUNDLESS,
+            BOUNDLESS,
             (),
         )
         is None
@@ -240,7 +240,7 @@ def test_nothing_is_left_out_where_everything_fits() -> None:
 
 def test_of_many_long_words_the_task_and_the_newest_stay_whole() -> None:
     found = [Item("u", seq, 599) for seq in range(1, 21)]
-    seen = view(found, 1, 100, up_to(8_000), up_to(8_000), 100)
+    seen = view(found, 1, 100, 8_000, 8_000, 100)
     assert seen.places == (0, 14, 15, 16, 17, 18, 19)
     assert seen.clipped == tuple(range(1, 14))
 
@@ -280,7 +280,7 @@ def test_what_tells_the_rest_is_trusted_no_more_than_what_the_session_has_seen(t
         settings=settings_with(FACTS, "/w"),
         labels=(Label("tool", trust), Label("u", "user")),
     )
-    found = compacted("full", state, talk.conversation, OPENAI, up_to(1_000), up_to(9_000), ())
+    found = compacted("full", state, talk.conversation, OPENAI, 1_000, 9_000, ())
     assert isinstance(found, ContextCompacted)
     assert found.trust == trust
 

@@ -295,8 +295,8 @@ CONDUCT = (
     Mutation(
         "the only turn is left out when somebody asks for a compaction",
         "runtime/prepare.py",
-        "at_most = size_bytes  # the last",
-        "at_most = most  # the last",
+        "aim_bytes = min(aim_bytes, smaller)",
+        "aim_bytes, most_bytes = min(aim_bytes, smaller), min(most_bytes, smaller)",
         "tests/scenarios/test_compaction.py",
     ),
     Mutation(

@@ -6,7 +6,7 @@ Pure. `runtime.compacting` measures and encodes; the journal keeps every message
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -95,10 +95,6 @@ class View(msgspec.Struct, frozen=True):
     """The place where the last turns begin; the number of messages if none stays."""
 
 
-Fits = Callable[[int], bool]
-"""Returns whether messages of so many bytes together are small enough."""
-
-
 def after(compaction: Compaction, seq: int, turn: int, event: ContextCompacted) -> Compaction:
     """Return the compaction that the event records."""
     summary = "".join([part.text for part in event.parts if part.kind == "summary"])
@@ -162,7 +158,7 @@ def problem_of(text: str, calls: int, finish: Finish, *, is_masked: bool) -> str
 
 
 def view(
-    items: Sequence[Item], goal_seq: int, told_bytes: int, fits: Fits, fits_at_most: Fits, most_messages: int
+    items: Sequence[Item], goal_seq: int, told_bytes: int, aim_bytes: int, most_bytes: int, most_messages: int
 ) -> View:
     """Return what stays: the words of people since the open run began, and as many of the last turns as fit.
 
@@ -170,14 +166,14 @@ def view(
         items: All messages, in order.
         goal_seq: The message that opened the run.
         told_bytes: The size of the message that tells the rest, without clipped words.
-        fits: Whether the view is as small as it is to be.
-        fits_at_most: Whether the window takes it at all. The last turn may fill the view up to there.
+        aim_bytes: How large the view is to be at most.
+        most_bytes: The most that the window takes. The last turn may fill the view up to there.
         most_messages: The most messages that stay; but the last turn may have as many whatever people said.
     """
     # An example: ten messages of 1,000 bytes, a view of 4,000 bytes. Message 3 is the task, and the message that
     # tells the rest takes 500. So the task and the last two stay: a third would make 4,500. If the first of them
     # were the result of a call, it would go too, because its call goes.
-    words, clipped = _words(items, goal_seq, fits, fits_at_most)
+    words, clipped = _words(items, goal_seq, aim_bytes, most_bytes)
     in_part = frozenset(clipped)
     size = told_bytes + sum(items[place].size + 1 for place in words)
     count, tail, has_turn = len(words) + 1, len(items), False
@@ -189,7 +185,7 @@ def view(
             size, count = size + item.size + 1, count + 1
         # One whole turn may stay beyond the aim: without its last result, a model would make the same call again.
         is_many = (count if has_turn else count - len(words)) > most_messages
-        if is_many or not (fits(size) if has_turn else fits_at_most(size)):
+        if is_many or size > (aim_bytes if has_turn else most_bytes):
             break
         if item.mark != "t":  # the results of calls do not stay without the calls
             tail = place
@@ -216,7 +212,7 @@ def is_without_results(items: Sequence[Item], view: View) -> bool:
 
 
 def _words(
-    items: Sequence[Item], goal_seq: int, fits: Fits, fits_at_most: Fits
+    items: Sequence[Item], goal_seq: int, aim_bytes: int, most_bytes: int
 ) -> tuple[frozenset[int], tuple[int, ...]]:
     """Return the words of people that stay whole, and those that are clipped. The last ones always stay whole, and of
     the others the first ones, which are the task, come first."""
@@ -226,8 +222,8 @@ def _words(
     whole, size = dict.fromkeys(spoken[-1:]), 0
     for place in dict.fromkeys([*spoken[:1], *reversed(spoken[1:-1])]):
         more = items[place].size + 1
-        is_tight = not (fits((size + more) * WORDS_SHARE) and fits(more * LONG_SHARE))
-        if place not in whole and (not is_tight or (more <= SHORT_BYTES and fits_at_most(size + more))):
+        is_tight = max((size + more) * WORDS_SHARE, more * LONG_SHARE) > aim_bytes
+        if place not in whole and (not is_tight or (more <= SHORT_BYTES and size + more <= most_bytes)):
             whole[place] = None
             size += more
     return frozenset(whole), tuple([place for place in spoken if place not in whole])

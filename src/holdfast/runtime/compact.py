@@ -93,15 +93,7 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
     most_bytes = min(size_bytes // HALF, int(target / per_byte) - base_bytes)
     room_bytes = int(window.room_tokens / per_byte) - base_bytes
     offered = [spec.name for spec in await recorded_tools(store.blobs, state.prompt)]
-    view = compacted(
-        "asked",
-        state,
-        conversation,
-        None,
-        lambda size_bytes: size_bytes <= most_bytes,
-        lambda size_bytes: size_bytes <= room_bytes,
-        offered,
-    )
+    view = compacted("asked", state, conversation, None, most_bytes, room_bytes, offered)
     return view if isinstance(view, ContextCompacted) else None
 
 

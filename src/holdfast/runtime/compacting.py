@@ -5,7 +5,7 @@ The core decides what stays (`core.compaction`). Nothing here is stored or sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holdfast.context.clip import clip
 from holdfast.context.conversation import Conversation, Item
@@ -44,16 +44,16 @@ def compacted(
     state: State,
     conversation: Conversation,
     wire: Wire | None,
-    fits: Callable[[int], bool],
-    fits_at_most: Callable[[int], bool],
+    aim_bytes: int,
+    most_bytes: int,
     offered: Sequence[str],
 ) -> ContextCompacted | SummaryDiscarded | None:
     """Return the compaction of the next request; None if nothing can be left out. A summary that waits is part of it,
     or discarded.
 
     Args:
-        fits: Whether messages of so many bytes are as small as they are to be.
-        fits_at_most: Whether the window takes them at all.
+        aim_bytes: How large the messages are to be at most.
+        most_bytes: The most that the window takes of them.
         offered: The names of the tools that the model has.
     """
     assert state.settings is not None
@@ -65,16 +65,13 @@ def compacted(
     # Half, so that the next one is many turns away.
     room = max(state.settings.context.max_messages // 2, 2)
     # After a summary that came late, everything stays: it is not known what it has read of the rest.
-    is_late = (
-        reason == "summary"
-        and before.is_late
-        and fits_at_most(conversation.size_bytes(wire) + _size_of(known))
-    )
     told_bytes = _size_of(known)
+    size_bytes = conversation.size_bytes(wire) + told_bytes
+    is_late = reason == "summary" and before.is_late and size_bytes <= most_bytes
     view = (
         compaction.same_view(items)
         if is_late
-        else compaction.view(items, goal_seq, told_bytes, fits, fits_at_most, room)
+        else compaction.view(items, goal_seq, told_bytes, aim_bytes, most_bytes, room)
     )
     dropped = [item for place, item in enumerate(items) if place not in frozenset(view.places)]
     gone = [item.seq for item in dropped if item.mark != "c"]

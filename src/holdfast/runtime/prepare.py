@@ -251,34 +251,26 @@ class Planner:
         """Return the compaction of the view; None if nothing can be left out of it."""
         assert state.settings is not None
         settings, base_bytes = state.settings, len(self._base)
-        # What stays may be of other kinds than the whole. If it is still too large, it is compacted again, and by
-        # its own rate.
         size_bytes = base_bytes + conversation.size_bytes(wire)
-        per_byte = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes)) / size_bytes
+        tokens = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes))
         context, (window, room) = settings.context, budget.window_of(state, settings)
         target = min(int(window * context.compact_to), room)
-        # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`.
-        most = int(conversation.size_bytes(wire) * context.compact_to / context.compact_at)
-        at_most = size_bytes  # the last turn stays whole as long as the window takes it
-        if reason == "full":
-            most = size_bytes
-        elif reason == "last_pass":
-            most, target = budget.affordable_bytes(state, settings) - base_bytes, room
-            at_most = most
-
-        def fits(size_bytes: int, most_tokens: int) -> bool:
-            return reason == "last_pass" or (base_bytes + size_bytes) * per_byte <= most_tokens
+        if reason == "last_pass":
+            aim_bytes = most_bytes = budget.affordable_bytes(state, settings) - base_bytes
+        else:
+            # What stays may be of other kinds than the whole. If it is still too large, it is compacted again, and
+            # by its own rate.
+            aim_bytes, most_bytes = (
+                min(most * size_bytes // tokens - base_bytes, size_bytes) for most in (target, room)
+            )
+        if reason in ("summary", "asked"):
+            # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`. The last
+            # turn stays whole as long as the window takes it.
+            smaller = int(conversation.size_bytes(wire) * context.compact_to / context.compact_at)
+            aim_bytes = min(aim_bytes, smaller)
 
         def cut() -> ContextCompacted | SummaryDiscarded | None:
-            return compacted(
-                reason,
-                state,
-                conversation,
-                wire,
-                lambda size_bytes: size_bytes <= most and fits(size_bytes, target),
-                lambda size_bytes: size_bytes <= at_most and fits(size_bytes, room),
-                self._offered,
-            )
+            return compacted(reason, state, conversation, wire, aim_bytes, most_bytes, self._offered)
 
         is_long = size_bytes > IN_THREAD_FROM_BYTES
         return await asyncio.to_thread(cut) if is_long else cut()
