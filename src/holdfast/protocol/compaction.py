@@ -10,12 +10,13 @@ from holdfast.protocol.request import Stretch
 from holdfast.protocol.trust import Trust
 
 Reason = Literal["full", "summary", "asked", "turns", "last_pass"]
+Kind = Literal["head", "words", "plan", "open", "ledger", "summary"]
 
 
 class ViewPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A part of the message that tells what a compaction left out."""
 
-    kind: Literal["head", "words", "plan", "open", "ledger", "summary"]
+    kind: Kind
     text: str
     seq: int = 0
     """The record of the words in this part; 0 for other parts."""

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from holdfast.context.clip import clip
 from holdfast.context.conversation import Conversation, Item
-from holdfast.context.handles import READ_OUTPUT, RECALL_HISTORY
+from holdfast.context.handles import READ_OUTPUT, RECALL_HISTORY, handle_of_record
 from holdfast.context.kept import kept_share, plain
 from holdfast.core import compaction, ledger, plan
 from holdfast.core.compaction import Compaction, View
 from holdfast.core.state import State
 from holdfast.protocol.codec import json_text
-from holdfast.protocol.compaction import ContextCompacted, Reason, ViewPart
+from holdfast.protocol.compaction import ContextCompacted, Kind, Reason, ViewPart
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import SummaryDiscarded
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.request import names_of
+from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.trust import least
 
 HEAD = (
@@ -116,7 +116,7 @@ def _tail_seq(items: Sequence[Item], view: View, state: State) -> int:
 def _parts(
     before: Compaction,
     state: State,
-    left_out: Sequence[tuple[int, int]],
+    left_out: Sequence[Stretch],
     offered: Sequence[str],
     words: tuple[ViewPart, ...] = (),
     more: str = "",
@@ -127,16 +127,23 @@ def _parts(
     how = f": {', and '.join(ways)}" if ways else ""
     parts = [ViewPart("head", HEAD.format(left_out=names_of(left_out), how=how) + more), *words]
     if planned := plan.text_of(state.plan):
-        parts.append(ViewPart("plan", f"[plan: {counted(len(planned.encode()), 'byte')}]\n{planned}"))
-    done = ledger.text_of(state.ledger)
-    if done:
-        parts.append(ViewPart("ledger", f"[ledger: {counted(len(done.encode()), 'byte')}]\n{done}"))
+        parts.append(_headed("plan", planned))
+    if done := ledger.text_of(state.ledger):
+        parts.append(_headed("ledger", done))
     if before.waiting:
-        head = SUMMARY.format(by=before.waiting_by, size=counted(len(before.waiting.encode()), "byte"))
+        head = SUMMARY.format(by=before.waiting_by, size=_size(before.waiting))
         parts.append(ViewPart("summary", f"{head}\n{before.waiting.strip()}"))
     elif before.summary:
         parts.append(ViewPart("summary", before.summary))
     return tuple(parts)
+
+
+def _headed(kind: Kind, text: str) -> ViewPart:
+    return ViewPart(kind, f"[{kind}: {_size(text)}]\n{text}")
+
+
+def _size(text: str) -> str:
+    return counted(len(text.encode()), "byte")
 
 
 def _words(
@@ -154,7 +161,7 @@ def _words(
 def _clipped(item: Item, text: str, chars: int) -> ViewPart:
     shown = clip(text, chars)
     size = f"{counted(len(text), 'character')}, here {counted(len(shown.encode()), 'byte')}"
-    head = f"[words of the user, record {item.seq}, {size}; handle r{item.seq}]"
+    head = f"[words of the user, record {item.seq}, {size}; handle {handle_of_record(item.seq)}]"
     return ViewPart("words", f"{head}\n{shown}", item.seq)
 
 
