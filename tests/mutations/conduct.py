@@ -378,9 +378,9 @@ CONDUCT = (
     ),
     Mutation(
         "what reflections cost is not subtracted from their share",
-        "core/reflection.py",
-        "* COST_SHARE) - spent_microusd",
-        "* COST_SHARE)",
+        "core/side_calls.py",
+        "kind.cost_share(settings)) - spent",
+        "kind.cost_share(settings))",
         "tests/core/test_reflection.py",
     ),
     Mutation(

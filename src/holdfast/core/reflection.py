@@ -53,16 +53,6 @@ def is_due(state: State, run: Run, settings: Settings) -> bool:
     return since > 0 and guard.wants_reflection(state)
 
 
-def words(state: State) -> str:
-    """Return the question."""
-    return WORDS
-
-
-def left_microusd(run: Run, settings: Settings, spent_microusd: int) -> int:
-    """Return what the next reflection may cost."""
-    return int(settings.limits.cost_microusd * COST_SHARE) - spent_microusd
-
-
 def take(draft: Draft, ended: e.SideCallEnded) -> None:
     """Act on the answer. One that is not as asked becomes a note."""
     run = open_run(draft.state)

@@ -27,14 +27,14 @@ class Kind(msgspec.Struct, frozen=True):
     """What is particular to the side calls for one purpose."""
 
     is_due: Callable[[State, Run, Settings], bool]
-    words: Callable[[State], str]
+    words: str
     """The message that the request ends with."""
     system: str
     """The system text for another model, which reads a record of the work."""
     output_tokens: int
     """The most that the answer may have."""
-    left_microusd: Callable[[Run, Settings, int], int]
-    """What the next one may cost, from what the others of the run cost."""
+    cost_share: Callable[[Settings], float]
+    """The share of a run's cost limit that all of them together may take."""
     take: Callable[[Draft, e.SideCallEnded], None]
     """Adds what follows from a response."""
 
@@ -42,18 +42,18 @@ class Kind(msgspec.Struct, frozen=True):
 KINDS: Mapping[SidePurpose, Kind] = {
     "summary": Kind(
         summarizing.is_due,
-        summarizing.words,
+        summarizing.WORDS,
         summarizing.SYSTEM,
         summarizing.OUTPUT_TOKENS,
-        summarizing.left_microusd,
+        lambda settings: settings.context.compact_cost_share,
         summarizing.take,
     ),
     "reflection": Kind(
         reflection.is_due,
-        reflection.words,
+        reflection.WORDS,
         reflection.SYSTEM,
         reflection.OUTPUT_TOKENS,
-        reflection.left_microusd,
+        lambda _: reflection.COST_SHARE,
         reflection.take,
     ),
 }

@@ -26,7 +26,8 @@ def afford(
     assert state.run is not None
     assert state.settings is not None
     kind, spent = KINDS[purpose], state.side.tally(purpose).spent_microusd
-    most = kind.left_microusd(state.run, state.settings, spent)
+    settings = state.settings
+    most = int(settings.limits.cost_microusd * kind.cost_share(settings)) - spent
     model = facts_for(state, purpose)
     return budget.afford_side(state, model, size_bytes, fresh_bytes, kinds, kind.output_tokens, most)
 

@@ -59,16 +59,6 @@ def _tokens(state: State) -> int:
     return open_.expected_tokens if open_ is not None else state.models.measure.tokens
 
 
-def words(state: State) -> str:
-    """Return the question."""
-    return WORDS
-
-
-def left_microusd(run: Run, settings: Settings, spent_microusd: int) -> int:
-    """Return what the next attempt may cost."""
-    return int(settings.limits.cost_microusd * settings.context.compact_cost_share) - spent_microusd
-
-
 def take(draft: Draft, ended: e.SideCallEnded) -> None:
     """Discard a summary that cannot be used. Any other one waits for the next request."""
     problem = problem_of(ended.text, ended.calls, ended.finish, is_masked=ended.is_masked)

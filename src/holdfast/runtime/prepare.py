@@ -184,14 +184,14 @@ class Planner:
         if is_shared:
             base_sha256 = state.models.base
             base = self._base if base_sha256 == self._base_sha256 else await blobs.get(base_sha256)
-            edit = conversation.aside(wire, base, kind.words(state))
+            edit = conversation.aside(wire, base, kind.words)
         else:
             most = min(MOST_RECORD_BYTES, model.context_tokens * RECORD_BYTES_PER_TOKEN)
             record = record_of(conversation.sent(), most)
             told, base = record.encode(), wire.base(model, kind.system, ())
             base_sha256 = await blobs.put(base)
             enclosed = Enclosed(sha256(told).hexdigest()), record
-            edit = request_of(wire, base, enclosed, kind.words(state))
+            edit = request_of(wire, base, enclosed, kind.words)
         grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
         if isinstance(grant, Unaffordable):
             return grant
