@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.protocol import events as e
+from holdfast.protocol.compaction import told
 from holdfast.protocol.messages import Attachment, Message, Text, ToolCall, ToolResult, calls_of
 from holdfast.protocol.trust import Trust, least
 
@@ -46,7 +47,7 @@ _TEXT: dict[type[e.Event], Callable[[Any], str]] = {
     e.ToolCallFinished: lambda event: event.result.text,
     e.ToolCallRefused: lambda event: event.failure.message,
     e.ToolCallAbandoned: lambda event: event.text,
-    e.ContextCompacted: lambda event: "\n\n".join([part.text for part in event.parts]),
+    e.ContextCompacted: lambda event: told(event.parts),
 }
 """The text that a message may contain whole, for each event with one."""
 

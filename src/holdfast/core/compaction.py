@@ -244,8 +244,3 @@ def stretches(before: Sequence[Stretch], dropped: Sequence[int], kept: Sequence[
         else:
             found.append((first, last))
     return tuple(found)
-
-
-def told(parts: Sequence[ViewPart]) -> str:
-    """Return the text of the message that tells the rest."""
-    return "\n\n".join([part.text for part in parts])

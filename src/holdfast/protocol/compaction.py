@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -48,3 +49,8 @@ class ContextCompacted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     """The attempt that brought it."""
     cost_microusd: int = 0
     """What the attempts to get it cost."""
+
+
+def told(parts: Sequence[ViewPart]) -> str:
+    """Return the text of the message that tells the rest."""
+    return "\n\n".join([part.text for part in parts])

@@ -15,7 +15,7 @@ from holdfast.core import compaction, ledger, plan
 from holdfast.core.compaction import Compaction, View
 from holdfast.core.state import State
 from holdfast.protocol.codec import json_text
-from holdfast.protocol.compaction import ContextCompacted, Kind, Reason, ViewPart
+from holdfast.protocol.compaction import ContextCompacted, Kind, Reason, ViewPart, told
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import SummaryDiscarded
 from holdfast.protocol.ports import Wire
@@ -90,7 +90,6 @@ def compacted(
     if reason in ("asked", "summary") and not is_late and size_bytes_after >= size_bytes_before:
         return SummaryDiscarded(before.waiting_key, NOTHING_GONE) if before.waiting else None
     shown = [conversation.element_of(item) for item in kept]
-    told = compaction.told(parts)
     lost = plain(b" ".join([conversation.element_of(item) for item in dropped]))
     return ContextCompacted(
         reason=reason,
@@ -105,7 +104,7 @@ def compacted(
         summary_by=before.waiting_by if before.waiting else "",
         summary_key=before.waiting_key if before.waiting else "",
         cost_microusd=before.spent_microusd,
-        kept_share=kept_share(lost, f"{plain(b' '.join(shown))}\n{told}"),
+        kept_share=kept_share(lost, f"{plain(b' '.join(shown))}\n{told(parts)}"),
     )
 
 
@@ -167,7 +166,7 @@ def _clipped(item: Item, text: str, chars: int) -> ViewPart:
 
 def _size_of(parts: Sequence[ViewPart]) -> int:
     """Return about how many bytes the message with these parts has."""
-    return len(json_text(compaction.told(parts))) + 64
+    return len(json_text(told(parts))) + 64
 
 
 def _total(items: Sequence[Item]) -> int:
