@@ -16,7 +16,7 @@ from holdfast.protocol.commands import Compact, Principal
 from holdfast.protocol.compaction import ContextCompacted
 from holdfast.protocol.ports import Clock, Store
 from holdfast.runtime.compacting import compacted
-from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.enclosing import fill
 from holdfast.runtime.fold import readable
 from holdfast.runtime.prompting import recorded_tools
 from holdfast.runtime.visit import Visit, visiting
@@ -69,8 +69,8 @@ async def restore(store: Store, clock: Clock, session: str, principal: Principal
         if not state.compaction.seq or state.settings is None:
             return Outcome("nothing")
         whole = rewritten([readable(each) for each in await store.read(session)], state.seq + 1)
-        await _fill(store, whole)
-        await _fill(store, visit.fold.conversation)
+        await fill(whole, store.blobs)
+        await fill(visit.fold.conversation, store.blobs)
         base_bytes = await _base_bytes(store, state)
         before = _tokens(state, visit.fold.conversation, base_bytes)
         after = _tokens(state, whole, base_bytes)
@@ -85,7 +85,7 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
     state, conversation = visit.fold.state, visit.fold.conversation
     if state.settings is None or not state.models.started:
         return None
-    await _fill(store, conversation)
+    await fill(conversation, store.blobs)
     size_bytes = conversation.size_bytes(None)
     per_byte = _tokens(state, conversation, base_bytes) / (base_bytes + size_bytes)
     window = budget.window_of(state, state.settings)
@@ -99,11 +99,6 @@ async def _halved(store: Store, visit: Visit, base_bytes: int) -> ContextCompact
 
 def _tokens(state: State, conversation: Conversation, base_bytes: int) -> int:
     return expected_tokens(state.models.measure, conversation.kinds(None, base_bytes))
-
-
-async def _fill(store: Store, conversation: Conversation) -> None:
-    if missing := conversation.missing():
-        conversation.fill(await contents_of(store.blobs, missing))
 
 
 async def _base_bytes(store: Store, state: State) -> int:

@@ -33,7 +33,7 @@ from holdfast.protocol.events import Event, ModelCallStarted, Record, SessionOpe
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.request import Request
 from holdfast.protocol.rows import Commit, InboxEntry, Recovered
-from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.enclosing import fill
 from holdfast.runtime.snapshot import Snapshot, is_due, packed, unpacked
 
 _UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
@@ -101,7 +101,7 @@ class Fold:
                 from_seq=models.anew_seq,
                 also=models.quoted,
             )
-            conversation.fill(await contents_of(store.blobs, conversation.missing()))
+            await fill(conversation, store.blobs)
             if sent is None or not conversation.is_last_request(await store.blobs.get(sent.base), sent):
                 return False
         except (StorageCorrupt, ValueError):  # a complete read reports what is wrong, also with a blob's name

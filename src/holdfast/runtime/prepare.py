@@ -37,7 +37,7 @@ from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.compacting import compacted
-from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.enclosing import fill
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
@@ -145,8 +145,7 @@ class Planner:
         assert state.settings is not None
         settings, model = state.settings, facts(state)
         has_tools = await self._set_base(wire, model, state.prompt, action.is_last_pass)
-        if missing := conversation.missing():
-            conversation.fill(await contents_of(self._ports.store.blobs, missing))
+        await fill(conversation, self._ports.store.blobs)
         kinds = conversation.kinds(wire, len(self._base))
         if reason := self._reason(state, conversation, wire, kinds):
             fitting = await self._compacted(reason, state, conversation, wire)
@@ -178,8 +177,7 @@ class Planner:
         wire, is_shared = self._ports.wires[model.name], shares_request(state, step.purpose)
         if (is_shared and wire.name != fold.wire) or not conversation.has_request:
             return Unready(Failure("provider_unready", "The view has changed since the last request."))
-        if missing := conversation.missing():
-            conversation.fill(await contents_of(blobs, missing))
+        await fill(conversation, blobs)
         told = b""
         if is_shared:
             base_sha256 = state.models.base

@@ -23,7 +23,7 @@ from holdfast.protocol.messages import Message, ToolResult, calls_of
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Verified
 from holdfast.providers.openai import Dialect, OpenAIWire
-from holdfast.runtime.enclosing import contents_of
+from holdfast.runtime.enclosing import contents_of, fill
 from holdfast.runtime.fold import Fold
 
 ANY = "(not compared)"
@@ -55,7 +55,7 @@ async def check_snapshot(store: Store, session: str, records: Sequence[e.Record]
     assert opened.state == folded.state == fold(list(records))
     assert opened.wire == folded.wire
     for each in (opened, folded):
-        each.conversation.fill(await contents_of(store.blobs, each.conversation.missing()))
+        await fill(each.conversation, store.blobs)
     wire = OpenAIWire("openai", Dialect())
     first, second = (each.conversation.render(wire, b"[") for each in (opened, folded))
     for name in ("keep", "rest"):
