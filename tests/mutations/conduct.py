@@ -155,14 +155,14 @@ CONDUCT = (
     Mutation(
         "the work spends what a side call has reserved",
         "core/budget.py",
-        "settings, run = state.settings, _beside(state.run, state.side.open)",
+        "settings, run = state.settings, holding(state.run, state.side.open)",
         "settings, run = state.settings, state.run",
         "tests/core/test_side_calls.py",
     ),
     Mutation(
         "a side call spends what the work has reserved",
         "core/budget.py",
-        "run, limits = _beside(state.run, state.models.open), settings.limits",
+        "run, limits = holding(state.run, state.models.open), settings.limits",
         "run, limits = state.run, settings.limits",
         "tests/core/test_side_calls.py",
     ),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import astuple, replace
 
+from holdfast.core.changes import holding
 from holdfast.core.measure import (
     BYTES_PER_TOKEN,
     MOST_BYTES_PER_TOKEN,
@@ -189,7 +190,7 @@ def affordable_bytes(state: State, settings: Settings) -> int:
     """The size of a request that a last pass can pay in any case, and that fits the window."""
     if state.run is None:
         return 1
-    run = _beside(state.run, state.side.open)
+    run = holding(state.run, state.side.open)
     most = _affordable_input(run, facts(state), settings.limits) - OVERHEAD_TOKENS
     return max(min(most, window_of(state, settings).room_tokens), 1)
 
@@ -205,7 +206,7 @@ def afford(
     """
     assert state.settings is not None
     assert state.run is not None
-    settings, run = state.settings, _beside(state.run, state.side.open)
+    settings, run = state.settings, holding(state.run, state.side.open)
     model, limits, measure = facts(state), settings.limits, state.models.measure
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
     expected = min(expected_tokens(measure, kinds), worst)
@@ -252,7 +253,7 @@ def afford_side(
     assert state.settings is not None
     assert state.run is not None
     settings, is_own = state.settings, model.name == facts(state).name
-    run, limits = _beside(state.run, state.models.open), settings.limits
+    run, limits = holding(state.run, state.models.open), settings.limits
     measure, window = (
         (state.models.measure, _window(state, model))
         if is_own
@@ -296,18 +297,6 @@ def _next_of_work(state: State, limits: Limits) -> tuple[int, int]:
     next_input = _last_pass_input(before)
     last_input = _last_pass_input(next_input + LEAST_OUTPUT_TOKENS)
     return next_input + last_input, LEAST_OUTPUT_TOKENS + _last_pass_output(facts(state), limits)
-
-
-def _beside(run: Run, other: ModelCall | None) -> Run:
-    """Return the run as if the reservation of the other open call were held."""
-    if other is None:
-        return run
-    totals = replace(
-        run.totals,
-        held_microusd=run.totals.held_microusd + other.reserved_microusd,
-        held_tokens=run.totals.held_tokens + other.reserved_tokens,
-    )
-    return replace(run, totals=totals)
 
 
 def _unseen(state: State, model: ModelFacts) -> Measure:

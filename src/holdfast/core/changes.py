@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core.state import State
+from holdfast.core.state import ModelCall, Run, State
+from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.trust import Label
 
@@ -26,6 +27,32 @@ def with_call(state: State, call_id: str, **changes: Any) -> State:
 
 def labelled(state: State, label: Label) -> State:
     return state if label in state.labels else replace(state, labels=(*state.labels, label))
+
+
+def charged(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut | e.SideCallEnded) -> State:
+    """Charge the run what an attempt used."""
+    run = state.run
+    if run is None:
+        return state
+    totals = replace(
+        run.totals,
+        usage=run.totals.usage + ended.usage,
+        cost_microusd=run.totals.cost_microusd + ended.cost_microusd,
+        is_estimated=run.totals.is_estimated or bool(ended.estimated),
+    )
+    return replace(state, run=replace(run, totals=totals))
+
+
+def holding(run: Run, model_call: ModelCall | None) -> Run:
+    """Return the run with the whole reservation of an attempt held."""
+    if model_call is None:
+        return run
+    totals = replace(
+        run.totals,
+        held_microusd=run.totals.held_microusd + model_call.reserved_microusd,
+        held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
+    )
+    return replace(run, totals=totals)
 
 
 def narrowed(principal: Principal, other: Principal) -> Principal:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import measure, prompted
-from holdfast.core.changes import labelled, with_models, with_run
+from holdfast.core.changes import charged, holding, labelled, with_models, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
@@ -227,25 +227,11 @@ def _abandoned(state: State) -> State:
     model_call, run = state.models.open, state.run
     # The process died during the model call. The provider may have charged it in full, or never seen it. So the whole
     # reservation stays held: it counts against the limits, but is shown apart from what was spent.
-    if model_call is not None and run is not None:
-        held = replace(
-            run.totals,
-            held_microusd=run.totals.held_microusd + model_call.reserved_microusd,
-            held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
-        )
-        run = replace(run, totals=held)
+    if run is not None:
+        run = holding(run, model_call)
     return replace(state, models=replace(state.models, open=None), run=run)
 
 
 def _close_and_charge(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut) -> State:
     """Close the open attempt. What it used replaces its reservation."""
-    run = state.run
-    if run is not None:
-        totals = replace(
-            run.totals,
-            usage=run.totals.usage + ended.usage,
-            cost_microusd=run.totals.cost_microusd + ended.cost_microusd,
-            is_estimated=run.totals.is_estimated or bool(ended.estimated),
-        )
-        run = replace(run, totals=totals)
-    return replace(state, run=run, models=replace(state.models, open=None))
+    return with_models(charged(state, ended), open=None)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import compaction, guard
-from holdfast.core.changes import with_models
+from holdfast.core.changes import charged, holding, with_models
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.retry import SIDE_ATTEMPTS
 from holdfast.core.state import ModelCall, State, Tally, facts_for
@@ -46,19 +46,11 @@ def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) 
 
 def side_ended(state: State, event: e.SideCallEnded) -> State:
     """Close the open attempt. What it used replaces its reservation."""
-    model_call, run, tally = state.side.open, state.run, state.side.tally(event.purpose)
-    if run is not None:
-        totals = replace(
-            run.totals,
-            usage=run.totals.usage + event.usage,
-            cost_microusd=run.totals.cost_microusd + event.cost_microusd,
-            is_estimated=run.totals.is_estimated or bool(event.estimated),
-        )
-        run = replace(run, totals=totals)
+    model_call, tally = state.side.open, state.side.tally(event.purpose)
     # A cut attempt has no outcome: a scripted model says the same to the next one.
     outcomes = tally.outcomes + (event.status != "cut")
     spent = tally.spent_microusd + event.cost_microusd
-    state = _tallied(replace(state, run=run), event.purpose, outcomes=outcomes, spent_microusd=spent)
+    state = _tallied(charged(state, event), event.purpose, outcomes=outcomes, spent_microusd=spent)
     if event.purpose == "summary":
         text = event.text if event.status == "responded" else ""
         by = model_call.facts.name if model_call is not None else event.model
@@ -79,12 +71,7 @@ def side_abandoned(state: State, purpose: SidePurpose) -> State:
     if model_call is None:
         return state
     if run is not None:
-        held = replace(
-            run.totals,
-            held_microusd=run.totals.held_microusd + model_call.reserved_microusd,
-            held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
-        )
-        run = replace(run, totals=held)
+        run = holding(run, model_call)
     spent = tally.spent_microusd + model_call.reserved_microusd
     state = _tallied(replace(state, run=run), purpose, spent_microusd=spent)
     # An attempt that kills its process again and again must not be made for ever.
