@@ -13,6 +13,7 @@ from holdfast.context.requests import body_of, requests
 from holdfast.core import compaction
 from holdfast.core.compaction import View, same_view, stretches, view
 from holdfast.core.state import Run, State
+from holdfast.protocol import compaction as shapes
 from holdfast.protocol import events as e
 from holdfast.protocol.compaction import ContextCompacted, Reason
 from holdfast.protocol.messages import Attachment, Text
@@ -294,7 +295,7 @@ def test_after_a_compaction_only_what_was_never_sent_counts_as_new() -> None:
     found = cut(talk, 3_000)
     talk.note(found)
     edit = talk.render()
-    told_bytes = len(msgspec.json.encode(compaction.told(found.parts)))
+    told_bytes = len(msgspec.json.encode(shapes.told(found.parts)))
     assert told_bytes <= edit.fresh_bytes <= told_bytes + 100
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.reflection import MAX_CHARS, left_microusd
+from holdfast.core.reflection import MAX_CHARS
+from holdfast.core.side_calls import left_microusd
 from holdfast.core.state import phase
 from holdfast.core.wanted import PrepareSide, wanted
 from holdfast.protocol import events as e
@@ -234,5 +235,5 @@ def test_nothing_in_the_answer_passes_for_words_of_the_runtime_or_of_a_person(is
 def test_what_reflections_cost_is_a_twentieth_of_the_money_of_the_run() -> None:
     story = opened(cost_microusd=1_000_000)
     assert story.state.settings is not None
-    assert left_microusd(story.run, story.state.settings, 0) == 50_000
-    assert left_microusd(story.run, story.state.settings, 60_000) == -10_000
+    assert left_microusd("reflection", story.state.settings, 0) == 50_000
+    assert left_microusd("reflection", story.state.settings, 60_000) == -10_000

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.core.causes import Found, Outcome
-from holdfast.core.summarizing import left_microusd
+from holdfast.core.side_calls import left_microusd
 from holdfast.core.wanted import PrepareSide, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Compact, Stop
@@ -137,8 +137,8 @@ def test_a_clock_that_was_ahead_keeps_no_summary_away() -> None:
 def test_what_summaries_cost_is_a_share_of_the_money_of_the_run() -> None:
     story = due(cost_microusd=1_000_000)
     assert story.state.settings is not None
-    assert left_microusd(story.run, story.state.settings, 0) == 100_000
-    assert left_microusd(story.run, story.state.settings, 60_000) == 40_000
+    assert left_microusd("summary", story.state.settings, 0) == 100_000
+    assert left_microusd("summary", story.state.settings, 60_000) == 40_000
 
 
 def test_after_a_compaction_that_gained_few_turns_the_next_summary_waits_twice_as_many() -> None:

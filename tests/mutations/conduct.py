@@ -155,14 +155,14 @@ CONDUCT = (
     Mutation(
         "the work spends what a side call has reserved",
         "core/budget.py",
-        "settings, run = state.settings, holding(state.run, state.side.open)",
+        "settings, run = state.settings, with_reservation(state.run, state.side.open)",
         "settings, run = state.settings, state.run",
         "tests/core/test_side_calls.py",
     ),
     Mutation(
         "a side call spends what the work has reserved",
         "core/budget.py",
-        "run, limits = holding(state.run, state.models.open), settings.limits",
+        "run, limits = with_reservation(state.run, state.models.open), settings.limits",
         "run, limits = state.run, settings.limits",
         "tests/core/test_side_calls.py",
     ),
@@ -273,9 +273,9 @@ CONDUCT = (
     ),
     Mutation(
         "what summaries cost is not subtracted from their share",
-        "core/summarizing.py",
-        "* settings.context.compact_cost_share) - spent_microusd",
-        "* settings.context.compact_cost_share)",
+        "core/side_calls.py",
+        ".cost_share(settings)) - spent_microusd",
+        ".cost_share(settings))",
         "tests/core/test_summaries.py",
     ),
     Mutation(
@@ -379,8 +379,8 @@ CONDUCT = (
     Mutation(
         "what reflections cost is not subtracted from their share",
         "core/side_calls.py",
-        "kind.cost_share(settings)) - spent",
-        "kind.cost_share(settings))",
+        ".cost_share(settings)) - spent_microusd",
+        ".cost_share(settings))",
         "tests/core/test_reflection.py",
     ),
     Mutation(

@@ -694,7 +694,7 @@ _MONEY = (
     ),
     Mutation(
         "an abandoned call holds nothing",
-        "core/evolve_models.py",
+        "core/changes.py",
         "held_microusd=run.totals.held_microusd + model_call.reserved_microusd",
         "held_microusd=run.totals.held_microusd",
         "tests/core/test_budget.py tests/core/test_commands.py",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import astuple, replace
 
-from holdfast.core.changes import holding
+from holdfast.core.changes import with_reservation
 from holdfast.core.measure import (
     BYTES_PER_TOKEN,
     MOST_BYTES_PER_TOKEN,
@@ -190,7 +190,7 @@ def affordable_bytes(state: State, settings: Settings) -> int:
     """The size of a request that a last pass can pay in any case, and that fits the window."""
     if state.run is None:
         return 1
-    run = holding(state.run, state.side.open)
+    run = with_reservation(state.run, state.side.open)
     most = _affordable_input(run, facts(state), settings.limits) - OVERHEAD_TOKENS
     return max(min(most, window_of(state, settings).room_tokens), 1)
 
@@ -206,7 +206,7 @@ def afford(
     """
     assert state.settings is not None
     assert state.run is not None
-    settings, run = state.settings, holding(state.run, state.side.open)
+    settings, run = state.settings, with_reservation(state.run, state.side.open)
     model, limits, measure = facts(state), settings.limits, state.models.measure
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
     expected = min(expected_tokens(measure, kinds), worst)
@@ -253,7 +253,7 @@ def afford_side(
     assert state.settings is not None
     assert state.run is not None
     settings, is_own = state.settings, model.name == facts(state).name
-    run, limits = holding(state.run, state.models.open), settings.limits
+    run, limits = with_reservation(state.run, state.models.open), settings.limits
     measure, window = (
         (state.models.measure, _window(state, model))
         if is_own

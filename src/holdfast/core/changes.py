@@ -43,7 +43,7 @@ def charged(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCu
     return replace(state, run=replace(run, totals=totals))
 
 
-def holding(run: Run, model_call: ModelCall | None) -> Run:
+def with_reservation(run: Run, model_call: ModelCall | None) -> Run:
     """Return the run with the whole reservation of an attempt held."""
     if model_call is None:
         return run

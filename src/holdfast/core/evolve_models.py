@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import measure, prompted
-from holdfast.core.changes import charged, holding, labelled, with_models, with_run
+from holdfast.core.changes import charged, labelled, with_models, with_reservation, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
@@ -228,7 +228,7 @@ def _abandoned(state: State) -> State:
     # The process died during the model call. The provider may have charged it in full, or never seen it. So the whole
     # reservation stays held: it counts against the limits, but is shown apart from what was spent.
     if run is not None:
-        run = holding(run, model_call)
+        run = with_reservation(run, model_call)
     return replace(state, models=replace(state.models, open=None), run=run)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import compaction, guard
-from holdfast.core.changes import charged, holding, with_models
+from holdfast.core.changes import charged, with_models, with_reservation
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.retry import SIDE_ATTEMPTS
 from holdfast.core.state import ModelCall, State, Tally, facts_for
@@ -71,7 +71,7 @@ def side_abandoned(state: State, purpose: SidePurpose) -> State:
     if model_call is None:
         return state
     if run is not None:
-        run = holding(run, model_call)
+        run = with_reservation(run, model_call)
     spent = tally.spent_microusd + model_call.reserved_microusd
     state = _tallied(replace(state, run=run), purpose, spent_microusd=spent)
     # An attempt that kills its process again and again must not be made for ever.

@@ -15,6 +15,7 @@ from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, calls_of, text_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 from holdfast.protocol.request import Request, SidePurpose
+from holdfast.protocol.settings import Settings
 
 
 def afford(
@@ -26,10 +27,14 @@ def afford(
     assert state.run is not None
     assert state.settings is not None
     kind, spent = KINDS[purpose], state.side.tally(purpose).spent_microusd
-    settings = state.settings
-    most = int(settings.limits.cost_microusd * kind.cost_share(settings)) - spent
+    most = left_microusd(purpose, state.settings, spent)
     model = facts_for(state, purpose)
     return budget.afford_side(state, model, size_bytes, fresh_bytes, kinds, kind.output_tokens, most)
+
+
+def left_microusd(purpose: SidePurpose, settings: Settings, spent_microusd: int) -> int:
+    """Return what the next one may cost, from what the others of the run cost."""
+    return int(settings.limits.cost_microusd * KINDS[purpose].cost_share(settings)) - spent_microusd
 
 
 def take_finding(draft: Draft, step: PrepareSide, found: Request | Unaffordable | Unready) -> None:
