@@ -58,7 +58,7 @@ async def compact(store: Store, clock: Clock, session: str, principal: Principal
             return Outcome("nothing")
         before = _tokens(state, visit.fold.conversation, base_bytes)
         await visit.tell(Compact(view=view, at_seq=state.seq))
-        await _fill(store, visit.fold.conversation)
+        await fill(visit.fold.conversation, store.blobs)
         return Outcome("compacted", before, _tokens(state, visit.fold.conversation, base_bytes), view)
 
 

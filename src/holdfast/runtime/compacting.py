@@ -73,7 +73,8 @@ def compacted(
         if is_late
         else compaction.view(items, goal_seq, told_bytes, aim_bytes, most_bytes, room)
     )
-    dropped = [item for place, item in enumerate(items) if place not in frozenset(view.places)]
+    stays = frozenset(view.places)
+    dropped = [item for place, item in enumerate(items) if place not in stays]
     gone = [item.seq for item in dropped if item.mark != "c"]
     if not gone and not is_late:
         return SummaryDiscarded(before.waiting_key, NOTHING_GONE) if before.waiting else None
