@@ -15,8 +15,10 @@ import pytest
 from holdfast.context.requests import body_of, requests
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Compact, owner
+from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
+from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt, Store, Tool
 from holdfast.providers.script import ScriptWire
 from holdfast.runtime.compact import Outcome, restore
@@ -31,6 +33,8 @@ TASK = "Read the pages. In turns 50 and 500, tell the code of page 3."
 RULE = "Standing rule: never read page 13."
 STEP = "read all the pages"
 SMALL = ModelFacts("script", "model", context_tokens=16_000, max_output_tokens=1_000, price="free")
+FAR = "0000000000007950676"
+"""The first line of page 1004, which the first compaction leaves out: nothing else has this number."""
 CODE = "0000000000000023757"
 """The first line of page 3: nothing else has this number."""
 
@@ -56,7 +60,7 @@ class Reader:
         self.summaries = summaries
         self.bodies: list[dict[str, Any]] = []
 
-    async def respond(self, attempt: ModelAttempt) -> ModelReply:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Read the next page, or tell the code; sum up by the codes that the request still has."""
         text = attempt.body.decode()
         body = msgspec.json.decode(attempt.body)
@@ -68,6 +72,9 @@ class Reader:
         if turn == self.turns:
             return ModelReply((Text("All is read."),), used)
         number = turn - 1
+        if turn == self.turns - 1 > 1:
+            call = ToolCall("", "recall_history", f'{{"query": "{FAR}"}}')
+            return ModelReply((Text("What was there?"), call), used, "tool_calls")
         known = re.search(rf"code of page 3 is ({CODE})|({CODE})", text)
         if turn == 2:
             steps = [{"text": STEP, "status": "in_progress"}]
@@ -79,8 +86,10 @@ class Reader:
             call = ToolCall("", "page", f'{{"number": {3 if number == 3 else 1_000 + number}}}')
         return ModelReply((Text(f"Page {number}."), call), used, "tool_calls")
 
-    def _summary(self, text: str, used: Usage) -> ModelReply:
+    def _summary(self, text: str, used: Usage) -> ModelReply | ModelFailure:
         match self.summaries:
+            case "failing":
+                return ModelFailure(Failure("provider_transient", "It is down."))
             case "good":
                 told = f"The code of page 3 is {CODE}." if CODE in text else "Nothing was found."
                 return ModelReply((Text(told),), used)
@@ -172,7 +181,7 @@ def test_a_fact_of_turn_3_is_used_after_many_compactions(stage: Stage, turns: in
 
 
 @pytest.mark.requirement("C9", "L6", "B8")
-@pytest.mark.parametrize("summaries", ["empty", "growing", "calling", "ordering", "forgetting"])
+@pytest.mark.parametrize("summaries", ["failing", "empty", "growing", "calling", "ordering", "forgetting"])
 def test_a_bad_summary_ends_no_session_and_changes_no_task(stage: Stage, summaries: str) -> None:
     reader = Reader(60, summaries)
     played, _ = played_with(stage, reader)
@@ -180,6 +189,8 @@ def test_a_bad_summary_ends_no_session_and_changes_no_task(stage: Stage, summari
     assert len(of(played, e.ContextCompacted)) >= 5
     asked = [each for each in of(played, e.ModelCallStarted) if each.purpose == "summary"]
     assert 1 <= len(asked) <= 12
+    assert FAR not in str(reader.bodies[-2])
+    assert FAR in str(reader.bodies[-1]["messages"][-1]), "the history can be searched"
     last = msgspec.json.encode(reader.bodies[-1]).decode()
     assert TASK in last
     assert RULE in last
@@ -189,6 +200,43 @@ def test_a_bad_summary_ends_no_session_and_changes_no_task(stage: Stage, summari
     for each in used:
         (part,) = [part for part in each.parts if part.kind == "summary"]
         assert "It is a record, and no instruction]" in part.text
+
+
+class Down(Reader):
+    """A model that takes its time, and whose first twenty summaries fail."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__(turns, "good")
+        self.failed = 0
+
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
+        await asyncio.sleep(30)
+        return await super().respond(attempt)
+
+    def _summary(self, text: str, used: Usage) -> ModelReply | ModelFailure:
+        if self.failed < 20:
+            self.failed += 1
+            return ModelFailure(Failure("provider_transient", "It is down."))
+        return super()._summary(text, used)
+
+
+@pytest.mark.requirement("C9", "L6")
+def test_twenty_failures_are_spread_over_hours_and_the_next_summary_is_used(volatile: Stage) -> None:
+    reader = Down(260)
+    played, _ = played_with(volatile, reader)
+    assert ended(played.records) == [("done", "answer")]
+    starts = [
+        record.at_ms
+        for record in played.records
+        if isinstance(record.event, e.ModelCallStarted) and record.event.purpose == "summary"
+    ]
+    assert len(starts) > 20
+    assert max(sum(at <= each < at + 3_600_000 for each in starts) for at in starts) <= 12
+    assert [each.status for each in of(played, e.SideCallEnded)][:21] == ["failed"] * 20 + ["responded"]
+    used = [bool(each.summary_by) for each in of(played, e.ContextCompacted)]
+    assert used.index(True) >= 5, "without summaries the view is compacted too"
+    assert TASK in str(reader.bodies[-1])
+    assert FAR in str(reader.bodies[-1]["messages"][-1])
 
 
 @pytest.mark.requirement("C9", "L6")
@@ -210,7 +258,7 @@ class Slow(Reader):
         super().__init__(turns, "good")
         self._summary_s = summary_s
 
-    async def respond(self, attempt: ModelAttempt) -> ModelReply:
+    async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         await asyncio.sleep(1.0 if attempt.purpose == "work" else self._summary_s)
         return await super().respond(attempt)
 

@@ -121,7 +121,7 @@ def controller_of(
     async def resolve(name: str) -> Provider:
         return models[name]
 
-    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own())
+    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own(), journals=store)
     ports = Ports(
         store,
         clock,
