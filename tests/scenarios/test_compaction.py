@@ -21,7 +21,9 @@ from holdfast.protocol.messages import ModelReply, Text, ToolCall, Usage
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt, Store, Tool
 from holdfast.providers.script import ScriptWire
+from holdfast.runtime import prepare
 from holdfast.runtime.compact import Outcome, restore
+from holdfast.runtime.compacting import compacted
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import MODEL, Played, Scenario, Step, World, play, say
@@ -351,3 +353,28 @@ def test_what_does_not_fit_is_not_brought_back(volatile: Stage) -> None:
     assert outcome.done == "too_large"
     assert outcome.tokens_after > SMALL.context_tokens
     assert "ContextRestored" not in types
+
+
+@pytest.mark.requirement("C9")
+def test_a_full_view_is_cut_also_where_what_somebody_asked_for_leaves_nothing_out(
+    volatile: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_if_asked(reason: str, *told: Any) -> Any:
+        return None if reason == "asked" else compacted(reason, *told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepare, "compacted", none_if_asked)
+    scenario = replace(
+        read_with(Slow(20, 9.0)),
+        steps=lambda settings: (
+            say(TASK, settings),
+            *[Step(Compact(), on="ModelCallStarted", count=count) for count in range(10, 19)],
+        ),
+    )
+
+    async def run(clock: JumpingClock, store: Store, workspace: Path) -> Played:
+        return await play(scenario, clock, store, workspace)
+
+    played = volatile.run(run)
+    assert len(of(played, e.CompactionAsked)) > 5
+    assert ended(played.records) == [("done", "answer")]
+    assert {each.reason for each in of(played, e.ContextCompacted)} == {"full"}

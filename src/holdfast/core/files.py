@@ -35,4 +35,5 @@ def restored(draft: Draft, told: Restored) -> None:
 
 def _listed(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - TOLD_PATHS} more" if len(paths) > TOLD_PATHS else ""
-    return ", ".join(paths[:TOLD_PATHS]) + more
+    # On one line: a name must not begin a line of its own in what Holdfast says.
+    return ", ".join([" ".join(path.split()) for path in paths[:TOLD_PATHS]]) + more

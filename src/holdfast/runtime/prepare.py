@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -147,7 +147,7 @@ class Planner:
         has_tools = await self._set_base(wire, model, state.prompt, action.is_last_pass)
         await fill(conversation, self._ports.store.blobs)
         kinds = conversation.kinds(wire, len(self._base))
-        if reason := self._reason(state, conversation, wire, kinds):
+        for reason in self._reasons(state, conversation, wire, kinds):
             fitting = await self._compacted(reason, state, conversation, wire)
             if fitting is not None:
                 return fitting
@@ -230,18 +230,20 @@ class Planner:
             rest=edit.rest,
         )
 
-    def _reason(self, state: State, conversation: Conversation, wire: Wire, kinds: Kinds) -> Reason | None:
-        """Return why the view is to be compacted; None if it is not."""
-        if (
-            state.compaction.is_asked
-        ):  # also if a summary waits, which may come too late to leave anything out
-            return "asked"
-        if state.compaction.waiting:
-            return "summary"
+    def _reasons(
+        self, state: State, conversation: Conversation, wire: Wire, kinds: Kinds
+    ) -> Iterator[Reason]:
+        """Yield why the view is to be compacted. If one leaves nothing out, the next one counts."""
         assert state.settings is not None
-        if expected_tokens(state.models.measure, kinds) > budget.window_of(state, state.settings).room_tokens:
-            return "full"
-        return "full" if conversation.count(wire) > state.settings.context.max_messages else None
+        # A person who asks comes first: a summary that waits may be too late to leave anything out.
+        if state.compaction.is_asked:
+            yield "asked"
+        if state.compaction.waiting:
+            yield "summary"
+        room = budget.window_of(state, state.settings).room_tokens
+        is_long = expected_tokens(state.models.measure, kinds) > room
+        if is_long or conversation.count(wire) > state.settings.context.max_messages:
+            yield "full"
 
     async def _compacted(
         self, reason: Reason, state: State, conversation: Conversation, wire: Wire
