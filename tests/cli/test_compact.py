@@ -97,6 +97,25 @@ def test_chat_compacts_the_session_that_it_shows(cli: Cli) -> None:
     assert "ContextCompacted" in [each["type"] for each in events(cli)]
 
 
+@pytest.mark.requirement("C9")
+def test_the_process_that_drives_a_session_compacts_it_for_others_and_for_a_chat(cli: Cli) -> None:
+    worked(cli)
+    wait = calls("shell", command="until test -e go; do sleep 0.05; done")
+    model = cli.model(*[says("Done.")] * 7, wait, says("Went on."), name="waits")
+    with cli.working("run", "Wait.", "-m", model, "-s", "cli:a", "--autonomy", "full") as work:
+        work.until_type("ToolCallStarted")
+        assert cli("compact", "cli:a", "--json").json["status"] == "asked"
+        with cli.terminal("chat", "-s", "cli:a") as screen:
+            screen.until(">")
+            screen.type("/compact\r")
+            screen.until("The open run shortens what the model sees")
+            screen.type("/exit\r")
+            screen.end()
+        (cli.workspace / "go").touch()
+        assert work.end().code == 0
+    assert [each["type"] for each in events(cli)].count("ContextCompacted") == 1
+
+
 @pytest.mark.parametrize("key", ["compaction.model", "reflection.model"])
 def test_another_model_of_an_unknown_provider_is_refused_with_its_key(cli: Cli, key: str) -> None:
     cli.configure(f'{key} = "nope:x"\n')

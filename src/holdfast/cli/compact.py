@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.app import open_app
+from holdfast.app import App, open_app
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
@@ -55,15 +55,19 @@ def compact(
 async def _compact(home: Home, name: str, *, is_undo: bool) -> tuple[str, Outcome]:
     async with about_to_write(home) as store:
         session = await find_session(store, name)
-        work = restore if is_undo else compact_view
-        try:
-            return session, await work(store, SYSTEM_CLOCK, session, sender())
-        except Conflict:
-            if is_undo:
-                raise
-    async with open_app(load_only({}), home) as app:  # its driver does it
+        if is_undo:
+            return session, await restore(store, SYSTEM_CLOCK, session, sender())
+    async with open_app(load_only({}), home) as app:
+        return session, await shortened(app, session)
+
+
+async def shortened(app: App, session: str) -> Outcome:
+    """Compact the view of the session. If a process drives it, that one does, before its next request."""
+    try:
+        return await compact_view(app.store, app.clock, session, sender())
+    except Conflict:
         await app.controller.decide_now(session, sender(), Compact())
-    return session, Outcome("asked")
+        return Outcome("asked")
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

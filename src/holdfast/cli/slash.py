@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, get_args
 
 from holdfast.cli.admin import tool_lines
-from holdfast.cli.compact import outcome_lines
+from holdfast.cli.compact import outcome_lines, shortened
 from holdfast.cli.flags import RunFlags
 from holdfast.cli.outside import outside
 from holdfast.cli.pastes import Message
@@ -27,7 +27,6 @@ from holdfast.errors import UsageError
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Autonomy
-from holdfast.runtime.compact import compact as compact_view
 from holdfast.runtime.unread import with_unread
 from holdfast.views.lines import Span
 from holdfast.views.lists import approval_lines
@@ -173,8 +172,7 @@ async def _diff(talk: Talk, argument: str) -> None:
 
 async def _compact(talk: Talk, argument: str) -> None:
     session = _session(talk)
-    outcome = await compact_view(talk.app.store, talk.app.clock, session, sender())
-    say(outcome_lines(session, outcome, is_undo=False))
+    say(outcome_lines(session, await shortened(talk.app, session), is_undo=False))
 
 
 async def _undo(talk: Talk, argument: str) -> None:
