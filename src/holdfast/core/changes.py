@@ -9,7 +9,27 @@ from msgspec.structs import replace
 from holdfast.core.state import ModelCall, Run, State
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.trust import Label
+
+
+def attempt_of(event: e.ModelCallStarted, facts: ModelFacts) -> ModelCall:
+    """Return the attempt that the event opens."""
+    request = event.request
+    return ModelCall(
+        event.key,
+        event.epoch,
+        event.attempt,
+        request.size_bytes,
+        request.expected_tokens,
+        request.output_cap_tokens,
+        request.reserved_microusd,
+        request.reserved_tokens,
+        event.is_last_pass,
+        facts,
+        event.purpose,
+        request.kinds,
+    )
 
 
 def with_run(state: State, **changes: Any) -> State:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import measure, prompted
-from holdfast.core.changes import charged, labelled, with_models, with_reservation, with_run
+from holdfast.core.changes import attempt_of, charged, labelled, with_models, with_reservation, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
@@ -62,19 +62,6 @@ def _built(state: State, event: e.PromptBuilt) -> State:
 
 def _started(state: State, event: e.ModelCallStarted) -> State:
     request, models, run = event.request, state.models, state.run
-    model_call = ModelCall(
-        event.key,
-        event.epoch,
-        event.attempt,
-        request.size_bytes,
-        request.expected_tokens,
-        request.output_cap_tokens,
-        request.reserved_microusd,
-        request.reserved_tokens,
-        event.is_last_pass,
-        facts(state),
-        kinds=request.kinds,
-    )
     if run is not None:
         run = replace(run, reply="", totals=replace(run.totals, model_calls=run.totals.model_calls + 1))
     compaction = state.compaction
@@ -90,7 +77,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             models,
             anew_seq=anew_seq,
             quoted=quoted,
-            open=model_call,
+            open=attempt_of(event, facts(state)),
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,

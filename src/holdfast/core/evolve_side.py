@@ -7,29 +7,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import compaction, guard
-from holdfast.core.changes import charged, with_models, with_reservation
+from holdfast.core.changes import attempt_of, charged, with_models, with_reservation
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.retry import SIDE_ATTEMPTS
-from holdfast.core.state import ModelCall, State, Tally, facts_for
+from holdfast.core.state import State, Tally, facts_for
 from holdfast.protocol import events as e
 from holdfast.protocol.request import SidePurpose
 
 
 def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) -> State:
-    request, run, model = event.request, state.run, facts_for(state, purpose)
-    model_call = ModelCall(
-        event.key,
-        event.epoch,
-        event.attempt,
-        request.size_bytes,
-        request.expected_tokens,
-        request.output_cap_tokens,
-        request.reserved_microusd,
-        request.reserved_tokens,
-        False,
-        model,
-        purpose,
-    )
+    run, model = state.run, facts_for(state, purpose)
     if run is not None:
         is_unpriced = run.totals.is_unpriced or model.price == "unknown"
         totals = replace(run.totals, side_calls=run.totals.side_calls + 1, is_unpriced=is_unpriced)
@@ -41,7 +28,9 @@ def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) 
         state = _reflected(state)
     else:
         state = replace(state, compaction=compaction.after_asking(state.compaction, state.at_ms, state.seq))
-    return replace(state, side=replace(state.side, started=state.side.started + 1, open=model_call))
+    return replace(
+        state, side=replace(state.side, started=state.side.started + 1, open=attempt_of(event, model))
+    )
 
 
 def side_ended(state: State, event: e.SideCallEnded) -> State:
