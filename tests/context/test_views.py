@@ -104,7 +104,7 @@ def test_what_came_with_the_words_of_a_person_does_not_speak_as_them(wire: Wire,
     if is_reloaded:
         talk.conversation = talk.reload()
         talk.conversation.fill({Enclosed(blob): page})
-    (part,) = [each for each in cut(talk, 2_400).parts if each.kind == "words"]
+    (part,) = [each for each in cut(talk, 2_400, at_most=4_000).parts if each.kind == "words"]
     assert "approved" not in part.text
     assert "some text" not in part.text
     assert part.text.startswith("[words of the user, record 5, ")
@@ -251,7 +251,7 @@ def test_only_so_many_words_are_told_in_part_and_the_task_is_one_of_them() -> No
     for number in range(40):
         talk.words(f"{number} " + "so long " * 200)
     talk.turn("one")
-    parts = [each for each in cut(talk, 6_000).parts if each.kind == "words"]
+    parts = [each for each in cut(talk, 6_000, at_most=10_000).parts if each.kind == "words"]
     assert len(parts) == MOST_CLIPPED
     assert [each.seq for each in parts] == [1, *range(parts[1].seq, parts[1].seq + MOST_CLIPPED - 1)]
 
@@ -320,3 +320,18 @@ def test_a_compacted_session_with_an_attachment_is_read_back_from_its_journal(wi
         assert talk.render(again).body(b"") == talk.render().body(b"")
         talk.conversation = again
     assert [body_of(each, talk.base) for each in requests(talk.records, contents)] == talk.sent
+
+
+@pytest.mark.parametrize(("window", "is_whole"), [(40_000, True), (8_000, False)])
+def test_however_small_a_view_is_aimed_at_the_task_stays_whole_in_a_large_window(
+    window: int, is_whole: bool
+) -> None:
+    talk = Talk()
+    talk.words("Do it with care. " * 100)
+    talk.turn("one " * 600)
+    talk.words("And hurry.")
+    for number in range(4):
+        talk.turn(f"{number} " * 600)
+    found = cut(talk, 5_000, reason="asked", at_most=window)
+    assert [each.seq for each in found.parts if each.kind == "words"] == ([] if is_whole else [1])
+    assert is_within(1, found.left_out) != is_whole

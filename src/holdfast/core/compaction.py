@@ -220,9 +220,11 @@ def _words(
     # An example: a view of 4,000 bytes. The task has 300 bytes, a log that a person pasted has 3,000, and the last
     # words have 2,500. The last words and the task stay; the log takes more than an eighth, so it is clipped.
     whole, size = dict.fromkeys(spoken[-1:]), 0
+    # However small a view is aimed at, nothing is too long that the window has much room for.
+    ample_bytes = max(aim_bytes, most_bytes // 2)
     for place in dict.fromkeys([*spoken[:1], *reversed(spoken[1:-1])]):
         more = items[place].size + 1
-        is_tight = max((size + more) * WORDS_SHARE, more * LONG_SHARE) > aim_bytes
+        is_tight = max((size + more) * WORDS_SHARE, more * LONG_SHARE) > ample_bytes
         if place not in whole and (not is_tight or (more <= SHORT_BYTES and size + more <= most_bytes)):
             whole[place] = None
             size += more

@@ -260,9 +260,7 @@ class Planner:
         else:
             # What stays may be of other kinds than the whole. If it is still too large, it is compacted again, and
             # by its own rate.
-            aim_bytes, most_bytes = (
-                min(most * size_bytes // tokens - base_bytes, size_bytes) for most in (target, room)
-            )
+            aim_bytes, most_bytes = (most * size_bytes // tokens - base_bytes for most in (target, room))
         if reason in ("summary", "asked"):
             # However small the view is, a summary or a person who asks makes it smaller: from `at` to `to`. The last
             # turn stays whole as long as the window takes it.
