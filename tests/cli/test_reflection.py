@@ -53,7 +53,13 @@ def test_a_run_whose_model_asks_rests_with_the_question_and_goes_on_with_the_ans
     assert (listed["status"], listed["reason"]) == ("waiting", "question")
     shown = json.loads(cli("show", "last", "--json").out)
     assert shown["next"] == f'holdfast resume {shown["session"]} "ANSWER"'
+    waits = cli("approvals").out
+    assert (
+        waits
+        == f"{shown['session']}\n  Which file?\n  answer      {shown['next'].replace('ANSWER', 'TEXT')}\n\n"
+    )
     assert cli("resume", "last", "the second one").code == 0
+    assert cli("approvals").out == "Nothing waits for you.\n"
     assert "the second one" in cli("show", "last", "--request", "4").out
 
 

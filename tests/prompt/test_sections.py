@@ -95,9 +95,10 @@ def test_the_files_of_a_workspace_are_data_between_marks_that_they_cannot_write(
 
 
 def test_a_file_that_was_cut_says_so() -> None:
-    assert "Use t\n[cut here: the file goes on]\n[end of" in text(
-        guidance=[Guidance("AGENTS.md", "Use t", is_cut=True)]
-    )
+    files = [Guidance("AGENTS.md", "Use t", is_cut=True)]
+    assert "Use t\n[cut here: the file goes on]\n[end of" in text(guidance=files)
+    (piece,) = [each for each in pieces(Inputs(SETTINGS, guidance=files)) if each.source == "AGENTS.md"]
+    assert piece.reason == "the file is there, and only its beginning fits"
 
 
 @pytest.mark.parametrize("name", ["", "Team", "1st", "a" * 33, "a b", "tools", "skills", "user"])

@@ -12,8 +12,10 @@ from holdfast.protocol.events import (
     ApprovalResolved,
     Event,
     ModelCallFailed,
+    ModelCallUnready,
     NoteAdded,
     Record,
+    SideCallEnded,
     Trigger,
 )
 from holdfast.protocol.failures import Failure, FailureCode
@@ -46,6 +48,18 @@ def test_a_failed_call_is_described_in_words_and_never_by_its_code(code: Failure
     assert said(ended) == ("the request was too long for the model" if is_long else "the model call failed")
     assert said(again).startswith("The model is overloaded. It said: Try later. Next attempt in 2.5s, at ")
     assert code not in said(again)
+
+
+def test_a_call_beside_the_work_that_cannot_be_made_is_told_with_what_is_missing() -> None:
+    missing = Failure("provider_unready", "There is no API key for anthropic.")
+    for purpose, follows in (
+        ("summary", "there is no summary"),
+        ("reflection", "the model was not asked how"),
+    ):
+        assert said(ModelCallUnready("s1", missing, purpose=purpose)).startswith(follows)
+        assert missing.message in said(ModelCallUnready("s1", missing, purpose=purpose))
+    failed = SideCallEnded("s1", "summary", "failed", failure=missing)
+    assert said(failed) == "there is no summary: There is no API key for anthropic."
 
 
 def test_a_question_is_shown_with_its_options() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +22,9 @@ from holdfast.config.values import duration
 from holdfast.errors import UsageError
 from holdfast.protocol.rows import EVERY, Approval, SessionRow, SessionStatus, Sought
 from holdfast.runtime.driven import listed
-from holdfast.runtime.unread import with_unread
-from holdfast.views.lines import COMMAND, Span
-from holdfast.views.lists import approval_lines, approval_row, session_lines, session_row
+from holdfast.runtime.unread import Question, questions, with_unread
+from holdfast.views.lines import COMMAND, Line, Span
+from holdfast.views.lists import approval_lines, approval_row, question_lines, session_lines, session_row
 
 LIMIT_MAX = 100
 _SINCE = duration(1, 100 * 365 * 86_400)
@@ -113,14 +113,23 @@ def approvals(home: HomeFlag = None, is_json: JsonFlag = False) -> None:
     holdfast approvals
     holdfast approve ID        or: holdfast deny ID --note "not on a Friday"
     """
-    rows = asyncio.run(_approvals(home_of(home)))
+    rows, asked = asyncio.run(_approvals(home_of(home)))
     if is_json:
         for row in rows:
             say_json(approval_row(row))
     else:
-        say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
+        say(waiting_lines(rows, asked))
 
 
-async def _approvals(home: Home) -> list[Approval]:
+async def _approvals(home: Home) -> tuple[list[Approval], list[Question]]:
     async with reading(home) as store:
-        return await with_unread(store, await store.approvals())
+        return await with_unread(store, await store.approvals()), await questions(store)
+
+
+def waiting_lines(rows: list[Approval], asked: Sequence[Question]) -> Iterator[Line]:
+    """Return everything that waits for a person."""
+    yield from approval_lines(rows, columns(sys.stdout))
+    for each in asked:
+        yield from question_lines(each.session, each.text)
+    if not rows and not asked:
+        yield ["Nothing waits for you."]

@@ -17,6 +17,7 @@ from holdfast.cli.flags import RunFlags
 from holdfast.cli.outside import outside
 from holdfast.cli.pastes import Message
 from holdfast.cli.reading import find_session
+from holdfast.cli.sessions import waiting_lines
 from holdfast.cli.show import show_view
 from holdfast.cli.sitting import sender
 from holdfast.cli.talk import Talk, going_on
@@ -27,9 +28,8 @@ from holdfast.errors import UsageError
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Autonomy
-from holdfast.runtime.unread import with_unread
+from holdfast.runtime.unread import questions, with_unread
 from holdfast.views.lines import Span
-from holdfast.views.lists import approval_lines
 
 _WORD = re.compile(r"/[^/\s]*(?=\s|$)")
 """A first word that names a command. With a second slash it is a path, and the text is a message."""
@@ -159,7 +159,7 @@ async def _tools(talk: Talk, argument: str) -> None:
 
 async def _approvals(talk: Talk, argument: str) -> None:
     rows = await with_unread(talk.app.store, await talk.app.store.approvals())
-    say(approval_lines(rows, columns(sys.stdout)) if rows else ["Nothing waits for you."])
+    say(waiting_lines(rows, await questions(talk.app.store)))
 
 
 async def _plan(talk: Talk, argument: str) -> None:

@@ -103,7 +103,8 @@ def _workspace(inputs: Inputs) -> Iterator[Piece]:
         "workspace", "settings", f"{place} {texts.GUIDANCE}" if has_files else place, "every prompt has it"
     )
     for each in inputs.guidance:
-        yield Piece("workspace", each.path, _quoted(each), "the file is there", "data")
+        why = "the file is there, and only its beginning fits" if each.is_cut else "the file is there"
+        yield Piece("workspace", each.path, _quoted(each), why, "data")
 
 
 def _quoted(file: Guidance) -> str:

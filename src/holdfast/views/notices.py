@@ -28,9 +28,10 @@ from holdfast.protocol.events import (
     SessionImported,
     SessionRenamed,
     SettingsChanged,
+    SideCallEnded,
     SummaryDiscarded,
 )
-from holdfast.protocol.failures import Failure, in_full
+from holdfast.protocol.failures import in_full
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.settings import Group, Settings, settings_by
@@ -49,6 +50,11 @@ _NOTES = {
     "calls": "the response had too many calls; those beyond the limit were refused",
 }
 """What people read in place of a note that speaks to the model."""
+_ASIDE = {
+    "summary": "there is no summary",
+    "reflection": "the model was not asked how the task is going",
+}
+"""What follows when a call beside the work fails, by its purpose."""
 _DECIDED: Mapping[Resolution, str] = {
     "approve": "approved by {by}",
     "deny": "denied by {by}",
@@ -73,11 +79,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return message
         case SettingsChanged(settings=ref):
             return _changed(settings_by(ref, groups))
-        case (
-            ModelCallFailed(failure=failure, retry_at_ms=retry_at_ms)
-            | ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms, purpose="work")
-        ):
-            return _failed(failure, retry_at_ms, record.at_ms)
+        case ModelCallFailed() | ModelCallUnready() | SideCallEnded() as told:
+            return _failed(told, record.at_ms)
         case ModelCallAbandoned():
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():
@@ -111,7 +114,12 @@ def _reflected(answer: Reflection) -> str:
     return f"asked how the task is going, the model said: {judged}"
 
 
-def _failed(failure: Failure, retry_at_ms: int, at_ms: int) -> str:
+def _failed(told: ModelCallFailed | ModelCallUnready | SideCallEnded, at_ms: int) -> str:
+    failure, retry_at_ms = told.failure, told.retry_at_ms
+    if failure is None or (isinstance(told, SideCallEnded) and told.purpose == "reflection"):
+        return ""  # without a reflection nothing changes
+    if not isinstance(told, ModelCallFailed) and told.purpose != "work":
+        return f"{_ASIDE[told.purpose]}: {in_full(failure)}"
     if not retry_at_ms:  # the end of the run says why, or a shorter request follows
         is_long = failure.code == "context_overflow"
         return "the request was too long for the model" if is_long else "the model call failed"
