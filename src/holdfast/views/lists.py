@@ -128,7 +128,7 @@ def approval_lines(rows: list[Approval], width: int) -> Iterator[Line]:
 def question_lines(session: str, text: str) -> Iterator[Line]:
     """Return what a run asks before it goes on, with the command that answers it."""
     yield [Span(session, "bold")]
-    asked, _ = clipped_text(neutral(text or f"The agent asks: holdfast show {session}"))
+    asked, _ = clipped_text(neutral(text or f"Read it with `holdfast show {session}`."))
     yield from ([Span(f"  {line}", "yellow")] for line in asked.split("\n"))
     yield [f"  {'answer':<11} ", Span(f'holdfast resume {session} "TEXT"', COMMAND)]
     yield [""]
