@@ -56,6 +56,22 @@ def test_a_session_at_rest_is_compacted_at_once_and_the_next_request_has_the_sho
 
 
 @pytest.mark.requirement("C9")
+def test_a_compaction_after_an_undo_leaves_out_the_same_as_the_first_one(cli: Cli) -> None:
+    worked(cli)
+    first = cli("compact", "cli:a", "--json").json
+    assert cli("compact", "cli:a", "--undo").code == 0
+    again = cli("compact", "cli:a", "--json").json
+    assert again["left_out"] == first["left_out"]
+    assert again["tokens_after"] < again["tokens_before"]
+    assert cli("run", "And now?", "-s", "cli:a").out == "Again.\n"
+    request = cli("show", "cli:a", "--request", "8").out
+    assert request.count("line 50 of a file") < 5
+    assert "The view was cut" in request
+    assert "made.txt" in request
+    assert cli("replay", "cli:a").code == 0
+
+
+@pytest.mark.requirement("C9")
 def test_a_compaction_can_be_undone(cli: Cli) -> None:
     worked(cli)
     assert cli("compact", "cli:a", "--undo", "--json").json["status"] == "nothing"

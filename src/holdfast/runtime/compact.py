@@ -52,6 +52,8 @@ async def compact(store: Store, clock: Clock, session: str, principal: Principal
         if open_run(state) is not None:
             await visit.tell(Compact())
             return Outcome("asked")
+        if visit.fold.conversation.is_stale:  # no request has carried what an undo brought back
+            await visit.fold.rewrite(store, ())
         base_bytes = await _base_bytes(store, state)
         view = await _halved(store, visit, base_bytes)
         if view is None:
