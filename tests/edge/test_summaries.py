@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.protocol.messages import Usage
+from holdfast.runtime.prepare import common_prefix
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, of_type
+from tests.edge.test_prefix import PROCESSES, TURNS, replies
 
 pytestmark = pytest.mark.requirement("C9", "L6", "H1")
 
@@ -139,3 +144,39 @@ async def test_killed_during_a_summary_nothing_is_lost_and_it_is_held_once_and_a
     assert float(cost["spent_usd"]) * 1e6 == pytest.approx((asked - 1) * CHEAP_MICROUSD)
     total = len(of_type(events, "Responded")) * WORK_MICROUSD + (asked - 1) * CHEAP_MICROUSD
     assert float(ended.json["cost_usd"]) * 1e6 == pytest.approx(total)
+
+
+@pytest.mark.requirement("C5", "S9")
+async def test_over_200_turns_three_processes_and_compactions_95_percent_of_the_bytes_stay_cacheable(
+    machine: Machine,
+) -> None:
+    slow = [reply if n % 60 < 40 else replace(reply, delay_s=0.02) for n, reply in enumerate(replies(TURNS))]
+    async with servers(machine, slow, [Reply(text=TOLD, usage=CHEAP, repeat=True)]) as (one, _):
+        config = (machine.home / "config.toml").read_text().replace("turns = 3", "turns = 60")
+        machine.configure(config)
+        flags = ("--max-turns", "500", "--json")
+        ended = await asyncio.to_thread(machine.holdfast, *RUN, *flags, **KEYS)
+        for _ in range(1, PROCESSES):
+            assert ended.code == 5, ended.err
+            ended = await asyncio.to_thread(machine.holdfast, "resume", SESSION, "Yes.", "--json", **KEYS)
+        assert ended.code == 0, ended.err
+        bodies = [each.body for each in one.requests]
+    rows = [
+        row
+        for row in machine.holdfast("show", SESSION, "--requests", "--json").rows
+        if row["purpose"] == "work"
+    ]
+    assert [row["sha256"] for row in rows] == [hashlib.sha256(body).hexdigest() for body in bodies]
+    kept = [common_prefix(one, other) for one, other in itertools.pairwise(bodies)]
+    sizes = [len(body) for body in bodies[:-1]]
+    cuts = [place for place, row in enumerate(rows[1:]) if row["prefix_change"]]
+    print(
+        cuts,
+        [rows[c + 1]["prefix_change"] for c in cuts],
+        sum(kept) / sum(sizes),
+        [kept[c] / sizes[c] for c in cuts],
+    )
+    assert len(cuts) == len(of_type(machine.events(SESSION), "ContextCompacted")) >= 3
+    assert sum(kept) >= 0.95 * sum(sizes)
+    between = [place for place in range(len(kept)) if place not in cuts]
+    assert sum(kept[place] for place in between) >= 0.995 * sum(sizes[place] for place in between)
