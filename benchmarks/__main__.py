@@ -2,8 +2,9 @@
 
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
-history in docs/benchmarks.md explains. The measurements are in `cell`, `counted`, `instructions`, `resume`,
-`streaming`, `idle`, `guard`, `imports`, `clipping`, `history` and `tokens`, the floor is in `floor`.
+history in docs/benchmarks.md explains. `requests` compares sessions with and without compactions. The measurements
+are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `imports`, `clipping`, `history` and
+`tokens`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from benchmarks import guard as guarding
 from benchmarks import imports
 from benchmarks import instructions as counting
+from benchmarks.cell import COMPACTED
 from benchmarks.paired import compared
 
 FLOOR = "floor-grouped"
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     turns: list[int]
     sessions: list[int]
     resume: list[int]
+    requests: list[int]
 
 
 @contextmanager
@@ -128,6 +131,17 @@ def resume(plan: Plan) -> Iterator[Row]:
         yield {"turns": count, **compared(pairs, "cpu_ms")}
 
 
+def requests(plan: Plan) -> Iterator[Row]:
+    """A turn and a resume, in a window that takes the whole session, and in one in which it is compacted."""
+    for count in plan.requests:
+        for system in ("holdfast", COMPACTED):
+            with tempfile.TemporaryDirectory() as folder:
+                cost = fresh("cell", system, plan.port, count, 1, 0, folder)
+                resumed = fresh("resume", system, plan.port, count, folder)["cpu_ms"]
+            turn = {name: cost[name] for name in ("cpu_ms_per_turn", "disk_bytes_per_turn")}
+            yield {"turns": count, "system": system, **turn, "resume_cpu_ms": resumed}
+
+
 def streaming(plan: Plan) -> Iterator[Row]:
     """A chunk of a streamed response, with and without somebody who watches."""
 
@@ -180,6 +194,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "paired": paired,
     "sessions": sessions,
     "resume": resume,
+    "requests": requests,
     "streaming": streaming,
     "idle": idle,
     "guard": guard,
@@ -220,13 +235,14 @@ def main() -> None:
     parser.add_argument("--turns", type=_numbers, default="10,100,500,2000")
     parser.add_argument("--sessions", type=_numbers, default="100", dest="at_once")
     parser.add_argument("--resume", type=_numbers, default="500,2000")
+    parser.add_argument("--requests", type=_numbers, default="500,2000,5000")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     chosen = options.sections or list(SECTIONS)
     if unknown := [name for name in chosen if name not in SECTIONS]:
         parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     with model_server() as port:
-        plan = Plan(port, options.turns, options.at_once, options.resume)
+        plan = Plan(port, options.turns, options.at_once, options.resume, options.requests)
         tables = {name: shown(name, SECTIONS[name](plan)) for name in chosen}
     if options.json:
         options.json.write_text(json.dumps(tables, indent=1))

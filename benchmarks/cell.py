@@ -1,7 +1,7 @@
 """One measurement in a process of its own: prints what it cost as one JSON object.
 
-`python -m benchmarks.cell SYSTEM PORT TURNS SESSIONS LATENCY_MS FOLDER`, where SYSTEM is holdfast, floor-direct or
-floor-grouped.
+`python -m benchmarks.cell SYSTEM PORT TURNS SESSIONS LATENCY_MS FOLDER`, where SYSTEM is holdfast, holdfast-compacted
+(in a window of 64,000 tokens), floor-direct or floor-grouped.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.floor import Direct, Grouped, result_of, session
 
 WINDOW_TOKENS = 100_000_000
 """Wide enough for every session here: a request that was cut would be compared with a whole one."""
+NARROW_TOKENS = 64_000
+"""The window of `holdfast-compacted`, whose view is compacted again and again."""
+COMPACTED = "holdfast-compacted"
 
 LEAST_TURNS = 1_000
 """A cell of fewer is measured again and again, one round after another: one short session alone says little."""
@@ -79,8 +83,21 @@ async def floor(kind: str, port: int, latency_ms: int, folder: Path) -> AsyncIte
     store.close()
 
 
+def settings(port: int, *, is_compacted: bool) -> dict[str, Any]:
+    """The configuration of Holdfast: in a wide window nothing is summed up, and no message is left out."""
+    wide = {"compaction": {"max_per_hour": 0}, "context": {"max_messages": 100_000}}
+    return {
+        "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
+        "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
+        "catalog": {"openai:bench-*": {"context_tokens": NARROW_TOKENS if is_compacted else WINDOW_TOKENS}},
+        **({"compaction": {"max_per_hour": 60}} if is_compacted else wide),
+    }
+
+
 @asynccontextmanager
-async def holdfast(port: int, latency_ms: int, folder: Path) -> AsyncIterator[Work]:
+async def holdfast(
+    port: int, latency_ms: int, folder: Path, *, is_compacted: bool = False
+) -> AsyncIterator[Work]:
     """The whole engine, durable, with its gates, over the same HTTP."""
     from holdfast.app import open_app
     from holdfast.config.load import load_only
@@ -94,13 +111,7 @@ async def holdfast(port: int, latency_ms: int, folder: Path) -> AsyncIterator[Wo
         """Echo."""
         return result_of(n)
 
-    config = load_only(
-        {
-            "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
-            "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
-            "catalog": {"openai:bench-*": {"context_tokens": WINDOW_TOKENS}},
-        }
-    )
+    config = load_only(settings(port, is_compacted=is_compacted))
     home = Home(folder, folder / "config.toml")
     environ = {"OPENAI_API_KEY": "x"}
     async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
@@ -119,8 +130,8 @@ async def holdfast(port: int, latency_ms: int, folder: Path) -> AsyncIterator[Wo
 
 def worker(system: str, port: int, latency_ms: int, folder: Path) -> AbstractAsyncContextManager[Work]:
     """What sees a session through, by the name of the system."""
-    if system == "holdfast":
-        return holdfast(port, latency_ms, folder)
+    if system in ("holdfast", COMPACTED):
+        return holdfast(port, latency_ms, folder, is_compacted=system == COMPACTED)
     return floor(system, port, latency_ms, folder)
 
 

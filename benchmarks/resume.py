@@ -12,18 +12,19 @@ import json
 import sqlite3
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.cell import WINDOW_TOKENS, cell, cpu_s
+from benchmarks.cell import COMPACTED, cell, cpu_s, settings
 from benchmarks.floor import TOOL, Grouped, result_of
 
 SESSION = "s0-0"
 WARM_TURNS = 10
 
 
-async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
+async def resumed_by_holdfast(port: int, turns: int, folder: Path, *, is_compacted: bool = False) -> int:
     """The engine as it is; returns how many requests were sent."""
     from holdfast.app import open_app
     from holdfast.config.load import load_only
@@ -37,19 +38,13 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path) -> int:
         """Echo."""
         return result_of(n)
 
-    config = load_only(
-        {
-            "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
-            "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
-            "catalog": {"openai:bench-*": {"context_tokens": WINDOW_TOKENS}},
-        }
-    )
+    config = load_only(settings(port, is_compacted=is_compacted))
     home, environ = Home(folder, folder / "config.toml"), {"OPENAI_API_KEY": "x"}
     async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
         chosen = app.settings(folder, model=f"openai:bench-{turns}-0", allow_tools=("echo",))
         session = await app.controller.open(f"bench:{SESSION}")
-        settings = changed(chosen.settings, is_streaming=False)
-        await app.controller.submit(session, owner("bench"), Send("one more", settings))
+        asked = changed(chosen.settings, is_streaming=False)
+        await app.controller.submit(session, owner("bench"), Send("one more", asked))
         state = await app.controller.drive(session)
     assert state.run is not None
     assert state.run.status == "done", state.run
@@ -96,7 +91,9 @@ async def resumed_by_hand(port: int, turns: int, folder: Path) -> int:
 
 async def measured(system: str, port: int, turns: int, folder: Path) -> dict[str, float]:
     """Once on a short session of its own, then on the long one."""
-    resumed = resumed_by_holdfast if system == "holdfast" else resumed_by_hand
+    compacted = partial(resumed_by_holdfast, is_compacted=True)
+    ways = {"holdfast": resumed_by_holdfast, COMPACTED: compacted}
+    resumed = ways.get(system, resumed_by_hand)
     with tempfile.TemporaryDirectory() as short:
         await cell(system, port, WARM_TURNS, 1, 0, Path(short))
         assert await resumed(port, WARM_TURNS, Path(short)) == 2

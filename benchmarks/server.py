@@ -2,7 +2,7 @@
 
 The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with a latency of 0 ms. The last
 call id of a request has the number of its turn, so the server only has to find that. Words that follow the answer ask
-for one more tool turn.
+for one more tool turn. A request for a summary gets one.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def tool_call(turn: int) -> bytes:
 
 
 ANSWER = _completion({"content": "done"}, "stop")
+SUMMARY = _completion(
+    {"content": "The calls so far were made, and each came to what it had to. " * 8}, "stop"
+)
+SUM_UP = b"Sum up the work so far"
+"""What the request for a summary ends with."""
 
 
 def streamed() -> bytes:
@@ -82,6 +87,9 @@ class Model(asyncio.Protocol):
         turns, latency_ms = int(found[1]), int(found[2])  # type: ignore[index]
         last = body.rfind(b'"call_')
         done = int(CALL_ID.match(body, last)[1]) if last >= 0 else 0  # type: ignore[index]
+        if body.rfind(SUM_UP, -2_000) >= 0:
+            self.transport.write(SUMMARY)
+            return
         is_asked = done < turns or body.rfind(b'"role":"user"') > last >= 0
         reply = STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if is_asked else ANSWER
         if latency_ms:

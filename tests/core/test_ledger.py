@@ -34,6 +34,21 @@ def test_a_command_that_only_looks_leaves_no_line() -> None:
     assert "grep" not in told(story)
 
 
+def test_reading_leaves_no_line_and_a_repetition_moves_to_the_end() -> None:
+    story = proposing(MAKE, call("shell", '{"command":"make test"}'), MAKE, call("page", '{"n":1}'))
+    for place in (1, 2, 3):
+        ran(story, f"t1.c{place}", only_looks=False)
+    story.admitted("t1.c4", effect="read")
+    story.finished("t1.c4")
+    lines = told(story).splitlines()
+    assert [line.partition(" (")[0] for line in lines] == [
+        "Commands that ran:",
+        "- make test",
+        "- make install",
+    ]
+    assert lines[-1].endswith(", 2 times)")
+
+
 @pytest.mark.parametrize(("why", "what"), [("undo", "took back"), ("redo", "made again"), ("rewind", "")])
 def test_files_that_a_person_put_back_are_in_it(why: str, what: str) -> None:
     story = proposing()

@@ -95,6 +95,17 @@ def test_a_good_summary_waits_for_the_next_request_also_after_the_end_of_its_run
     assert story.state.compaction.waiting == "All is well."
 
 
+def test_no_second_summary_is_asked_for_while_one_waits() -> None:
+    story = asked(compact_turns=1)
+    story.side_answered(words("All is well."))
+    story.answered(call(), finish="tool_calls")
+    call_id = story.state.turn.calls[0].call_id
+    story.admitted(call_id)
+    story.finished(call_id, "Something new.")
+    assert story.state.compaction.waiting
+    assert not is_wanted(story)
+
+
 @pytest.mark.parametrize("found", [NO_KEY, TOO_DEAR], ids=["no key", "too dear"])
 def test_a_summary_that_cannot_be_asked_for_is_not_tried_again_in_each_turn(found: Found) -> None:
     story = due()

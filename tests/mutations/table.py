@@ -11,6 +11,7 @@ from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
+from tests.mutations.views import VIEWS
 
 NAMED = (
     Mutation(
@@ -914,4 +915,5 @@ MUTATIONS = (
     *CONDUCT,
     *SCREEN,
     *PROGRESS,
+    *VIEWS,
 )

@@ -110,14 +110,14 @@ class Reader:
         """Nothing is open."""
 
 
-def read_with(reader: Reader) -> Scenario:
+def read_with(reader: Reader, facts: ModelFacts = SMALL) -> Scenario:
     return Scenario(
         "reading",
         [words("unused")],
         pages,
         lambda settings: (say(TASK, settings),),
         settings={
-            "facts": SMALL, "is_streaming": False, "max_reflections": 0, "stall_turns": 1_000,
+            "facts": facts, "is_streaming": False, "max_reflections": 0, "stall_turns": 1_000,
             "instructions": RULE,
         },
         limits=Limits(turns=reader.turns, tokens=10**12, wall_s=1e9),
@@ -125,11 +125,11 @@ def read_with(reader: Reader) -> Scenario:
     )  # fmt: skip
 
 
-def played_with(stage: Stage, reader: Reader) -> tuple[Played, list[bytes]]:
+def played_with(stage: Stage, reader: Reader, facts: ModelFacts = SMALL) -> tuple[Played, list[bytes]]:
     bodies: list[bytes] = []
 
     async def run(clock: JumpingClock, store: Store, workspace: Path) -> Played:
-        played = await play(read_with(reader), clock, store, workspace)
+        played = await play(read_with(reader, facts), clock, store, workspace)
         await check_session(store, played.session, played.records)
         for sent in requests(played.records, {}):
             bodies.append(body_of(sent, await store.blobs.get(sent.started.request.base)))
@@ -274,6 +274,15 @@ def test_a_summary_that_comes_after_the_window_was_full_leaves_nothing_more_out(
     assert late.left_out == full.left_out
     assert late.messages_after == late.messages_before
     assert "Nothing was found." in late.parts[-1].text or CODE in late.parts[-1].text
+
+
+@pytest.mark.requirement("C9", "L6")
+def test_a_summary_that_takes_as_long_as_a_turn_comes_before_the_window_is_full(volatile: Stage) -> None:
+    """Half of this window is for the answer, so that 0.75 of it is never filled."""
+    played, _ = played_with(
+        volatile, Slow(40, 1.0), ModelFacts("script", "model", 16_000, 8_000, price="free")
+    )
+    assert {each.reason for each in of(played, e.ContextCompacted)} == {"summary"}
 
 
 @pytest.mark.requirement("C9", "L6")

@@ -300,6 +300,19 @@ async def test_whole_outputs_are_searched_last(driving: Driving) -> None:
     assert "4321: " in (await reading(driving, handle=last, pattern="4321")).text
 
 
+@pytest.mark.requirement("C7")
+async def test_a_whole_output_is_found_only_if_it_has_all_the_words(driving: Driving) -> None:
+    await output(driving, LINES, "t1.c1")
+    assert found(await recalling(driving, "line 4321 heron")) == [1]
+    assert found(await recalling(driving, "line 4321")) == [1, 1]
+
+
+@pytest.mark.requirement("C7")
+async def test_a_rare_word_counts_more_than_a_common_one(driving: Driving) -> None:
+    await driving.commit(MessageReceived("A heron."), *[MessageReceived(f"Lamp {n}.") for n in range(3)])
+    assert found(await recalling(driving, "lamp heron")) == [1, 4, 3, 2]
+
+
 async def test_searches_and_their_results_are_not_found_again(driving: Driving) -> None:
     await driving.commit(
         MessageReceived("The password hint is a heron."),
