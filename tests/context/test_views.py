@@ -273,6 +273,7 @@ def test_a_summary_is_used_only_if_it_is_shorter_than_half_of_what_it_replaces(i
         assert found.problem == "it is longer than half of what it would replace"
 
 
+@pytest.mark.requirement("C14")
 @pytest.mark.parametrize("trust", ["data", "untrusted"])
 def test_what_tells_the_rest_is_trusted_no_more_than_what_the_session_has_seen(trust: Trust) -> None:
     talk = shortened()

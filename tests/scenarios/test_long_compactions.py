@@ -161,6 +161,7 @@ def test_a_step_after_many_compactions_takes_what_it_took_after_few(
     assert early < 1.2 * late, (early, late)
 
 
+@pytest.mark.requirement("B8")
 @pytest.mark.parametrize(("turns", "stretch"), [(110, 20), pytest.param(5_000, 100, marks=pytest.mark.long)])
 def test_memory_is_bounded_by_the_view_and_not_by_what_was_said(
     durable: Stage, turns: int, stretch: int

@@ -69,7 +69,7 @@ def test_loop_handles_tool_calls(run: Run) -> None:
     assert results == [f"thing {number} is fine" for number in range(3)]
 
 
-@pytest.mark.requirement("L12", "L1", "B2")
+@pytest.mark.requirement("L12", "L1", "B2", "B8")
 @pytest.mark.parametrize(
     ("working_turns", "status", "turns", "model_calls"),
     [(18, "done", 19, 19), (19, "done", 20, 20), (20, "limit", 20, 21)],
@@ -89,7 +89,7 @@ def test_loop_respects_max_turns(
         assert last.is_last_pass
 
 
-@pytest.mark.requirement("L12", "L1", "B2")
+@pytest.mark.requirement("L12", "L1", "B2", "B8")
 @pytest.mark.parametrize(
     "lines",
     [[calls(call("wait", seconds=900))], [words("word " * 100, chunks=100, delay_s=900.0)]],

@@ -296,7 +296,7 @@ def test_what_failed_three_times_is_refused_until_the_workspace_changes(workspac
     assert last.result.status == "ok"
 
 
-@pytest.mark.requirement("B3")
+@pytest.mark.requirement("B3", "B8")
 def test_a_file_that_is_read_again_is_answered_from_what_is_known_with_a_note(workspace: Path) -> None:
     for path in workspace.iterdir():
         path.touch()
