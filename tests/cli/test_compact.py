@@ -121,6 +121,8 @@ def test_the_process_that_drives_a_session_compacts_it_for_others_and_for_a_chat
     with cli.working("run", "Wait.", "-m", model, "-s", "cli:a", "--autonomy", "full") as work:
         work.until_type("ToolCallStarted")
         assert cli("compact", "cli:a", "--json").json["status"] == "asked"
+        undone = cli("compact", "cli:a", "--undo")
+        assert (undone.code, "brought back only while nobody drives" in undone.err) == (1, True)
         with cli.terminal("chat", "-s", "cli:a") as screen:
             screen.until(">")
             screen.type("/compact\r")
@@ -137,3 +139,17 @@ def test_another_model_of_an_unknown_provider_is_refused_with_its_key(cli: Cli, 
     cli.configure(f'{key} = "nope:x"\n')
     ended = cli("run", "Hello.", "-m", cli.model(says("Hello.")))
     assert (ended.code, f"{key} = 'nope:x': There is no provider 'nope'." in ended.err) == (2, True)
+
+
+@pytest.mark.requirement("C9")
+def test_undo_takes_back_a_compaction_that_an_open_run_has_not_made_yet(cli: Cli) -> None:
+    worked(cli)
+    model = cli.model(*[says("Done.")] * 7, calls("shell", command="true"), says("Went on."), name="asks")
+    run = ("run", "Wait.", "-m", model, "-s", "cli:a", "--autonomy", "supervised")
+    assert cli(*run).code == 5
+    assert cli("compact", "cli:a", "--json").json["status"] == "asked"
+    assert cli("compact", "cli:a", "--undo", "--json").json["status"] == "restored"
+    assert cli("deny", cli("approvals", "--json").json["id"]).code == 0
+    assert cli("resume", "cli:a").out == "Went on.\n"
+    assert "ContextCompacted" not in [each["type"] for each in events(cli)]
+    assert cli("replay", "cli:a").code == 0

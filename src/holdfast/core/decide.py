@@ -183,7 +183,7 @@ def _command(draft: Draft, cause: Commanded) -> None:
 def _compact(draft: Draft, asked: Compact, by: str) -> None:
     """Compact the view, or bring everything back. A view that is there already counts if nothing happened since."""
     state = draft.state
-    if asked.is_undo and state.compaction.seq:
+    if asked.is_undo and (state.compaction.seq or state.compaction.is_asked):
         draft.add(e.ContextRestored(by))
     elif not asked.is_undo and not state.compaction.is_asked:
         draft.add(e.CompactionAsked(by))

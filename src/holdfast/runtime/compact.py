@@ -22,6 +22,7 @@ from holdfast.runtime.prompting import recorded_tools
 from holdfast.runtime.visit import Visit, visiting
 
 BUSY = "It compacts the view itself, before its next request."
+IN_USE = "The view is brought back only while nobody drives the session."
 HALF = 2
 """A person who asks for a compaction gets at most half of the view, however small that is."""
 
@@ -65,10 +66,16 @@ async def compact(store: Store, clock: Clock, session: str, principal: Principal
 
 
 async def restore(store: Store, clock: Clock, session: str, principal: Principal) -> Outcome:
-    """Bring back what compactions left out, if it fits into the window. Raises what `compact` raises."""
-    async with visiting(store, clock, session, principal, BUSY) as visit:
+    """Bring back what compactions left out, if it fits into the window. One that was only asked for does not happen.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        Conflict: a process drives it.
+        StorageError: it cannot be recorded.
+    """
+    async with visiting(store, clock, session, principal, IN_USE) as visit:
         state = visit.fold.state
-        if not state.compaction.seq or state.settings is None:
+        if not (state.compaction.seq or state.compaction.is_asked) or state.settings is None:
             return Outcome("nothing")
         whole = rewritten([readable(each) for each in await store.read(session)], state.seq + 1)
         await fill(whole, store.blobs)
