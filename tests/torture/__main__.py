@@ -17,9 +17,20 @@ from multiprocessing import get_context
 from typing import get_args
 
 from tests.torture.evidence import Kind
-from tests.torture.rounds import ROUNDS, Result, play
+from tests.torture.rounds import KINDS, Result, play
 
-ALL = {"kill": 400, "stop": 180, "clock": 100, "speak": 60}
+ALL = {
+    "kill": 400,
+    "stop": 180,
+    "clock": 100,
+    "speak": 60,
+    "view": 20,
+    "long-kill": 100,
+    "long-stop": 40,
+    "long-clock": 20,
+    "long-speak": 20,
+    "long-view": 60,
+}
 """The rounds of each kind that the whole suite has; each has its seed, from 0 on. In some a command ends before the
 moment to be stopped at comes: there are 150 stops and more."""
 
@@ -31,6 +42,7 @@ _HEADS: dict[str, str] = {
     "hang": "hangs",
     "left": "left over",
     "damaged": "damaged",
+    "leaked": "leaked",
 }
 
 
@@ -77,7 +89,7 @@ def told(result: Result) -> str:
 def main() -> int:
     """Play, and print; 1 when something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--kind", choices=(*ROUNDS, "all"), default="all")
+    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all")
     parser.add_argument("--seed", type=int, default=0, help="of the first round; the next have the next ones")
     parser.add_argument(
         "--rounds", type=int, default=0, help="of each kind; 0: as many as the whole suite has"

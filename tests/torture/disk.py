@@ -54,6 +54,8 @@ REPLIES = (
 RUN = ("run", TASK, "-s", SESSION, "-m", "openai:gpt-test", "--stream-json")
 RESUME = ("resume", SESSION, "--stream-json")
 LOOK = ("show", SESSION)
+COMPACT = ("compact", SESSION)
+RESTORE = (*COMPACT, "--undo")
 APPROVE = ("approve",)
 """And the id of what is asked for."""
 PATIENCE_S = 120
@@ -76,9 +78,10 @@ WAYS = {
     "enospc": Way(errno.ENOSPC, 1, False),
     "full": Way(errno.ENOSPC, 1, True),
 }
-STAGES = ("run", "approve", "resume", "model taken over", "tool taken over")
-"""Which command meets the fault: the first one, the answer to its question, the one that goes on from there, and the
-one that takes over from a process that died while a model or a tool was at work."""
+STAGES = ("run", "approve", "resume", "model taken over", "tool taken over", "compact", "restore")
+"""Which command meets the fault: the first one, the answer to its question, the one that goes on from there, the one
+that takes over from a process that died while a model or a tool was at work, and those that compact the view and
+bring it back."""
 
 
 class Result(NamedTuple):
@@ -304,15 +307,18 @@ class Bench:
         room, how = self._room(prepared), WAYS[way]
         arm = Arm(k, 1 << 40 if how.stays else k, how.error, how.kinds, str(room.log))
         failing = self._commands.run(room, prepared.words, arm)
-        ran = [*prepared.ran, failing, *self._to_the_end(room)]
+        ran = [*prepared.ran, failing, *self._to_the_end(room, failing)]
         served = [*prepared.served, *self._server.take()]
         met = next((line for line in room.log.read_text().splitlines() if line.endswith("FAILED")), "")
         faults = (*right_code(failing, prepared.code), *judge(room, ran, served))
         kept = self._kept(room) if faults or keeps else room.folder
         return Result(stage, way, k, met.removesuffix(" FAILED"), failing.code, faults, kept)
 
-    def _to_the_end(self, room: Room) -> Iterator[Ran]:
-        """Go on as a person would: look what there is, answer what is asked, resume, and begin anew if nothing is."""
+    def _to_the_end(self, room: Room, failing: Ran) -> Iterator[Ran]:
+        """Go on as a person would: look what there is, answer what is asked, resume, and begin anew if nothing is. A
+        view that was not cut or brought back is asked for again."""
+        if failing.code and failing.words[0] == COMPACT[0]:
+            yield self._commands.run(room, failing.words)
         for _ in range(6):
             status, asked = rest_of(room.home)
             if status == "done":
@@ -336,6 +342,10 @@ class Bench:
             return self._after("run", lambda room: (*APPROVE, rest_of(room.home)[1]), DONE)
         if stage == "resume":
             return self._after("approve", lambda _: RESUME, DONE)
+        if stage == "compact":
+            return self._after("resume", lambda _: COMPACT, DONE)
+        if stage == "restore":
+            return self._after("compact", lambda _: RESTORE, DONE)
         before, last = (
             ("run", "ModelCallStarted") if stage.startswith("model") else ("resume", "ToolCallStarted")
         )

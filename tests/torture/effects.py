@@ -16,11 +16,14 @@ from tests.torture.evidence import (
     EFFECTS,
     LEDGER,
     OPEN_FILES,
+    RULE,
+    RULES,
     Evidence,
     Fault,
     Kind,
     Served,
     bodies,
+    is_aside,
     refs_of,
 )
 
@@ -76,7 +79,7 @@ def requests(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Ite
         elif count > meant[sha256]:
             yield Fault("doubled", f"a request was recorded {meant[sha256]} times and sent {count} times")
     sent = {each.ref: each for each in served}
-    heard = Counter(body.get("request_ref", "") for body in bodies(rows, "Responded"))
+    heard = Counter(body.get("request_ref", "") for body in _responses(rows))
     for ref, count in heard.items():
         if ref not in sent and served:
             yield Fault("unreported", f"a response is recorded that the server did not send: {ref}")
@@ -84,21 +87,29 @@ def requests(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Ite
             yield Fault("doubled", f"the response {ref} is recorded {count} times")
     outcomes = Counter(
         body["key"]
-        for body in bodies(rows, "Responded", "ModelCallFailed", "ModelCallCut", "ModelCallAbandoned")
+        for body in bodies(
+            rows, "Responded", "ModelCallFailed", "ModelCallCut", "ModelCallAbandoned", "SideCallEnded"
+        )
     )
     for body in bodies(rows, "ModelCallStarted"):
         if outcomes[body["key"]] != 1:
             kind: Kind = "doubled" if outcomes[body["key"]] else "lost"
             yield Fault(kind, f"the model call {body['key']} has {outcomes[body['key']]} outcomes")
-    for body in bodies(rows, "Responded"):
+    for body in _responses(rows):
         answer = sent.get(body.get("request_ref", ""))
         if answer is not None:
-            refs = [part["ref"] for part in body["parts"] if part["kind"] == "tool_call"]
+            refs = [part["ref"] for part in body.get("parts", ()) if part["kind"] == "tool_call"]
             if refs != [call.ref for call in answer.calls]:
                 yield Fault("lost", f"the response {answer.ref} is recorded with other calls: {refs}")
             counted = (body["usage"].get("input_tokens", 0), body["usage"].get("output_tokens", 0))
             if counted != answer.usage:
                 yield Fault("lost", f"{answer.ref} counts {counted} tokens, the server {answer.usage}")
+
+
+def _responses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The answers that were recorded, those of side calls too."""
+    found = bodies(rows, "Responded", "SideCallEnded")
+    return [body for body in found if body.get("status", "responded") == "responded"]
 
 
 class Heard(NamedTuple):
@@ -127,32 +138,28 @@ def heard(body: bytes) -> Heard:
 
 
 def conversation(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterator[Fault]:
-    """In each request every call has one result, of a call that was made; and each holds what the one before did, but
-    for what its record says was left out."""
-    left_out = {
-        body["request"]["sha256"]: body["request"].get("left_out")
-        for body in bodies(rows, "ModelCallStarted")
-    }
-    before, without = b"", None
+    """In each request every call has one result, of a call that was made; and each begins as the one before does,
+    unless a record between them says that the view was cut or restored. The request of a side call too."""
+    views, talks = views_of(rows), [b""]
+    view = next(iter(views.values()), 0)
     for number, each in enumerate(served):
-        told = heard(each.body)
-        results = Counter(ref for ref, _ in told.answered)
-        for ref, count in Counter(told.asked).items():
-            if count > 1 or results[ref] > 1:
-                yield Fault("doubled", f"request {number} holds the call {ref} or its result more than once")
-            elif not results[ref]:
-                yield Fault("lost", f"request {number} holds the call {ref} without a result")
-        for ref in results.keys() - set(told.asked):
-            yield Fault("unreported", f"request {number} holds a result of {ref}, for which nobody asked")
-        talk = spoken(each.body)
-        without, was_without = left_out.get(each.sha256, without), without
-        if without == was_without and not talk.startswith(before):
-            at = next(at for at, (a, b) in enumerate(zip(before, talk + b"\0", strict=False)) if a != b)
+        yield from pairs(number, each.body)
+        talk, now = spoken(each.body), views.get(each.sha256, view)
+        begins = [talks[-1]]
+        if is_aside(each.body):  # it is made of a request for work, and may come after the next one
+            begins = talks
+        else:
+            talks = [*talks[-2:], talk]
+        if now == view and not any(talk.startswith(begin) for begin in begins if begin or begins == [b""]):
+            at = next(at for at, (a, b) in enumerate(zip(begins[-1], talk + b"\0", strict=False)) if a != b)
             yield Fault("lost", f"request {number} is another from byte {at} on: {talk[at : at + 80]!r}")
-        before = talk
+        if not is_aside(each.body):
+            view = now
     if not served:
         return
-    texts = dict(heard(served[-1].body).answered)
+    texts: dict[str, str] = {}
+    for each in served:
+        texts |= dict(heard(each.body).answered)
     refs = refs_of(rows)
     for body in bodies(rows, "ToolCallAbandoned"):
         text = texts.get(refs.get(body["call_id"], ""), "")
@@ -160,6 +167,57 @@ def conversation(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) ->
             yield Fault(
                 "unreported", f"the model was not told that nobody knows of {body['call_id']}: {text!r}"
             )
+
+
+def pairs(number: int, body: bytes) -> Iterator[Fault]:
+    """Each call has one result, and each result its call."""
+    told = heard(body)
+    results = Counter(ref for ref, _ in told.answered)
+    for ref, count in Counter(told.asked).items():
+        if count > 1 or results[ref] > 1:
+            yield Fault("doubled", f"request {number} holds the call {ref} or its result more than once")
+        elif not results[ref]:
+            yield Fault("lost", f"request {number} holds the call {ref} without a result")
+    for ref in results.keys() - set(told.asked):
+        yield Fault("unreported", f"request {number} holds a result of {ref}, for which nobody asked")
+
+
+def views_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """By the hash of a request: how often the view or the prompt had changed when it was recorded."""
+    found, count = {}, 0
+    for row in rows:
+        if row["type"] in ("ContextCompacted", "ContextRestored", "PromptBuilt"):
+            count += 1
+        elif row["type"] == "ModelCallStarted":
+            request = row["body"]["request"]
+            other = row["body"].get("purpose", "work") != "work" and row["body"]["model"].endswith("gpt-side")
+            found[request["sha256"]] = -1 if other else count
+    return found
+
+
+def kept(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterator[Fault]:
+    """Each request for work has the task, the rule and the open step of the plan."""
+    task = step = ""
+    wanted: dict[str, tuple[str, str]] = {}
+    pending = ""
+    for row in rows:
+        match row["type"]:
+            case "MessageReceived":
+                pending = row["body"]["text"]
+            case "RunStarted":
+                task = pending
+            case "PlanChanged":
+                step = next(
+                    (s["text"] for s in row["body"]["plan"]["steps"] if s.get("status") == "in_progress"), ""
+                )
+            case "ModelCallStarted" if row["body"].get("purpose", "work") == "work":
+                wanted[row["body"]["request"]["sha256"]] = task, step
+    for number, each in enumerate(served):
+        if each.sha256 in wanted:
+            task, step = wanted[each.sha256]
+            for what in (task, RULE, step):
+                if what.encode() not in each.body:
+                    yield Fault("lost", f"request {number} does not tell {what!r}")
 
 
 def spoken(body: bytes) -> bytes:
@@ -228,7 +286,7 @@ def counted(workspace: Path, renames: Mapping[str, int]) -> Counter[tuple[str, s
         done[mark, what] += 1
     edits: Counter[str] = Counter()
     for path in sorted(workspace.rglob("*")):
-        if not path.is_file() or path.name in (EFFECTS, OPEN_FILES):
+        if not path.is_file() or path.name in (EFFECTS, OPEN_FILES, RULES):
             continue
         name = str(path.relative_to(workspace))
         for mark in re.findall(r"edited by (\w+)", path.read_text()):
@@ -258,7 +316,7 @@ def money(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterat
                 run = 0 if row["type"] == "RunStarted" else run
             case "ModelCallStarted":
                 reserved[body["key"]] = body["request"]["reserved_microusd"]
-            case "Responded" | "ModelCallFailed" | "ModelCallCut":
+            case "Responded" | "ModelCallFailed" | "ModelCallCut" | "SideCallEnded":
                 spent += body.get("cost_microusd", 0)
                 run += body.get("cost_microusd", 0)
                 guessed += body.get("cost_microusd", 0) if body.get("estimated") else 0
@@ -280,15 +338,21 @@ def money(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterat
         )
 
 
+def _cut(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        body for body in bodies(rows, "ModelCallCut", "SideCallEnded") if body.get("status", "cut") == "cut"
+    ]
+
+
 def never_came(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> int:
     """What the server charges for answers that were ready when their calls were cut: such a call is reported with its
     input and what had come, as an estimate. No answer that is known otherwise is among them."""
     sent = {body["key"]: body["request"]["sha256"] for body in bodies(rows, "ModelCallStarted")}
     told = {ref for each in served for ref in heard(each.body).asked}
-    told |= {body.get("request_ref", "") for body in bodies(rows, "Responded")}
+    told |= {body.get("request_ref", "") for body in _responses(rows)}
     unheard = [each for each in served if told.isdisjoint({each.ref, *(call.ref for call in each.calls)})]
     total = 0
-    for body in bodies(rows, "ModelCallCut"):
+    for body in _cut(rows):
         answers = [each for each in unheard if each.sha256 == sent[body["key"]]]
         if answers and "output" in body.get("estimated", ()):
             answer = max(answers, key=lambda each: each.output_microusd)

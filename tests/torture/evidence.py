@@ -14,11 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Kind = Literal["lost", "doubled", "unreported", "code", "hang", "left", "damaged"]
-"""`left`: processes, files, descriptors or commands that nobody takes. `damaged`: what is stored is not whole."""
+Kind = Literal["lost", "doubled", "unreported", "code", "hang", "left", "damaged", "leaked"]
+"""`left`: processes, files, descriptors or commands that nobody takes. `damaged`: what is stored is not whole.
+`leaked`: a secret is stored or sent."""
 
 DATABASE = "holdfast.db"
 EFFECTS, OPEN_FILES, LEDGER = "effects.log", "open-files.log", "ledger.md"
+
+RULE = "Standing rule: leave rock.txt alone."
+RULES = "AGENTS.md"
+"""Where the rule stands."""
+SECRET = "-".join(("sk", "ant", "api03", "Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0" * 3))
+"""Looks like a key: a command prints it, and a summary may contain it."""
+STEPS = tuple(f"look after part {number} of the whole" for number in range(12))
+"""The plan of a long session."""
+_ASIDE = (b"[holdfast] Sum up the work so far.", b"[holdfast] Judge how the task is going.")
+
+
+def is_aside(body: bytes) -> bool:
+    """Whether a request is one of a side call: it ends with the question."""
+    return any(
+        each in body[-6_000:] and body.rindex(each) > body.rfind(b'"role":"assistant"') for each in _ASIDE
+    )
 
 
 class Fault(NamedTuple):

@@ -16,11 +16,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.torture.effects import calls, conversation, effects, money, requests
-from tests.torture.evidence import DATABASE, OPEN_FILES, Evidence, Fault, Ran, bodies, journal
+from tests.torture.effects import calls, conversation, effects, kept, money, requests
+from tests.torture.evidence import DATABASE, OPEN_FILES, SECRET, Evidence, Fault, Ran, bodies, journal
 
 PATIENCE_S = 5.0
 """So long a process that is ending may take."""
+
+AT_WORK = 12
+"""So many files a driver at work holds open. One that starts, or follows another one, has fewer."""
 
 _FILLED_IN = {"SettingsStored", "ModelCallStarted"}
 """Told with what they refer to filled in: not as they are stored."""
@@ -44,12 +47,14 @@ def judge(evidence: Evidence) -> list[Fault]:
         *calls(rows),
         *requests(rows, evidence.served),
         *conversation(rows, evidence.served),
+        *kept(rows, evidence.served),
         *effects(rows, evidence),
         *money(rows, evidence.served),
         *codes(rows, evidence.ran, evidence.said, is_frozen=evidence.is_frozen),
         *times(rows),
         *descriptors(evidence.descriptors),
         *left_over(evidence, session),
+        *leaks(evidence),
     ]
 
 
@@ -255,13 +260,24 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
 # --- what is left -------------------------------------------------------------------------------
 
 
+def leaks(evidence: Evidence) -> Iterator[Fault]:
+    """No file of the home and no request has a secret that a tool read or a summary told."""
+    secret = SECRET.encode()
+    for path in evidence.home.rglob("*"):
+        if path.is_file() and secret in path.read_bytes():
+            yield Fault("leaked", f"{path.name} has the secret")
+    for number, each in enumerate(evidence.served):
+        if secret in each.body:
+            yield Fault("leaked", f"request {number} has the secret")
+
+
 def descriptors(seen: Sequence[tuple[int, int]]) -> Iterator[Fault]:
     """A driver holds no more files open at its last request than at its third, but for a few."""
     counts: dict[int, list[int]] = {}
     for pid, count in seen:
         counts.setdefault(pid, []).append(count)
     for pid, found in counts.items():
-        if len(found) > 3 and found[-1] > found[2] + 6:
+        if len(found) > 3 and found[-1] > max(found[2], AT_WORK) + 6:
             yield Fault("left", f"process {pid} holds more and more files open: {found}")
 
 

@@ -4,12 +4,13 @@
 `stop`: a driver is stopped between a commit and its effect, another one goes on, and then the first one wakes.
 `clock`: the clock on the wall is set forwards and back, for all processes at once.
 `speak`: others bring messages while the session is driven, and processes are killed.
+`view`: others compact the view and bring it back meanwhile, and processes are killed.
+`long-kill` and so on: the same, for a session with many turns in a small window.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -18,28 +19,20 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tests.edge.machine import CUSTOMIZED, Machine, descendants, make_machine
-from tests.torture.evidence import Evidence, Fault, Ran, bodies, journal
+from tests.edge.machine import CUSTOMIZED, make_machine
+from tests.torture.evidence import RULE, RULES, Evidence, Fault, Ran, bodies, journal
 from tests.torture.judge import alive, judge
+from tests.torture.long_scene import LongServer, long_scene
 from tests.torture.renames import renames_in
 from tests.torture.scene import EPILOGUE, Scene, SceneServer, furnish, scene
+from tests.torture.world import SESSION, Blow, Going, OnRecord, Record, World, follow, nothing
 
-SESSION = "test:torture"
-PATIENCE_S = 60.0
-"""A command that takes longer hangs: none has so much to do, on any machine."""
-MOST_COMMANDS = 60
-"""A session that is not at its end after so many commands gets nowhere."""
 LEASE_MS = 1_500
-
-Record = Mapping[str, Any]
-OnRecord = Callable[[Record], None]
 
 
 class Result(NamedTuple):
@@ -53,156 +46,6 @@ class Result(NamedTuple):
     took_s: float
     folder: str
     """Where all of it lies; empty when nothing is wrong and it was removed."""
-
-
-class Blow(NamedTuple):
-    """When and how a command is killed."""
-
-    records: int = 0
-    """After it told so many."""
-    delay_s: float = 0.0
-    """And so long after that."""
-    moment: str = ""
-    """Or at a moment that it counts itself (`tests/edge/customized`)."""
-    child: bool = False
-    """Not the command but a process that it started, when it runs a command of its own."""
-
-
-def nothing(_: object) -> None:
-    """Nothing happens."""
-
-
-# --- the world of a round -----------------------------------------------------------------------
-
-
-@dataclass
-class World:
-    """One round while it lasts."""
-
-    machine: Machine
-    scene: Scene
-    chance: random.Random
-    environ: dict[str, str]
-    ran: list[Ran] = field(default_factory=list)
-    blows: int = 0
-    is_stopped: bool = False
-    """Whether anybody stopped a run."""
-    is_frozen: bool = False
-    """Whether a process slept (SIGSTOP)."""
-    pids: list[int] = field(default_factory=list)
-    """The processes of all commands."""
-    driver: int = 0
-    """The process that was started last to drive."""
-    descriptors: list[tuple[int, int]] = field(default_factory=list)
-
-    def count_descriptors(self) -> None:
-        """How many files the driver holds open."""
-        with suppress(OSError):
-            self.descriptors.append((self.driver, len(list(Path(f"/proc/{self.driver}/fd").iterdir()))))
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether it gets nowhere."""
-        return len(self.ran) >= MOST_COMMANDS
-
-
-class Going:
-    """A command at work."""
-
-    def __init__(
-        self,
-        world: World,
-        words: tuple[str, ...],
-        says: str = "",
-        environ: Mapping[str, str] = MappingProxyType({}),
-        *,
-        is_loaded_anew: bool = False,
-    ) -> None:
-        """`is_loaded_anew`: it loads its modules itself, so that it may be killed meanwhile."""
-        self._world = world
-        self._words = words
-        self._says = says
-        is_driver = words[0] in ("run", "resume")
-        options = ("--stream-json",) if is_driver else ("--json",) if words[0] == "approvals" else ()
-        whole = {**world.environ, **environ}
-        self.process = world.machine.start(*words, *options, is_loaded_anew=is_loaded_anew, **whole)
-        world.pids.append(self.process.pid)
-        if is_driver and threading.current_thread() is threading.main_thread():  # who meddles may only follow
-            world.driver = self.process.pid
-        self.was_killed = self._hung = False
-        self._timers: list[threading.Timer] = []
-
-    def to_end(self, blow: Blow | None = None, on_record: OnRecord = nothing) -> Ran:
-        """Hear what it tells, hit it as is meant, and wait for its end."""
-        rows: list[dict[str, Any]] = []
-        self._after(PATIENCE_S, self._give_up)
-        self._hit_after(blow, rows, {})
-        assert self.process.stdout is not None
-        with self.process:
-            for line in self.process.stdout:
-                if line.startswith("{") and line.endswith("}\n"):
-                    rows.append(json.loads(line))
-                    if "seq" in rows[-1]:
-                        on_record(rows[-1])
-                        self._hit_after(blow, rows, rows[-1])
-            code = self.process.wait()
-        for timer in self._timers:
-            timer.cancel()
-        if blow is not None and blow.moment and code == -9 and not self._hung:
-            self.was_killed = True
-            self._world.blows += 1
-        ran = Ran(self._words, code, tuple(rows), self.was_killed, self._hung, self._says)
-        self._world.ran.append(ran)
-        return ran
-
-    def _after(self, delay_s: float, action: Callable[[], None]) -> None:
-        timer = threading.Timer(delay_s, action)
-        timer.daemon = True
-        self._timers.append(timer)
-        timer.start()
-
-    def _hit_after(self, blow: Blow | None, rows: list[dict[str, Any]], last: Record) -> None:
-        if blow is None or blow.moment:
-            return
-        if blow.child:
-            if last.get("type") == "ToolCallStarted" and last["name"] == "shell":
-                self._after(blow.delay_s, self._kill_child)
-        elif len([row for row in rows if "seq" in row]) == blow.records and (last or not blow.records):
-            self._after(blow.delay_s, self._kill)
-
-    def _kill(self) -> None:
-        if self.process.poll() is None:
-            self.was_killed = True
-            self._world.blows += 1
-            self.process.kill()
-
-    def _kill_child(self) -> None:
-        below = descendants(self.process.pid)
-        if below and self.process.poll() is None:
-            with suppress(OSError):
-                os.kill(self._world.chance.choice(below), signal.SIGKILL)
-                self._world.blows += 1
-
-    def _give_up(self) -> None:
-        self._hung = True
-        with suppress(OSError):
-            self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-
-
-def follow(
-    world: World,
-    *words: str,
-    blow: Blow | None = None,
-    says: str = "",
-    on_record: OnRecord = nothing,
-    **environ: str,
-) -> Ran:
-    """One command from its start to its end."""
-    moment = {"MOMENT": blow.moment, "SIGNAL": "9"} if blow is not None and blow.moment else {}
-    is_early = blow is not None and (blow.moment.startswith(".") or blow == Blow(delay_s=blow.delay_s))
-    going = Going(world, words, says, {**environ, **moment}, is_loaded_anew=is_early)
-    return going.to_end(blow, on_record)
 
 
 # --- a person who uses the command line ---------------------------------------------------------
@@ -249,6 +92,11 @@ def decide(world: World, blows: Iterator[Blow]) -> None:
         follow(world, *words, blow=blow)
 
 
+def a_kill(world: World) -> Blow:
+    """A command is killed soon after one of its records."""
+    return Blow(world.chance.randint(1, world.scene.reach), world.chance.uniform(0, 0.08))
+
+
 class Meddler:
     """Somebody who pauses, stops or addresses the session from another process, when so many records were told."""
 
@@ -283,7 +131,11 @@ def meddler(world: World) -> Meddler | None:
     """In one of four rounds there is one."""
     if world.chance.random() < 0.75:
         return None
-    return Meddler(world, (world.chance.choice(("stop", "pause")), SESSION), world.chance.randint(6, 25))
+    return Meddler(
+        world,
+        (world.chance.choice(("stop", "pause")), SESSION),
+        world.chance.randint(6, 2 * world.scene.reach + 1),
+    )
 
 
 # --- the rounds ---------------------------------------------------------------------------------
@@ -298,7 +150,7 @@ def kill_round(world: World) -> None:
         while world.blows < most:
             kind = chance.random()
             if kind < 0.5:
-                yield Blow(chance.randint(1, 12), chance.uniform(0, 0.08))
+                yield a_kill(world)
             elif kind < 0.65:
                 yield Blow(0, chance.uniform(0, 0.8))
             elif kind < 0.85:
@@ -344,7 +196,7 @@ def stop_round(world: World) -> None:
             for sleeper in sleepers:
                 sleeper.wake()
 
-    blows = iter([Blow(chance.randint(1, 12), chance.uniform(0, 0.08))] if chance.random() < 0.3 else [])
+    blows = iter([a_kill(world)] if chance.random() < 0.3 else [])
     if sleepers:
         last = follow(world, "resume", SESSION, blow=next(blows, None), on_record=wake)
     work(world, blows, wake, last=last)
@@ -391,7 +243,7 @@ def clock_round(world: World) -> None:
     chance, clock = world.chance, world.machine.folder / "clock"
     world.environ["CLOCK"] = str(clock)
     set_clock(clock, 0)
-    jumps = sorted(chance.randint(1, 40) for _ in range(chance.randint(1, 3)))
+    jumps = sorted(chance.randint(1, 3 * world.scene.reach) for _ in range(chance.randint(1, 3)))
     told = 0
 
     def jump(_: Record) -> None:
@@ -402,7 +254,7 @@ def clock_round(world: World) -> None:
             set_clock(clock, chance.choice((-1, 1)) * chance.choice(STEPS_S) * 1000 + chance.randint(0, 999))
             world.blows += 1
 
-    blows = iter([Blow(chance.randint(1, 12), chance.uniform(0, 0.08))] if chance.random() < 0.25 else [])
+    blows = iter([a_kill(world)] if chance.random() < 0.25 else [])
     work(world, blows, jump)
 
 
@@ -421,7 +273,7 @@ def speak_round(world: World) -> None:
 
     def blows() -> Iterator[Blow]:
         while world.blows < most:
-            yield Blow(chance.randint(1, 12), chance.uniform(0, 0.08))
+            yield a_kill(world)
 
     def on_record(record: Record) -> None:
         for other in others:
@@ -444,13 +296,43 @@ def calm_round(world: World) -> None:
     work(world, iter(()))
 
 
+def view_round(world: World) -> None:
+    """Others compact the view and restore it, while the session is driven and killed."""
+    chance = world.chance
+    others = []
+    for _ in range(chance.randint(2, 6)):
+        words = ("compact", SESSION, *(("--undo",) if chance.random() < 0.4 else ()))
+        blow = Blow(delay_s=chance.uniform(0, 1.5)) if chance.random() < 0.3 else None
+        others.append(Meddler(world, words, chance.randint(3, 4 * world.scene.reach), "", blow))
+    most = chance.randint(0, 3)
+
+    def blows() -> Iterator[Blow]:
+        while world.blows < most:
+            yield a_kill(world)
+
+    def on_record(record: Record) -> None:
+        for other in others:
+            other.on_record(record)
+
+    work(world, blows(), on_record)
+    for other in others:
+        other.join()
+    for _ in range(2):
+        if chance.random() < 0.5:
+            follow(world, "compact", SESSION, *(("--undo",) if chance.random() < 0.5 else ()))
+
+
 ROUNDS: dict[str, Callable[[World], None]] = {
     "kill": kill_round,
     "stop": stop_round,
     "clock": clock_round,
     "speak": speak_round,
     "calm": calm_round,
+    "view": view_round,
 }
+LONG = "long-"
+"""The kinds with this before their name have long sessions in a small window."""
+KINDS = (*ROUNDS, *(LONG + kind for kind in ROUNDS))
 
 
 # --- one round and its verdict ------------------------------------------------------------------
@@ -482,14 +364,17 @@ class Gathered(NamedTuple):
 
 
 def gather(
-    torment: Callable[[World], None], seed: int, folder: Path, serve: type[SceneServer] = SceneServer
+    torment: Callable[[World], None],
+    seed: int,
+    folder: Path,
+    serve: type[SceneServer] = SceneServer,
+    make: Callable[[int], Scene] = scene,
 ) -> Gathered:
     """Play a round in a folder."""
     machine = make_machine(folder)
     furnish(machine.workspace)
-    world = World(
-        machine, scene(seed), random.Random(f"{torment.__name__.removesuffix('_round')} {seed}"), {}
-    )
+    (machine.workspace / RULES).write_text(f"- {RULE}\n")
+    world = World(machine, make(seed), random.Random(f"{torment.__name__.removesuffix('_round')} {seed}"), {})
     machine.configure(world.scene.config)
     server = serve(world.scene, world.count_descriptors)
     with serving(server), renames_in(machine.workspace, ".", "made") as renames:
@@ -523,7 +408,11 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{seed}-"))
     try:
-        gathered = gather(ROUNDS[kind], seed, folder)
+        torment = ROUNDS[kind.removeprefix(LONG)]
+        if kind.startswith(LONG):
+            gathered = gather(torment, seed, folder, LongServer, long_scene)
+        else:
+            gathered = gather(torment, seed, folder)
         faults = [*judge(gathered.evidence), *own_view(gathered)]
     except Exception:  # noqa: BLE001 - the others are played all the same
         broken = Fault("code", f"the round itself broke: {traceback.format_exc()}")
@@ -565,7 +454,7 @@ def own_view(gathered: Gathered) -> Iterator[Fault]:
         yield Fault("code", f"show --cost ended {shown.code}")
         return
     rows = journal(world.machine.home)
-    ended = bodies(rows, "Responded", "ModelCallFailed", "ModelCallCut")
+    ended = bodies(rows, "Responded", "ModelCallFailed", "ModelCallCut", "SideCallEnded")
     lost = {body["key"] for body in bodies(rows, "ModelCallAbandoned")}
     found = {
         "spent_usd": sum(body.get("cost_microusd", 0) for body in ended),

@@ -73,6 +73,11 @@ class Scene:
     """Whether the server streams its answers, as it is asked to."""
 
     @property
+    def reach(self) -> int:
+        """Within how many records something is done to a command."""
+        return 12
+
+    @property
     def model(self) -> str:
         """As `-m` names it."""
         return f"{self.wire}:gpt-test"
@@ -153,13 +158,13 @@ def said(scene: Scene, number: int, body: bytes) -> Said:
     calls, marks = [], []
     for index, kind in enumerate(kinds):
         mark = f"r{number}c{index}"
-        call, path = _call(kind, mark, body, chance)
+        call, path = call_of(kind, mark, body, chance)
         calls.append(call)
         marks.append((mark, path))
     return Said(f"Answer {number} for turn {turn}. " + "I work. " * 20, tuple(calls), tuple(marks))
 
 
-def _call(kind: Kind, mark: str, body: bytes, chance: random.Random) -> tuple[ReplyCall, str]:
+def call_of(kind: Kind, mark: str, body: bytes, chance: random.Random) -> tuple[ReplyCall, str]:
     """A call with that mark, and the path that it writes."""
     made = _made(body)
     if kind == "change" and not made:
@@ -239,7 +244,7 @@ class SceneServer(ModelServer):
         """As `ModelServer.answer`."""
         number = len(self.served)
         self._on_request()
-        said_now = said(self.scene, number, request.body)
+        said_now = self.said(number, request.body)
         chance = random.Random(f"answer {self.scene.seed} {number}")
         written = len(said_now.text) // 4 + sum(len(call.text) for call in said_now.calls) // 4 + 1
         usage = (len(request.body) // 4, written)
@@ -275,6 +280,10 @@ class SceneServer(ModelServer):
             )
         )
         return reply, rendered
+
+    def said(self, number: int, body: bytes) -> Said:
+        """What the model says."""
+        return said(self.scene, number, body)
 
     def _fault(self, chance: random.Random) -> dict[str, Any]:
         """What is wrong with the answer; never three times in a row."""

@@ -203,14 +203,12 @@ def test_a_prefix_of_other_bytes_is_seen(forged: Evidence) -> None:
     assert {f.kind for f in by.conversation(journal(forged.home), [first, *forged.served[1:]])} == {"lost"}
 
 
-def test_words_may_be_missing_from_where_a_record_says_that_they_are_left_out(forged: Evidence) -> None:
-    rows, first = (
-        journal(forged.home),
-        replace(forged.served[0], body=b'{"messages":[{"role":"user","content":"x"}]}'),
-    )
+def test_a_request_may_begin_otherwise_where_a_record_says_that_the_view_was_cut(forged: Evidence) -> None:
+    rows = journal(forged.home)
+    first = replace(forged.served[0], body=b'{"messages":[{"role":"user","content":"x"}]}')
     served = [first, *forged.served[1:]]
-    for start in list(bodies(rows, "ModelCallStarted"))[1:]:
-        start["request"]["left_out"] = [[2, 3]]
+    cut = [at for at, row in enumerate(rows) if row["type"] == "ModelCallStarted"][1]
+    rows.insert(cut, {"type": "ContextCompacted", "body": {}})
     assert list(by.conversation(rows, served)) == []
     again = replace(served[-1], body=served[-1].body.replace(b"please", b"now"))
     assert {fault.kind for fault in by.conversation(rows, [*served, again])} == {"lost"}
