@@ -24,7 +24,6 @@ ALL = {
     "stop": 180,
     "clock": 100,
     "speak": 60,
-    "view": 20,
     "long-kill": 100,
     "long-stop": 40,
     "long-clock": 20,

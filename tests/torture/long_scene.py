@@ -175,7 +175,7 @@ class LongServer(SceneServer):
         assert isinstance(scene, LongScene)
         self._on_request()
         chance = random.Random(f"aside {scene.seed} {number}")
-        reply = self._aside(scene, chance, request.body)
+        reply = self.aside(scene, chance, request.body)
         written = len(reply.text) // 4 + sum(len(call.text) for call in reply.tool_calls) // 4 + 1
         usage = (len(request.body) // 4, written)
         reply = msgspec.structs.replace(reply, usage=Usage(input_tokens=usage[0], output_tokens=usage[1]))
@@ -194,10 +194,12 @@ class LongServer(SceneServer):
         return reply, rendered
 
     def said(self, number: int, body: bytes) -> Said:
+        """As `SceneServer.said`."""
         assert isinstance(self.scene, LongScene)
         return long_said(self.scene, number, body)
 
-    def _aside(self, scene: LongScene, chance: random.Random, body: bytes) -> Reply:
+    def aside(self, scene: LongScene, chance: random.Random, body: bytes) -> Reply:
+        """The answer to a side call."""
         slow: dict[str, Any] = {"delay_s": chance.choice((0.0, 0.05, 0.3))}
         if b"[holdfast] Judge how" in body[body.rindex(b"[holdfast]") :] and chance.random() < 0.7:
             decision = chance.choice(("continue", "adjust", "pivot", *(("ask",) if scene.asks_aside else ())))

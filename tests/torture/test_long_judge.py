@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from random import Random
 
+import msgspec
 import pytest
 
+from holdfast.testing.model_replies import Reply
 from tests.torture import effects as by
 from tests.torture.evidence import RULE, SECRET, Evidence, Served, bodies, is_aside, journal
 from tests.torture.judge import judge, leaks
-from tests.torture.long_scene import LongServer, long_scene
+from tests.torture.long_scene import LongScene, LongServer, long_scene
 from tests.torture.rounds import calm_round, clear_up, gather, own_view
 
 CALM = 356
 """A seed whose session compacts with a summary, and meets no failure."""
 
 
+class AtOnce(LongServer):
+    """It answers side calls at once, so that their answers come while the run is open."""
+
+    def aside(self, scene: LongScene, chance: Random, body: bytes) -> Reply:
+        """As `LongServer.aside`."""
+        return msgspec.structs.replace(super().aside(scene, chance, body), delay_s=0)
+
+
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
     """A long session that nobody tortured."""
     folder = tmp_path_factory.mktemp("calm") / "round"
-    gathered = gather(calm_round, CALM, folder, LongServer, long_scene)
+    gathered = gather(calm_round, CALM, folder, AtOnce, long_scene)
     assert [*judge(gathered.evidence), *own_view(gathered)] == []
     yield gathered.evidence
     clear_up(folder)
