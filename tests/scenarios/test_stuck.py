@@ -307,3 +307,24 @@ def test_a_file_that_is_read_again_is_answered_from_what_is_known_with_a_note(wo
     assert again == first + KNOWN
     assert changed.startswith("that is a\n")
     assert known == changed + KNOWN
+
+
+@pytest.mark.requirement("B3", "B8")
+@pytest.mark.parametrize(
+    ("name", "arguments", "other_spelling"),
+    [
+        ("list_dir", {"path": "."}, {}),
+        ("glob", {"pattern": "*.txt"}, {"pattern": "*.txt", "path": "./."}),
+        ("grep", {"pattern": "that is", "path": "."}, {"path": "./", "pattern": "that is"}),
+    ],
+)
+def test_a_search_with_the_same_answer_says_that_nothing_has_changed(
+    workspace: Path, name: str, arguments: dict[str, str], other_spelling: dict[str, str]
+) -> None:
+    first, again = asks((name, arguments)), asks((name, other_spelling))
+    lines = [first, again, writes("new.txt", "that is new"), first, again]
+    found, known, _, changed, last = lived(workspace, lines).results
+    assert known == found + KNOWN
+    assert "new.txt" in changed
+    assert KNOWN not in changed
+    assert last == changed + KNOWN

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from posixpath import normpath
 from typing import Any, NamedTuple
 
 from holdfast.policy.paths import secret_rule
@@ -20,6 +21,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import answer, attempt
+from holdfast.tools.known import Known
 from holdfast.tools.matching import broken, matched
 from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.schema import arguments_object
@@ -54,6 +56,7 @@ class ListDir(Unplanned):
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
+        self._known = Known()
         self.spec = ToolSpec(
             name="list_dir",
             description="List a folder: folders end in /, links in @, files show their size in bytes.",
@@ -68,7 +71,8 @@ class ListDir(Unplanned):
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return one entry per line, folders first."""
         path = arguments.get("path", ".")
-        return await answer(path, lambda: _list(Root(context.workspace, self._own), path))
+        result = await answer(path, lambda: _list(Root(context.workspace, self._own), path))
+        return self._known.marked(result, context, normpath(path))
 
 
 class Glob(Unplanned):
@@ -76,6 +80,7 @@ class Glob(Unplanned):
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
+        self._known = Known()
         self.spec = ToolSpec(
             name="glob",
             description=f"Find files by name under a folder, e.g. `**/*.py`. {_GLOB}",
@@ -91,10 +96,9 @@ class Glob(Unplanned):
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return one path per line, relative to the workspace, sorted."""
-        path = arguments.get("path", ".")
-        return await answer(
-            path, lambda: _glob(Root(context.workspace, self._own), path, arguments["pattern"])
-        )
+        pattern, path = arguments["pattern"], arguments.get("path", ".")
+        result = await answer(path, lambda: _glob(Root(context.workspace, self._own), path, pattern))
+        return self._known.marked(result, context, pattern, normpath(path))
 
 
 class Grep(Unplanned):
@@ -103,6 +107,7 @@ class Grep(Unplanned):
     def __init__(self, processes: Processes, own: OwnPlaces) -> None:
         self._processes = processes
         self._own = own
+        self._known = Known()
         self.spec = ToolSpec(
             name="grep",
             description="Search text files under a folder for a regular expression (Python's), line by line. "
@@ -130,7 +135,8 @@ class Grep(Unplanned):
         if isinstance(searched, RawResult):
             return searched
         try:
-            return await self._match(pattern, searched, context)
+            result = await self._match(pattern, searched, context)
+            return self._known.marked(result, context, pattern, normpath(path), glob)
         finally:
             os.close(searched.fd)
 
