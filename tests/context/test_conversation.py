@@ -21,7 +21,7 @@ from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import SettingsRef
-from tests.context.talks import ANTHROPIC, OPENAI, Talk, call, thought
+from tests.context.talks import ANTHROPIC, FACTS, OPENAI, Talk, call, thought
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
 TEXTS = st.sampled_from(["ok", LONG, LONG + "x", '"quoted" \\ \n\u2028 日本語 🙂 ' * 5]) | st.text(
@@ -491,3 +491,16 @@ def test_an_attachment_that_is_read_again_counts_with_all_that_was_sent() -> Non
     live, read = talk.render().kinds, talk.render(found).kinds
     assert read == live
     assert sum(astuple(read)) > len(notes)
+
+
+def test_media_count_by_their_weight_in_every_request_that_carries_them() -> None:
+    content, weight = "QUJD" * 500, 300
+    picture = Attachment("file", "a.png", "image/png", 1_500, "0" * 64, weight)
+    talk = Talk()
+    talk.note(e.MessageReceived("Look.", attachments=(picture,)))
+    talk.conversation.fill({Enclosed("0" * 64, weight): content})
+    for _ in range(2):
+        body = talk.turn("one")
+        tail = talk.wire.tail(FACTS, 100, is_streaming=False, is_last_pass=False)
+        assert content.encode() in body
+        assert talk.edits[-1].size_bytes == len(body) - len(tail) - len(content) + weight
