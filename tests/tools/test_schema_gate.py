@@ -79,7 +79,8 @@ def test_text_that_is_no_json_is_refused_with_what_to_send(text: str) -> None:
         ({"pattern": None}, ["`pattern` must be string, not null"]),
         ({"pattern": "a", "p" * 500_000: 1}, ["does not take a name of 500,000 characters"]),
         ({"pattern": "a"} | {f"n{at}": 1 for at in range(4_000)}, ["does not take 'n0', ", ", 3,995 more"]),
-        ({"pattern": ["x" * 1_000]}, ["`pattern` must be string, not the array of 1,004 characters"]),
+        ({"pattern": ["x" * 1_000]}, ["`pattern` must be string, not the array of 1 item"]),
+        ({"pattern": {"x": "x" * 1_000}}, ["`pattern` must be string, not the object of 1 member"]),
     ],
 )
 def test_a_violation_names_the_path_the_value_and_what_was_expected(

@@ -238,11 +238,16 @@ def _named(value: object) -> str:
     if value is None:
         return kind
     text = _json(value)
-    return (
-        f"the {kind} {text}"
-        if len(text) <= _SHOWN_CHARS
-        else f"the {kind} of {counted(len(text), 'character')}"
-    )
+    if len(text) <= _SHOWN_CHARS:
+        return f"the {kind} {text}"
+    match value:
+        case str():
+            return f"the {kind} of {counted(len(value), 'character')}"
+        case list():
+            return f"the {kind} of {counted(len(value), 'item')}"
+        case dict():
+            return f"the {kind} of {counted(len(value), 'member')}"
+    return f"the {kind} of {counted(len(text), 'character')}"
 
 
 def _json(value: object) -> str:
