@@ -21,6 +21,7 @@ from holdfast.protocol.messages import Attachment, Text, Usage
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import SettingsRef
+from holdfast.runtime.compacting import MOST_EARLIER
 from tests.context.talks import ANTHROPIC, FACTS, OPENAI, Talk, call, thought
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
@@ -288,8 +289,12 @@ def test_what_stays_after_a_compaction_is_quoted_and_not_stored_again() -> None:
 
 
 @pytest.mark.requirement("C5")
-def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not_the_first_words() -> None:
+def test_a_cut_keeps_the_words_of_the_open_run_whole_and_tells_the_last_ones_before_it() -> None:
     talk = filled()
+    first = len(talk.records)
+    for number in range(MOST_EARLIER - 1):
+        talk.words(f"Between {number}. " + "Much text. " * 100)
+        talk.turn(LONG)
     talk.words("The second task.")
     talk.goal_seq = len(talk.records)
     for number in range(30):
@@ -299,7 +304,20 @@ def test_a_cut_keeps_the_task_of_the_open_run_and_what_people_said_to_it_and_not
     kept = [str(message["content"]) for message in messages(talk.send(6_000))]
     assert kept[:2] == ["The second task.", "And this too."]
     assert kept[-1].startswith("second 29")
-    assert not any("The goal of it all." in text or "result" in text for text in kept)
+    assert "The goal of it all." in kept[2]
+    assert f"[words of the user, record {first + 1}, 1,111 characters, here " in kept[2]
+    assert kept[2].count("Much text.") < 100
+    assert not any("result" in text for text in kept[3:])
+    # Another task, and another cut: the last ones before it are told, and the oldest ones no longer.
+    talk.words("The third task.")
+    talk.goal_seq = len(talk.records)
+    for number in range(30):
+        talk.turn(f"third {number} {LONG}")
+    kept = [str(message["content"]) for message in messages(talk.send(6_000))]
+    assert kept[0] == "The third task."
+    assert "The second task." in kept[1]
+    assert "And this too." in kept[1]
+    assert "The goal of it all." not in kept[1]
 
 
 @pytest.mark.requirement("C5", "L8")

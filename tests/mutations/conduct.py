@@ -358,9 +358,16 @@ CONDUCT = (
     Mutation(
         "all long words are clipped",
         "runtime/compacting.py",
-        "return (*every[:1], *every[1:][-(MOST_CLIPPED - 1) :])",
-        "return tuple(every)",
+        "*every[:1], *every[1:][-(MOST_CLIPPED - 1) :])",
+        "*every)",
         "tests/context/test_views.py",
+    ),
+    Mutation(
+        "no words from before the task are told",
+        "runtime/compacting.py",
+        "return (*[*told_before, *earlier][-MOST_EARLIER:],",
+        "return (*[*told_before, *earlier][-0:0],",
+        "tests/context/test_conversation.py",
     ),
     Mutation(
         "long words of the middle come before the task",

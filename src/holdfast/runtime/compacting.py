@@ -37,6 +37,10 @@ MOST_CLIPPED = 20
 """The most messages of people that the view tells in part. Of earlier ones it names the records."""
 CLIPPED_CHARS = 600
 LEAST_CLIPPED_CHARS = 120
+MOST_EARLIER = 5
+"""The most messages from before the task that the view tells. In a chat each message is a task, and `yes, do that`
+means nothing without the one before it."""
+EARLIER_CHARS = 240
 
 
 def compacted(
@@ -83,7 +87,7 @@ def compacted(
         return SummaryDiscarded(before.waiting_key, TOO_LONG)
     kept = [items[place] for place in view.places]
     left_out = compaction.stretches(before.left_out, gone, [item.seq for item in kept])
-    words = _words(before, goal_seq, [items[place] for place in view.clipped], conversation)
+    words = _words(before, goal_seq, [item for item in dropped if item.mark == "u"], conversation)
     is_bare = compaction.is_without_results(items, view)
     parts = _parts(before, state, left_out, offered, words, TOO_LARGE if is_bare else "")
     size_bytes_before, size_bytes_after = _total(items), _total(kept) + _size_of(parts)
@@ -147,15 +151,20 @@ def _size(text: str) -> str:
 
 
 def _words(
-    before: Compaction, goal_seq: int, clipped: Sequence[Item], conversation: Conversation
+    before: Compaction, goal_seq: int, dropped: Sequence[Item], conversation: Conversation
 ) -> tuple[ViewPart, ...]:
-    """Return what the view tells in part: words of people that are too long, those clipped earlier included."""
+    """Return what the view tells in part: words of people that are too long, those clipped before included, and the
+    last ones from before the task."""
     older = [part for part in before.words if part.seq >= goal_seq]
+    clipped = [item for item in dropped if item.seq >= goal_seq]
     count = min(len(older) + len(clipped), MOST_CLIPPED)
     chars = max(CLIPPED_CHARS * 5 // max(count, 5), LEAST_CLIPPED_CHARS)
     newer = [_clipped(item, conversation.words_of(item), chars) for item in clipped]
     every = [*older, *newer]
-    return (*every[:1], *every[1:][-(MOST_CLIPPED - 1) :])
+    told_before = [part for part in before.words if part.seq < goal_seq]
+    gone = [item for item in dropped if item.seq < goal_seq][-MOST_EARLIER:]
+    earlier = [_clipped(item, conversation.words_of(item), EARLIER_CHARS) for item in gone]
+    return (*[*told_before, *earlier][-MOST_EARLIER:], *every[:1], *every[1:][-(MOST_CLIPPED - 1) :])
 
 
 def _clipped(item: Item, text: str, chars: int) -> ViewPart:
