@@ -47,6 +47,8 @@ from holdfast.runtime.runner import Runner
 
 AT_ONCE_S = 0.05
 """How long a decision waits for a prepare step. Then it is committed without it."""
+LATE_S = 1.0
+"""A timer that fires so much too late is set again."""
 PATIENCE_MS = 60_000
 """If the next timer is further away than this, the session is parked."""
 CLOSE_S = 5.0
@@ -385,7 +387,7 @@ class Driver:
         """Keep one timer for the wait that is due first. Most steps do not change it."""
         first = min(waits, key=self._left_ms) if len(waits) > 1 else waits[0] if waits else None
         # Only the first timer is set: when it fires, the core decides, and the next one is set after that.
-        if first == self._armed:
+        if first == self._armed and not self._is_late(first):
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -394,6 +396,13 @@ class Driver:
             self._timer = asyncio.get_running_loop().call_later(
                 self._left_ms(first) / 1000, self._fire, first
             )
+
+    def _is_late(self, armed: Wait | None) -> bool:
+        """Return whether the timer fires too late: somebody set the clock forward since it was set."""
+        if armed is None or self._timer is None:
+            return False
+        fires_s = self._timer.when() - asyncio.get_running_loop().time()
+        return fires_s > self._left_ms(armed) / 1000 + LATE_S
 
     def _left_ms(self, wait: Wait) -> int:
         now_ms = self._awake_ms() if wait.is_driven else self._ports.clock.now_ms()
