@@ -398,8 +398,8 @@ class Driver:
             )
 
     def _is_late(self, armed: Wait | None) -> bool:
-        """Return whether the timer fires too late: somebody set the clock forward since it was set."""
-        if armed is None or self._timer is None:
+        """Return whether the timer fires too late: somebody set the calendar forward since it was set."""
+        if armed is None or armed.is_driven or self._timer is None:
             return False
         fires_s = self._timer.when() - asyncio.get_running_loop().time()
         return fires_s > self._left_ms(armed) / 1000 + LATE_S
