@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.controller import SessionController
     from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
+    from holdfast.tools.checking import Checker
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
@@ -51,6 +52,9 @@ _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
 _OWN_ON_DISK = "holdfast.tools.own:own_places"
 _WORKSHOP = "holdfast.runtime.undo:Workshop"
+_CHECKER = "holdfast.tools.checking:Checker"
+_GATES = "holdfast.tools.gates:gates_of"
+_REGISTRY = "holdfast.tools.registry:Registry"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -192,7 +196,7 @@ class App:
             facts,
             folder,
             limits=config.limits,
-            autonomy=config.autonomy,
+            **_bounds(config),
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
             max_output_tokens=config.max_output_tokens,
             instructions=instructions,
@@ -396,6 +400,22 @@ def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
 def built_in_specs() -> tuple[ToolSpec, ...]:
     """The tools that come with Holdfast, in the order in which a model sees them."""
     return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)(), factory(_OWN_PLACES)()))
+
+
+def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[str, str]) -> Checker:
+    """Return what judges calls in a workspace as a run with this configuration would, without running any."""
+    places = factory(_OWN_ON_DISK)(factory(_OWN)(**own_places(home, environ)))
+    known_in = Redactor(known_secrets(config, environ)).known_in
+    facts = ModelFacts("none", "none", price="unknown")  # no rule looks at the model
+    settings = settings_with(facts, os.path.realpath(workspace), **_bounds(config))
+    registry = factory(_REGISTRY)(factory(_BUILT_IN)(factory(_PROCESSES)(), places))
+    checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(known_in, places), settings)
+    return checker
+
+
+def _bounds(config: Config) -> dict[str, Any]:
+    """Return the settings that the gates look at, by their single names."""
+    return {"autonomy": config.autonomy}
 
 
 def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:

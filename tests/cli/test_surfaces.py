@@ -66,6 +66,24 @@ def test_the_help_of_a_command_about_the_configuration_has_an_example(
     assert f"\n  holdfast config {command}" in shown
 
 
+def test_the_help_of_a_policy_check_has_its_pinned_flags_and_an_example(holdfast: Holdfast) -> None:
+    shown = holdfast("policy", "check", "--help").out
+    flags = (
+        "--tool",
+        "--args",
+        "--command",
+        "--read",
+        "--write",
+        "--url",
+        "--batch",
+        "--workspace",
+        "--json",
+    )
+    assert not [flag for flag in flags if f"{flag} " not in shown.partition("Options:")[2]]
+    assert "\n  holdfast policy check" in shown.partition("Options:")[0]
+    assert "holdfast policy check" in pages()
+
+
 @pytest.mark.parametrize("command", PINNED)
 def test_the_documentation_names_every_pinned_command_and_flag(command: str) -> None:
     text = pages()

@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("models", "holdfast.cli.models:models", "List providers and models, with prices."),
         Row("tools", "holdfast.cli.admin:tools", "List the tools of an agent."),
         Row("trust", "holdfast.cli.trust:trust", "Trust a project file."),
+        Row("policy", "holdfast.cli.policy_commands:policy", "Ask what the policy says about a call."),
         Row("config", "holdfast.cli.config_commands:config", "Show settings and their sources."),
     ),
     "Care": (

@@ -39,6 +39,18 @@ WorkspaceFlag = Annotated[
 ]
 
 
+def workspace_named(workspace: str) -> Path:
+    """Return the folder that `-w` names; without it, this folder.
+
+    Raises:
+        UsageError: It is not a folder.
+    """
+    folder = expanded(workspace) if workspace else Path.cwd()
+    if not is_folder(folder):
+        raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
+    return folder
+
+
 def load_here(home: str | None, workspace: str = "") -> Config:
     """Return the settings of a run in that folder.
 
@@ -46,10 +58,7 @@ def load_here(home: str | None, workspace: str = "") -> Config:
         ConfigError: A file or variable is wrong; the error lists every problem.
         UsageError: The folder does not exist.
     """
-    folder = expanded(workspace) if workspace else Path.cwd()
-    if not is_folder(folder):
-        raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
-    return load(home_of(home), folder, {}, os.environ)
+    return load(home_of(home), workspace_named(workspace), {}, os.environ)
 
 
 @config.command()

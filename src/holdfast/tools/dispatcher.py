@@ -30,7 +30,7 @@ from holdfast.protocol.tools import (
 from holdfast.protocol.trust import least
 from holdfast.sandbox.process import Processes
 from holdfast.tools.facts import commands_of, timeout_of
-from holdfast.tools.gates import Case, Gate, refused
+from holdfast.tools.gates import Case, Gate, passed, refused
 from holdfast.tools.limits import limited, over
 from holdfast.tools.registry import Registry
 from holdfast.tools.results import bounded, failed
@@ -86,14 +86,9 @@ class Dispatcher:
         if found is None or (name == ANSWER and not offers(name, proposal.settings)):
             return refused("schema", self._unknown(name, proposal.settings))
         tool, spec = found
-        case = Case(proposal, spec)
         try:
-            for gate in self._gates:
-                verdict = await gate.judge(case)
-                if isinstance(verdict, Refused):
-                    return verdict
-                case = verdict
-            return await _admission(case, tool)
+            verdict = await passed(self._gates, Case(proposal, spec))
+            return verdict if isinstance(verdict, Refused) else await _admission(verdict, tool)
         # If a gate raises, refuse the call. Otherwise the session would end, and every resume would
         # raise at the same gate again.
         except Exception as error:

@@ -6,7 +6,7 @@ A gate passes a case on with its findings, or refuses it. Gates record nothing, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -73,6 +73,16 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
         # Hooks, taint, rate and budget will stand here, in this order.
         Gate(APPROVAL, _approval, "quick"),
     )
+
+
+async def passed(gates: Sequence[Gate], case: Case) -> Verdict:
+    """Take a case through the gates, in order: what they found, or what the first refusing one says."""
+    for gate in gates:
+        verdict = await gate.judge(case)
+        if isinstance(verdict, Refused):
+            return verdict
+        case = verdict
+    return case
 
 
 async def _schema(schemas: SchemaGate, case: Case) -> Verdict:

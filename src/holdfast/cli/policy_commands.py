@@ -1,0 +1,178 @@
+"""`holdfast policy check`: what the gates would say about a call, without a session, a model or an effect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from holdfast.app import open_checker
+from holdfast.cli.config_commands import WorkspaceFlag, load_here, workspace_named
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.terminal import say, say_json, tell
+from holdfast.config.files import Unreadable, read_opened
+from holdfast.config.paths import expanded
+from holdfast.errors import UsageError
+from holdfast.protocol.tools import Decision
+from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.tools.checking import SUBJECTS, Checker
+from holdfast.views.lines import Span, neutral
+
+LINE_MAX_BYTES = 1_000_000
+"""The longest line of a batch."""
+_BAD_NEWS = 1
+_STDIN = "-"
+_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
+_KINDS = ("tool", *sorted(SUBJECTS))
+
+policy = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="""Ask what the policy says about a call.
+
+\b
+holdfast policy check --command "ls -la"
+""",
+)
+
+
+@policy.callback()
+def _group() -> None:
+    """Keeps `check` a subcommand while it is the only one."""
+
+
+class Asked(NamedTuple):
+    """One question: what is judged, and its text. For a tool also the arguments."""
+
+    kind: str
+    value: str
+    arguments: Any = None
+
+
+@policy.command()
+def check(  # noqa: PLR0913 -- each parameter is a flag of the command
+    tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="A tool.")] = None,
+    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="The tool's arguments.")] = None,
+    command: Annotated[str | None, typer.Option("--command", metavar="TEXT", help="A shell command.")] = None,
+    read: Annotated[str | None, typer.Option("--read", metavar="PATH", help="A file to read.")] = None,
+    write: Annotated[str | None, typer.Option("--write", metavar="PATH", help="A file to write.")] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="An address to read.")] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="FILE", help="One question per line, as JSON. - reads stdin."),
+    ] = None,
+    workspace: WorkspaceFlag = "",
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Say what the gates would say about a call: allow, ask or deny, with the rule and the reason. Runs nothing.
+
+    Each line of a batch is one of {"tool", "args"}, {"command"}, {"read"}, {"write"} and {"url"}. A line that cannot
+    be judged gives {"error"} in its place, and the exit code is 1.
+
+    \b
+    holdfast policy check --command "ls -la"
+    holdfast policy check --tool write_file --args '{"path": "a.txt", "content": ""}' --json
+    holdfast policy check --batch calls.jsonl --json
+    """
+    given = {"tool": tool, "command": command, "read": read, "write": write, "url": url, "batch": batch}
+    chosen = [name for name, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        raise UsageError(
+            "Give exactly one of --tool, --command, --read, --write, --url and --batch.",
+            hint="`holdfast policy check --help` has examples.",
+        )
+    if (args is not None) != (tool is not None):
+        raise UsageError("--tool and --args go together.", hint="A tool without arguments takes --args '{}'.")
+    config = load_here(home, workspace)
+    checker = open_checker(config, home_of(home), workspace_named(workspace), os.environ)
+    for warning in config.warnings:
+        tell(warning)
+    if batch is not None:
+        return asyncio.run(_batch(checker, batch, is_json=is_json))
+    (kind,) = chosen
+    _show(asyncio.run(_answer(checker, Asked(kind, given[kind] or "", args))), is_json=is_json)
+    return 0
+
+
+async def _answer(checker: Checker, asked: Asked) -> Decision:
+    if asked.kind == "tool":
+        return await checker.call(asked.value, asked.arguments)
+    return await checker.subject(asked.kind, asked.value)
+
+
+async def _batch(checker: Checker, file: str, *, is_json: bool) -> int:
+    code = 0
+    with _lines_of(file) as lines:
+        for line in lines:
+            try:
+                _show(await _answer(checker, _asked(line)), is_json=is_json)
+            except UsageError as error:
+                code = _BAD_NEWS
+                message = f"{error.message} {error.hint}".strip()
+                if is_json:
+                    say_json({"error": message})
+                else:
+                    say([[Span("error", "red"), f"  {neutral(message)}"]])
+    return code
+
+
+@contextmanager
+def _lines_of(file: str) -> Iterator[Iterator[bytes | None]]:
+    """Open a batch. Its lines are read one by one; None is one that is too long."""
+    if file == _STDIN:
+        yield _lines(sys.stdin.buffer)
+        return
+    try:
+        with read_opened(expanded(file)) as opened:
+            yield _lines(opened)
+    except Unreadable as error:
+        raise UsageError(
+            f"--batch {file} {error}.", hint="Name a file with one JSON object a line."
+        ) from None
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
+    while line := stream.readline(LINE_MAX_BYTES + 1):
+        is_whole = len(line) <= LINE_MAX_BYTES
+        while len(line) > LINE_MAX_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(LINE_MAX_BYTES + 1)
+        yield line if is_whole else None
+
+
+def _asked(line: bytes | None) -> Asked:
+    """Return the question of a line.
+
+    Raises:
+        UsageError: it is not JSON, or not one question.
+    """
+    if line is None:
+        raise UsageError(f"The line is longer than {LINE_MAX_BYTES:,} bytes.")
+    try:
+        said = decode_untrusted(line)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The line is not JSON: {error}.") from None
+    found = [kind for kind in _KINDS if isinstance(said, dict) and kind in said]
+    if len(found) != 1:
+        raise UsageError(f"The line is not an object with exactly one of {', '.join(_KINDS)}.")
+    (kind,) = found
+    if not isinstance(said[kind], str):
+        raise UsageError(f"{kind} is not a text.")
+    arguments = said.get("args", said.get("arguments", {}))
+    if kind == "tool" and not isinstance(arguments, dict | str):
+        raise UsageError("args is neither an object nor JSON text.")
+    return Asked(kind, said[kind], arguments)
+
+
+def _show(decision: Decision, *, is_json: bool) -> None:
+    if is_json:
+        say_json({"verdict": decision.verdict, "rule": decision.rule, "reason": decision.reason})
+        return
+    about = f"  {neutral(decision.rule)}" + (f": {neutral(decision.reason)}" if decision.reason else "")
+    say([[Span(decision.verdict, _STYLES[decision.verdict]), about]])

@@ -1,0 +1,142 @@
+"""`holdfast policy check`: one verdict for each question, and a sentence for everything that is none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Holdfast
+
+
+@pytest.mark.requirement("C12", "C13")
+@pytest.mark.parametrize(
+    ("question", "verdict", "rule"),
+    [
+        (("--command", "ls -la"), "ask", "autonomy:supervised"),
+        (("--command", "rm -rf /"), "deny", "hard-floor"),
+        (("--read", "a.txt"), "allow", "autonomy:supervised"),
+        (("--read", ".env"), "deny", "secret-path"),
+        (("--read", "../a.txt"), "deny", "workspace"),
+        (("--read", ""), "deny", "schema"),
+        (("--write", "holdfast.toml"), "ask", "steering:holdfast.toml"),
+        (("--write", ".git/hooks/pre-commit"), "deny", "steering:.git/hooks"),
+        (("--tool", "write_file", "--args", '{"path": "a", "content": "b"}'), "allow", "autonomy:supervised"),
+        (("--tool", "write_file", "--args", '{"pth": "a"}'), "deny", "schema"),
+        (("--tool", "write_file", "--args", "{"), "deny", "schema"),
+        (("--tool", "ask_user", "--args", '{"question": "Which one?"}'), "allow", "autonomy:supervised"),
+    ],
+)
+def test_a_question_is_answered_with_a_verdict_its_rule_and_a_reason(
+    holdfast: Holdfast, question: tuple[str, ...], verdict: str, rule: str
+) -> None:
+    ended = holdfast("policy", "check", *question, "--json")
+    (row,) = ended.rows
+    assert (ended.code, row["verdict"], row["rule"]) == (0, verdict, rule)
+    assert bool(row["reason"]) == (verdict != "allow")
+    told = holdfast("policy", "check", *question).out
+    assert told.startswith(f"{verdict}  {rule}")
+
+
+@pytest.mark.requirement("C12")
+def test_the_settings_of_the_folder_count(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "holdfast.toml").write_text('autonomy = "read-only"\n')
+    strict = holdfast("policy", "check", "--write", "a", "-w", str(tmp_path / "project"), "--json").rows
+    assert (strict[0]["verdict"], strict[0]["rule"]) == ("deny", "autonomy:read-only")
+    assert holdfast("policy", "check", "--write", "a", "--json").rows[0]["verdict"] == "allow"
+
+
+def test_a_secret_of_the_environment_is_found_in_the_arguments(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "tulip-" * 4)
+    (row,) = holdfast("policy", "check", "--command", f"echo {'tulip-' * 4}", "--json").rows
+    assert (row["verdict"], row["rule"]) == ("deny", "secret-value")
+    assert "DEPLOY_TOKEN" in row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--tool", "wirte_file", "--args", "{}"), "Did you mean write_file?"),
+        (("--tool", "read_file"), "go together"),
+        (("--args", "{}", "--read", "a"), "go together"),
+        ((), "exactly one"),
+        (("--read", "a", "--write", "a"), "exactly one"),
+        (("--batch", "no-such-file"), "does not exist"),
+        (("--batch", "."), "is a folder"),
+        (("--read", "a", "-w", "no-such-folder"), "is not a folder"),
+    ],
+)
+def test_a_wrong_question_exits_2_and_says_what_to_do(
+    holdfast: Holdfast, flags: tuple[str, ...], says: str
+) -> None:
+    ended = holdfast("policy", "check", *flags, "--json")
+    assert (ended.code, "error" in ended.rows[0]) == (2, True)
+    assert says in ended.err
+
+
+def test_each_line_of_a_batch_has_its_verdict_or_its_error_in_place(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    lines = [
+        '{"command": "rm -rf /", "id": 7}',
+        "not JSON",
+        '{"read": "a", "write": "a"}',
+        '{"tool": "read_file", "args": {"path": "a"}}',
+        '{"tool": "read_file", "arguments": "{\\"path\\": \\".env\\"}"}',
+        '{"tool": "wirte_file", "args": {}}',
+        '{"tool": "read_file", "args": 7}',
+        '{"read": 7}',
+        '["read"]',
+        "",
+        '{"url": "x' + "x" * 1_000_000 + '"}',
+        "[" * 5_000,
+        '{"write": "a"}',
+    ]
+    (tmp_path / "batch").write_text("\n".join(lines))
+    ended = holdfast("policy", "check", "--batch", "batch", "--json")
+    found = [row.get("verdict", "error") for row in ended.rows]
+    assert found == ["deny", "error", "error", "allow", "deny", *["error"] * 7, "allow"]
+    assert ended.code == 1
+    assert "Did you mean write_file?" in ended.rows[5]["error"]
+    told = holdfast("policy", "check", "--batch", "batch")
+    assert (told.code, len(told.out.splitlines())) == (1, len(lines))
+
+
+def test_a_batch_of_good_lines_exits_0_and_may_come_from_stdin(
+    holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "batch").write_text('{"read": "a"}\n{"read": ".env"}\n')
+    with (tmp_path / "batch").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        ended = holdfast("policy", "check", "--batch", "-", "--json")
+    assert (ended.code, [row["verdict"] for row in ended.rows]) == (0, ["allow", "deny"])
+
+
+_TEXTS = st.text(st.characters(exclude_categories=()), max_size=40)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["command", "read", "write", "url", "tool"]), _TEXTS, min_size=1, max_size=1
+        ).map(json.dumps)
+        | st.text(max_size=20).map(lambda text: text.replace("\n", " ")),
+        max_size=8,
+    )
+)
+def test_no_text_of_a_batch_causes_anything_but_a_verdict_or_an_error(
+    holdfast: Holdfast, tmp_path: Path, lines: list[str]
+) -> None:
+    (tmp_path / "batch").write_text("".join(f"{line}\n" for line in lines))
+    ended = holdfast("policy", "check", "--batch", "batch", "--json")
+    assert ended.code in (0, 1)
+    assert len(ended.rows) == len(lines)
+    assert all(row.keys() in ({"verdict", "rule", "reason"}, {"error"}) for row in ended.rows)
