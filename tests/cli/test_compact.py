@@ -108,9 +108,14 @@ def test_chat_compacts_the_session_that_it_shows(cli: Cli) -> None:
         screen.until(">")
         screen.type("/compact\r")
         screen.until("The model sees about")
+        screen.type("/compact undo\r")
+        screen.until("The model sees the whole conversation again")
+        screen.type("/compact back\r")
+        screen.until("say /compact, or /compact undo")
         screen.type("/exit\r")
         assert screen.end() == 0
-    assert "ContextCompacted" in [each["type"] for each in events(cli)]
+    recorded = [each["type"] for each in events(cli)]
+    assert recorded.index("ContextCompacted") < recorded.index("ContextRestored")
 
 
 @pytest.mark.requirement("C9")

@@ -34,7 +34,7 @@ def test_the_pinned_commands_are_there_and_help_lists_them_all(cli: Cli) -> None
     ("typed", "found"),
     [
         ("/mo", ["/model "]),
-        ("/c", ["/cost", "/compact", "/clear"]),
+        ("/c", ["/cost", "/compact ", "/clear"]),
         ("/autonomy ", ["/autonomy read-only", "/autonomy supervised", "/autonomy full"]),
         ("hello", []),
         ("/etc/ho", []),

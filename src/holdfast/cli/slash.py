@@ -28,6 +28,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.commands import Continue
 from holdfast.protocol.limits import usd
 from holdfast.protocol.settings import Autonomy
+from holdfast.runtime.compact import restore
 from holdfast.runtime.unread import questions, with_unread
 from holdfast.views.lines import Span
 
@@ -171,8 +172,12 @@ async def _diff(talk: Talk, argument: str) -> None:
 
 
 async def _compact(talk: Talk, argument: str) -> None:
-    session = _session(talk)
-    say(outcome_lines(session, await shortened(talk.app, session), is_undo=False))
+    if argument not in ("", "undo"):
+        raise UsageError(f"/compact {argument}: say /compact, or /compact undo.")
+    session, is_undo = _session(talk), argument == "undo"
+    app = talk.app
+    outcome = await (restore(app.store, app.clock, session, sender()) if is_undo else shortened(app, session))
+    say(outcome_lines(session, outcome, is_undo=is_undo))
 
 
 async def _undo(talk: Talk, argument: str) -> None:
@@ -234,9 +239,10 @@ SLASHES: tuple[Slash, ...] = (
     Slash("/diff", "", "show all that file tools changed", _diff),
     Slash(
         "/compact",
-        "",
-        "shorten what the model sees; the journal keeps everything",
+        "[undo]",
+        "shorten what the model sees, or bring it back; the journal keeps everything",
         _compact,
+        ("undo",),
     ),
     Slash(
         "/undo", "[N]", "put back the files that the last message with edits changed, or the last N", _undo

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.protocol.request import Stretch
 from holdfast.protocol.trust import Trust
 
-Reason = Literal["full", "summary", "asked", "turns", "last_pass"]
-Kind = Literal["head", "words", "plan", "open", "ledger", "summary"]
+Reason = Literal["full", "summary", "asked", "last_pass"]
+Kind = Literal["head", "words", "plan", "ledger", "summary"]
 
 
 class ViewPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
