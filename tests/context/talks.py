@@ -134,7 +134,7 @@ class Talk:
     def switch(self, wire: Wire) -> None:
         """Another provider goes on, as the engine has it written anew."""
         self.wire = wire
-        self.conversation = rewritten(self.records)
+        self.conversation = rewritten(self.records, last_sent=self.conversation.last_sent())
 
     def told(self) -> list[Sent]:
         return list(requests(self.records, {}))

@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from holdfast.context.conversation import Edit
+from holdfast.context.conversation import Edit, common_prefix
 from holdfast.context.requests import requests
 from holdfast.context.transcript import LAST_PASS
 from holdfast.protocol import events as e
@@ -400,6 +400,25 @@ def test_a_compaction_that_was_undone_brings_all_messages_back() -> None:
     assert talk.bodies() == talk.sent
     loaded = talk.render(talk.reload())
     assert loaded.body(b"") == talk.render().body(b"")
+
+
+@pytest.mark.requirement("C5")
+def test_what_a_cut_and_its_undo_leave_of_the_last_request_counts_as_sent_before() -> None:
+    talk = filled(12)
+    talk.send()
+    talk.respond(Text("x"))
+    talk.words("More.")
+    talk.send(3_000)
+    assert len(talk.base) < talk.edits[-1].kept_bytes == common_prefix(talk.sent[-2], talk.sent[-1])
+    talk.respond(Text("y"))
+    talk.words("Even more.")
+    talk.send()
+    assert talk.edits[-1].kept_bytes == common_prefix(talk.sent[-2], talk.sent[-1])
+    talk.respond(Text("z"))
+    talk.note(e.ContextRestored("cli:ann"))
+    talk.switch(OPENAI)
+    talk.send()
+    assert len(talk.base) < talk.edits[-1].kept_bytes == common_prefix(talk.sent[-2], talk.sent[-1])
 
 
 # --- another wire -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.context.conversation import common_prefix
 from holdfast.protocol.messages import Usage
-from holdfast.runtime.prepare import common_prefix
 from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
 from tests.edge.machine import Machine, of_type

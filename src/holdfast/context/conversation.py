@@ -172,6 +172,8 @@ class Conversation:
         """The last record whose words a request has carried."""
         self.is_stale = False
         """Whether a compaction was undone: the next request needs the conversation that `rewritten` makes."""
+        self._last_sent = b""
+        """The messages of the last request, where the view was taken apart since then."""
         self._base = b""
         self._hasher = hashlib.sha256()
         self._hashed_bytes = 0
@@ -290,7 +292,7 @@ class Conversation:
         self._unsent = [*kept[:tail], frame, *kept[tail:]]
         self._texts[seq] = text
         self._encoded_for, self._rendered = ("", 0), None
-        self._kinds = NO_KINDS
+        self._kinds, self._last_sent = NO_KINDS, self.last_sent()
         self._forget_view()
 
     def _lifted(self, place: int, fragment: Fragment) -> Unsent:
@@ -303,6 +305,10 @@ class Conversation:
         element = bytes(self._buffer[fragment.start : fragment.end])
         self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
         return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
+
+    def last_sent(self) -> bytes:
+        """Return the messages of the last request, joined."""
+        return bytes(self._buffer) or self._last_sent
 
     def sent(self) -> list[bytes]:
         """Return the messages of the last request, without the content of media."""
@@ -362,13 +368,16 @@ class Conversation:
         self._rendered = _Rendered(rest, new, hasher.copy())
         chunks = (base, self._buffer, added)
         light = self._light + sum([each.light for each in new])
+        kept_bytes = len(base) + len(self._buffer) - self._light
+        if self._last_sent:
+            kept_bytes += common_prefix(self._last_sent, fresh)
         return Edit(
             keep=len(self._fragments),
             rest=rest,
             chunks=chunks,
             size_bytes=sum(map(len, chunks)) - light,
             fresh_bytes=sum([each.size + 1 for each in new if not each.is_sent]),
-            kept_bytes=len(base) + len(self._buffer) - self._light,
+            kept_bytes=kept_bytes,
             kinds=self.kinds(wire, len(base)),
             hasher=hasher,
         )
@@ -461,7 +470,7 @@ class Conversation:
         else:
             self._edit(request)
         self._unsent, self._encoded, self._encoded_for, self._texts = [], [], ("", 0), {}
-        self._has_attachments = self.is_stale = False
+        self._has_attachments, self.is_stale, self._last_sent = False, False, b""
         self._kinds = request.kinds
 
     def _edit(self, request: Request) -> None:
@@ -520,12 +529,22 @@ class Conversation:
         fragments.append(Fragment(mark, seq, start, len(buffer), quotes, light))
 
 
-def rewritten(records: Sequence[e.Record], undone_seq: int = 0) -> Conversation:
+def common_prefix(one: bytes, other: bytes) -> int:
+    """Return how many of their first bytes are the same."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
+
+
+def rewritten(records: Sequence[e.Record], undone_seq: int = 0, last_sent: bytes = b"") -> Conversation:
     """Return the conversation with every message unsent, to be encoded in another wire format. A compaction that was
     undone does not count, and none before `undone_seq`."""
     restored = [each.seq for each in records if isinstance(each.event, e.ContextRestored)]
     undone_seq = max([*restored, undone_seq])
     conversation = Conversation()
+    conversation._last_sent = last_sent
     for record in records:
         if not (isinstance(record.event, e.ContextCompacted) and record.seq < undone_seq):
             conversation.carry(record)

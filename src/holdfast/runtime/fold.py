@@ -178,7 +178,8 @@ class Fold:
     async def rewrite(self, store: Journals, batch: Sequence[Record]) -> None:
         """Make every message unsent, to encode it in another wire format. `batch` was added and is not stored yet."""
         stored = await store.read(self.session)
-        self.conversation = rewritten([*(readable(each) for each in stored), *batch])
+        records = [*(readable(each) for each in stored), *batch]
+        self.conversation = rewritten(records, last_sent=self.conversation.last_sent())
         self.wire = ""
 
     def _fold(self, record: Record) -> None:

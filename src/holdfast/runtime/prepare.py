@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from holdfast.context.conversation import Conversation, Edit
+from holdfast.context.conversation import Conversation, Edit, common_prefix
 from holdfast.context.record import record_of, request_of
 from holdfast.core import budget, side, side_calls
 from holdfast.core.causes import Finding, Found
@@ -347,15 +347,6 @@ class Planner:
             proposal = replace(proposal, is_approved=False)
             return self._originals.masked(state.session, call, original, await tools.admit(proposal))
         return admission
-
-
-def common_prefix(one: bytes, other: bytes) -> int:
-    """Return how many of their first bytes are the same."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
-    return low
 
 
 def _model(step: PrepareRequest | PrepareSide, state: State) -> str:
