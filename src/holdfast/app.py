@@ -415,7 +415,7 @@ def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[s
 
 def _bounds(config: Config) -> dict[str, Any]:
     """Return the settings that the gates look at, by their single names."""
-    return {"autonomy": config.autonomy}
+    return {"autonomy": config.autonomy, "policy": config.policy}
 
 
 def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`holdfast policy check`: one verdict for each question, and a sentence for everything that is none."""
+"""`holdfast policy check`: one verdict for each question, and a sentence for everything else."""
 
 from __future__ import annotations
 
@@ -49,6 +49,32 @@ def test_the_settings_of_the_folder_count(holdfast: Holdfast, tmp_path: Path) ->
     strict = holdfast("policy", "check", "--write", "a", "-w", str(tmp_path / "project"), "--json").rows
     assert (strict[0]["verdict"], strict[0]["rule"]) == ("deny", "autonomy:read-only")
     assert holdfast("policy", "check", "--write", "a", "--json").rows[0]["verdict"] == "allow"
+
+
+@pytest.mark.requirement("A4", "L9")
+def test_the_rules_of_a_project_file_tighten_at_once_and_loosen_after_trust(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    def verdict(command: str) -> tuple[str, str]:
+        (row,) = holdfast("policy", "check", "--command", command, "--json").rows
+        return row["verdict"], row["rule"]
+
+    file = tmp_path / "holdfast.toml"
+    file.write_text('[policy]\nallow = ["shell(ls *)"]\ndeny = ["shell(git push *)"]\n')
+    assert verdict("cd x && git -C y push") == ("deny", "deny:shell(git push *)")
+    assert verdict("ls -la")[0] == "ask"
+    assert holdfast("trust", "--yes").code == 0
+    assert verdict("ls -la") == ("allow", "allow:shell(ls *)")
+    file.write_text(file.read_text() + "\n")
+    assert verdict("ls -la")[0] == "ask"
+
+
+def test_a_wrong_rule_is_a_configuration_error(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text('[policy]\nallow = ["shell(bash *)"]\ndeny = ["shel(x)"]\n')
+    ended = holdfast("policy", "check", "--command", "ls", "--json")
+    assert ended.code == 2
+    for said in ("holdfast.toml:2: policy.allow", "holdfast.toml:3: policy.deny", "shell(x)"):
+        assert said in ended.err
 
 
 def test_a_secret_of_the_environment_is_found_in_the_arguments(

@@ -8,8 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config.values import Kind, choice, dollars, duration, number, switch, text, variable, whole
+from holdfast.config.values import (
+    Kind,
+    choice,
+    dollars,
+    duration,
+    number,
+    rules,
+    switch,
+    text,
+    variable,
+    whole,
+)
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
+from holdfast.protocol.rules import allow_rule_of, rule_of
 from holdfast.protocol.settings import Conduct, Context, Guard
 
 TURNS_MAX = 10_000
@@ -42,6 +54,8 @@ class Key(NamedTuple):
     barred: Callable[[Any], str] | None = None
     """Why a project file may not give it such a value, trusted or not; empty if it may."""
     flag: str = ""
+    adds: Literal["", "stricter", "looser"] = ""
+    """Whether the values of all sources add up, and what more of them make of the whole."""
 
     @property
     def variable(self) -> str:
@@ -172,6 +186,16 @@ KEYS: tuple[Key, ...] = (
         "unsafe",
         "tighten",
         _unfenced,
+    ),
+    Key("policy.deny", rules(rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
+    Key("policy.ask", rules(rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
+    Key(
+        "policy.allow",
+        rules(allow_rule_of),
+        "Calls that need no approval. Other rules still count.",
+        (),
+        "trust",
+        adds="looser",
     ),
     Key(
         "repeat.note",

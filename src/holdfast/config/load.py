@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.config.keys import KEYS, POSTURES
 from holdfast.config.paths import ADMIN_FILE, PROJECT_FILE, Home, admin_files
-from holdfast.config.settings import DEFAULT_ORIGIN, Config, Ignored, Setting, build
+from holdfast.config.settings import DEFAULT_ORIGIN, Config, Ignored, Layer, Setting, build
 from holdfast.config.sources import (
     NEAR,
     Given,
@@ -32,8 +32,11 @@ from holdfast.config.sources import (
 )
 from holdfast.config.trust import is_trusted
 from holdfast.errors import ConfigError
+from holdfast.protocol.rules import Layer as RuleLayer
 
 _LISTED_KEYS = 5
+_AND = " and "
+"""Between the origins of a value to which several sources add."""
 UNSAFE = (
     "Tools run with your own permissions; there is no sandbox yet."
     ' Accept that with [sandbox] mode = "unsafe" in the configuration.'
@@ -129,7 +132,7 @@ def proposal(
 def _change(given: Given, without: Config, before: Config, after: Config) -> Change:
     def counts_in(config: Config) -> bool:
         setting = config.settings.get(given.name)
-        return setting is not None and setting.origin == given.origin
+        return setting is not None and given.origin in setting.origin.split(_AND)
 
     other = without.settings.get(given.name)
     now = given.key.kind.write(other.value) if other is not None else None
@@ -187,7 +190,7 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
                 case "admin":
                     if not _is_capping(given, before, warnings):
                         continue
-            settings[given.name] = Setting(given.value, given.origin, source.layer)
+            settings[given.name] = _set(given, before, source.layer)
     _check_order(settings, "repeat.note", "repeat.stop", problems)
     _check_order(settings, "compaction.to", "compaction.at", problems)
     if settings["sandbox.mode"].layer == "default":
@@ -196,6 +199,18 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)
     return replace(build(settings, names), ignored=tuple(ignored), warnings=told)
+
+
+def _set(given: Given, before: Setting | None, layer: Layer) -> Setting:
+    """Return what a value makes of a setting: it takes its place, or adds to it."""
+    if not given.key.adds:
+        return Setting(given.value, given.origin, layer)
+    named: RuleLayer = layer if layer in ("admin", "project") else "user"
+    known = before.value if before is not None else ()
+    texts = {rule.text for rule in known}
+    more = [replace(rule, layer=named) for rule in given.value if rule.text not in texts]
+    origins = [before.origin] if before is not None and known else []
+    return Setting((*known, *more), _AND.join([*origins, given.origin]), layer)
 
 
 def _check_order(settings: Mapping[str, Setting], lower: str, higher: str, problems: list[str]) -> None:
@@ -270,10 +285,14 @@ def _trusting(origin: str) -> str:
 
 def _is_in_force(given: Given, before: Setting | None) -> bool:
     """Return whether the value is already in force, so that setting it again changes nothing."""
+    if before is not None and given.key.adds:
+        return {rule.text for rule in given.value} <= {rule.text for rule in before.value}
     return before is not None and before.value == given.value
 
 
 def _tightens(given: Given, before: Setting | None) -> bool:
+    if given.key.adds:
+        return given.key.adds == "stricter"
     strictness = given.key.strictness
     if strictness is None:
         return False
@@ -282,6 +301,8 @@ def _tightens(given: Given, before: Setting | None) -> bool:
 
 def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bool:
     """Return whether a value of an admin file tightens a setting."""
+    if given.key.adds == "stricter":
+        return True
     if given.key.strictness is None:
         warnings.append(f"{given.origin}: {given.name} is ignored: an admin file may only tighten.")
         return False

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.protocol.limits import Limits
-from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context
+from holdfast.protocol.rules import PolicyRule
+from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy
 
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
@@ -32,6 +33,7 @@ CONTEXT: Mapping[str, str] = {
     "compaction.max_cost_share": "compact_cost_share",
 }
 """The keys of what a request carries, each with its name in `Context`."""
+_RANKS = ("admin", "user", "project")
 DEFAULT_ORIGIN = "default"
 
 Layer = Literal["default", "user", "project", "environment", "flags", "admin"]
@@ -97,6 +99,7 @@ class Config(msgspec.Struct, frozen=True):
     """Without the model of summaries."""
     conduct: Conduct
     """Without the model of reflections, whose facts this does not know."""
+    policy: Policy
     reflection_model: str
     """Empty: the model of the run."""
     compaction_model: str
@@ -141,6 +144,11 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         repeat_stop=value["repeat.stop"],
         context=Context(**{name: value[key] for key, name in CONTEXT.items()}),
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
+        policy=Policy(
+            deny=_ranked(value["policy.deny"]),
+            ask=_ranked(value["policy.ask"]),
+            allow=_ranked(value["policy.allow"]),
+        ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",
         stall_turns=value["guard.stall_turns"],
@@ -150,6 +158,11 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
     )
+
+
+def _ranked(rules: Sequence[PolicyRule]) -> tuple[PolicyRule, ...]:
+    """Return the rules in the order of their layers."""
+    return tuple(sorted(rules, key=lambda rule: _RANKS.index(rule.layer)))
 
 
 def _group(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.config.keys import KEYS, REFUSED, Key
 from holdfast.config.settings import Layer
 from holdfast.config.toml import Dotted, Entry, NotToml, flatten, read_toml
+from holdfast.config.values import Wrong
 from holdfast.redact import make_redactor
 
 NEAR = 0.6
@@ -122,11 +123,18 @@ def _where(source: str, line: int) -> str:
 def _value(key: Key, segments: Dotted, value: object, where: str, problems: list[str]) -> list[Given]:
     try:
         return [Given(key, segments, key.kind.read(value), where)]
-    except (ValueError, OverflowError):
-        shown = _redact(repr(value))
-        shown = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
-        problems.append(f"{where}: {written(segments)} = {shown}: must be {key.kind.allowed}")
+    except Wrong as error:
+        named = written(segments)
+        problems += [f"{where}: {named}: {_shown(each)} {why}" for each, why in error.reasons]
         return []
+    except (ValueError, OverflowError):
+        problems.append(f"{where}: {written(segments)} = {_shown(value)}: must be {key.kind.allowed}")
+        return []
+
+
+def _shown(value: object) -> str:
+    shown = _redact(repr(value))
+    return shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
 
 
 def _fits(path: str, segments: Dotted) -> bool:

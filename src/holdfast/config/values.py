@@ -7,10 +7,13 @@ one phrase, which error messages and the schema share. `keys` says which key has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.protocol.limits import microusd, usd
+from holdfast.protocol.rules import PolicyRule, Rule, WrongRule
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _UNITS_S = (86_400, 3_600, 60, 1)
@@ -19,8 +22,21 @@ _DECIMAL = re.compile(r"\s*[+-]?\d{1,15}(?:\.\d{1,15})?\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
+LIST_MAX = 1_000
+"""The most items of a list."""
+RULE_EXAMPLE = '["shell(terraform *)", "write_file(docs/**)", "mcp__github__*"]'
+
+
 def _same(value: Any) -> Any:
     return value
+
+
+class Wrong(ValueError):
+    """Several things are wrong with a value: each with its own words, and why."""
+
+    def __init__(self, reasons: Sequence[tuple[object, str]]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
 
 
 class Kind(NamedTuple):
@@ -136,6 +152,50 @@ def text(pattern: str, allowed: str) -> Kind:
         return value
 
     return Kind(read, allowed, {"type": "string", "pattern": f"^(?:{pattern})$"})
+
+
+def rules(read_one: Callable[[str], Rule]) -> Kind:
+    """A list of rules, each of which `read_one` accepts."""
+
+    def read(value: Any) -> tuple[PolicyRule, ...]:
+        wrong = [(each, why) for each in _listed(value) if (why := _why_wrong(read_one, each))]
+        if wrong:
+            raise Wrong(wrong)
+        return tuple(PolicyRule(text) for text in dict.fromkeys(value))
+
+    return Kind(
+        read,
+        f"a list of at most {LIST_MAX:,} rules, like {RULE_EXAMPLE}",
+        {"type": "array", "items": {"type": "string"}, "maxItems": LIST_MAX},
+        lambda found: [rule.text for rule in found],
+        _list_said,
+    )
+
+
+def _why_wrong(read_one: Callable[[str], Rule], text: object) -> str:
+    if not isinstance(text, str):
+        return "is not a text"
+    try:
+        read_one(text)
+    except WrongRule as error:
+        return str(error)
+    return ""
+
+
+def _listed(value: object) -> list[object]:
+    if not isinstance(value, list | tuple) or len(value) > LIST_MAX:
+        raise ValueError
+    return list(value)
+
+
+def _list_said(said: Any) -> Any:
+    """Return the list in the text of a variable: JSON, or a single item."""
+    if not isinstance(said, str) or not said.lstrip().startswith("["):
+        return [said] if isinstance(said, str) else said
+    try:
+        return msgspec.json.decode(said)
+    except msgspec.DecodeError:
+        return said
 
 
 def variable() -> Kind:

@@ -13,10 +13,12 @@ from typing import Literal
 import msgspec
 
 from holdfast.policy.commands import Command, catastrophe, secret_named
+from holdfast.policy.listed import ONE_FILE, Place, Program, objects, permits_tool, permitting, place_of
 from holdfast.policy.paths import is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.protocol.answers import ANSWER
-from holdfast.protocol.settings import Autonomy, Settings
+from holdfast.protocol.rules import SHELL, Layer, PolicyRule
+from holdfast.protocol.settings import Autonomy, Policy, Settings
 from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -49,6 +51,13 @@ _NEEDS: Mapping[Effect, str] = {
 }
 
 
+_LAYERS: Mapping[Layer, str] = {
+    "admin": "The administrator's file",
+    "user": "The user's configuration",
+    "project": "The project file",
+}
+
+
 class Facts(msgspec.Struct, frozen=True):
     """Everything that the rules look at."""
 
@@ -66,6 +75,10 @@ class Facts(msgspec.Struct, frozen=True):
     """The paths that the commands name, as far as they are understood. They may lie anywhere."""
     has_unread_words: bool = False
     """Whether the commands have more words than were examined."""
+    policy: Policy = Policy()
+    """The rules of the configuration."""
+    programs: tuple[Program, ...] = ()
+    """The simple commands in the commands, if a rule of the configuration names a program."""
 
 
 Rule = Callable[[Facts], Decision | None]
@@ -178,6 +191,46 @@ def steering_files(facts: Facts) -> Decision | None:
     return Decision(by="policy", verdict=verdict, rule=f"steering:{rule}", reason=reason)
 
 
+def listed_rules(facts: Facts) -> Decision | None:
+    """Deny, or ask about, what a rule of the configuration matches."""
+    if not (facts.policy.deny or facts.policy.ask):
+        return None
+    places = _places(facts, (*facts.paths, *facts.words))
+    listed: tuple[tuple[Verdict, str, tuple[PolicyRule, ...]], ...]
+    listed = (("deny", "denies", facts.policy.deny), ("ask", "asks about", facts.policy.ask))
+    for verdict, does, rules in listed:
+        for rule in rules:
+            if objects(rule, facts.tool, facts.programs, places, facts.workspace):
+                reason = f"{_LAYERS[rule.layer]} {does} it by the rule {rule.text}."
+                return Decision("policy", verdict, f"{verdict}:{rule.text}", reason)
+    return None
+
+
+def _places(facts: Facts, paths: Sequence[PathFact]) -> tuple[Place, ...]:
+    return tuple(
+        place_of(
+            path.given,
+            path.resolved,
+            path.access,
+            facts.workspace,
+            has_more=path in facts.paths and facts.tool not in ONE_FILE,
+        )
+        for path in paths
+    )
+
+
+def _permission(facts: Facts) -> PolicyRule | None:
+    """Return the rule of the configuration that allows the call; None if no rule does."""
+    rules = facts.policy.allow
+    if not rules:
+        return None
+    if facts.tool == SHELL:
+        files = {program.words[0]: program.file for program in facts.programs}
+        return permitting(rules, facts.commands, files, facts.workspace) if facts.commands else None
+    places = _places(facts, facts.paths)
+    return next((rule for rule in rules if permits_tool(rule, facts.tool, places, facts.workspace)), None)
+
+
 def unread_words(facts: Facts) -> Decision | None:
     """Ask about a command that was not examined completely."""
     if not facts.has_unread_words:
@@ -195,6 +248,8 @@ def autonomy(facts: Facts) -> Decision | None:
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
         return Decision(by="policy", verdict="allow", rule=rule)
+    if (permission := _permission(facts)) is not None:
+        return Decision(by="policy", verdict="allow", rule=f"allow:{permission.text}")
     return Decision(by="policy", verdict="ask", rule=rule, reason=f"{_NEEDS[facts.effect]} needs approval.")
 
 
@@ -205,6 +260,7 @@ RULES: tuple[Rule, ...] = (
     secret_paths,
     inside_workspace,
     steering_files,
+    listed_rules,
     unread_words,
     autonomy,
 )

@@ -41,7 +41,7 @@ def words_of(command: Command) -> Iterator[Word]:
     """Return every word that may be a path, with its access. A word may appear several times."""
     folders = [""]
     for words in command.simple:
-        plain = _without_redirections(unwrapped(words))
+        plain = without_redirections(unwrapped(words))
         program, operands = (plain[0].rsplit("/", 1)[-1], plain[1:]) if plain else ("", [])
         for folder in folders:
             yield from (Word(text, "write", folder) for text in _written_by_redirection(words))
@@ -67,7 +67,8 @@ def _written_by_redirection(words: list[str]) -> Iterator[str]:
             yield target
 
 
-def _without_redirections(words: list[str]) -> list[str]:
+def without_redirections(words: list[str]) -> list[str]:
+    """Return the words of a simple command without its redirections and their targets."""
     kept: list[str] = []
     is_target = False
     for word in words:

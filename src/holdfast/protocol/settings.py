@@ -14,6 +14,7 @@ from msgspec.structs import fields, replace
 
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.prompt import CustomSection
+from holdfast.protocol.rules import PolicyRule
 
 NO_MAX_TOKENS = 100_000_000
 """More than any model takes: its window and the money decide."""
@@ -47,6 +48,14 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
     autonomy: Autonomy = "supervised"
     approve_by: ApproveBy = "wait"
     approval_deadline_s: float = 604_800.0
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):
+    """The rules of the configuration, those of the administrator first."""
+
+    deny: tuple[PolicyRule, ...] = ()
+    ask: tuple[PolicyRule, ...] = ()
+    allow: tuple[PolicyRule, ...] = ()
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):
@@ -121,7 +130,7 @@ class Conduct(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="co
 
 
 G = TypeVar("G", bound=msgspec.Struct)
-Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard | Output | Context | Conduct
+Group = ModelSettings | Limits | ToolSettings | Posture | Prompt | Guard | Output | Context | Conduct | Policy
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -136,6 +145,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output: Output = Output()
     context: Context = Context()
     conduct: Conduct = Conduct()
+    policy: Policy = Policy()
 
 
 class SettingsRef(msgspec.Struct, frozen=True, gc=False):
@@ -150,6 +160,7 @@ class SettingsRef(msgspec.Struct, frozen=True, gc=False):
     output: str
     context: str
     conduct: str
+    policy: str
 
 
 def name_of(group: Group) -> str:

@@ -11,19 +11,22 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator
+import shutil
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from holdfast.policy.commands import parsed
+from holdfast.policy.commands import Command, parsed
+from holdfast.policy.listed import Program, simple_commands
 from holdfast.policy.paths import malformed
 from holdfast.policy.protected import WILDCARDS, Access
 from holdfast.policy.rules import Facts, PathFact
 from holdfast.policy.words import Word, words_of
-from holdfast.protocol.settings import Settings
+from holdfast.protocol.rules import rule_of
+from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import ParameterKind, ToolSpec
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import PathRefused, Root, place
@@ -34,6 +37,10 @@ _HERE_WORD = re.compile(r"^\$(?:PWD\b|\{PWD\})")
 
 MAX_WORDS = 20_000
 """How many words of a call's commands are examined."""
+MAX_PROGRAMS = 5_000
+"""How many of its simple commands are compared with the rules of the configuration."""
+_MANY_PROGRAMS = frozenset({"busybox", "toybox", "coreutils"})
+"""Files that are many programs, each under a name of its own."""
 
 
 def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: OwnPlaces) -> Facts:
@@ -45,6 +52,7 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         workspace=settings.tools.workspace,
         allow_tools=settings.tools.allow_tools,
         deny_tools=settings.tools.deny_tools,
+        policy=settings.policy,
     )
     if not spec.kinds:
         return plain
@@ -52,12 +60,14 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     access: Access = "read" if spec.effect == "read" else "write"
     root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
     words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
+    programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1)) if commands else []
     return replace(
         plain,
         paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
         commands=commands,
         words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.tools.workspace, own)),
-        has_unread_words=len(words) > MAX_WORDS,
+        has_unread_words=len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS,
+        programs=tuple(programs[:MAX_PROGRAMS]),
     )
 
 
@@ -125,6 +135,40 @@ def _path_fact(root: Root, given: str, access: Access) -> PathFact:
         return PathFact(given, "", str(refusal), access)
     except OSError as error:
         return PathFact(given, "", f"{given} cannot be reached: {error.strerror or error}.", access)
+
+
+# --- the programs of commands ---------------------------------------------------------------------
+
+
+def _programs(commands: Iterable[Command], settings: Settings) -> Iterator[Program]:
+    """Return the simple commands with every name of their programs; none if no rule names a program."""
+    named = _programs_named(settings.policy)
+    if not named:
+        return
+    workspace = settings.tools.workspace
+    files = {name: _file_of(name, workspace) for name in named}
+    for words in dict.fromkeys(words for command in commands for words in simple_commands(command)):
+        word = words[0]
+        if word not in files:
+            files[word] = _file_of(word, workspace)
+        file = files[word]
+        names, last = {word, word.rsplit("/", 1)[-1]}, file.rsplit("/", 1)[-1]
+        if file and last not in _MANY_PROGRAMS:
+            names |= {file, last}
+            names.update(name for name in named if files[name] == file)
+        yield Program(words, frozenset(names), file)
+
+
+def _programs_named(policy: Policy) -> list[str]:
+    rules = (rule_of(rule.text) for rule in (*policy.deny, *policy.ask, *policy.allow))
+    return list(dict.fromkeys(rule.words[0] for rule in rules if rule.words))
+
+
+def _file_of(word: str, workspace: str) -> str:
+    """Return the file that the shell would run for a word, with every link followed; empty if there is no file."""
+    path = os.path.join(workspace, _expanded(word, workspace)) if "/" in word else word
+    found = None if malformed(path) else shutil.which(path)
+    return os.path.realpath(found) if found else ""
 
 
 # --- the words of commands ------------------------------------------------------------------------
