@@ -28,6 +28,8 @@ from tests.cli.conftest import Holdfast
         (("--tool", "write_file", "--args", '{"path": "a", "content": "b"}'), "allow", "autonomy:supervised"),
         (("--tool", "write_file", "--args", '{"pth": "a"}'), "deny", "schema"),
         (("--tool", "write_file", "--args", "{"), "deny", "schema"),
+        (("--url", "https://example.com/"), "deny", "egress"),
+        (("--url", "file:///etc/hostname"), "deny", "workspace"),
         (("--tool", "ask_user", "--args", '{"question": "Which one?"}'), "allow", "autonomy:supervised"),
     ],
 )
@@ -67,6 +69,52 @@ def test_the_rules_of_a_project_file_tighten_at_once_and_loosen_after_trust(
     assert verdict("ls -la") == ("allow", "allow:shell(ls *)")
     file.write_text(file.read_text() + "\n")
     assert verdict("ls -la")[0] == "ask"
+
+
+@pytest.mark.requirement("C13", "L9")
+def test_the_hosts_and_paths_of_a_project_file_may_only_narrow_before_trust(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    def verdict(*question: str) -> tuple[str, str]:
+        (row,) = holdfast("policy", "check", *question, "--json").rows
+        return row["verdict"], row["rule"]
+
+    (tmp_path / "src").mkdir()
+    url, file = ("--url", "http://127.0.0.1:8080/"), tmp_path / "holdfast.toml"
+    file.write_text('[network]\nallow = ["127.0.0.1:8080"]\n[policy]\nallowed_paths = ["src", ".:ro"]\n')
+    assert verdict(*url) == ("deny", "egress")
+    assert verdict("--write", "a") == ("deny", "allowed-path")
+    assert verdict("--write", "src/a")[0] == verdict("--read", "a")[0] == "allow"
+    assert holdfast("trust", "--yes").code == 0
+    assert verdict(*url) == ("ask", "autonomy:supervised")
+
+
+def test_an_administrator_narrows_hosts_and_paths(
+    holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text(
+        '[network]\nallow = ["a.example", "b.example"]\n[policy]\nallowed_paths = ["src", "docs:ro"]\n'
+    )
+    (tmp_path / "admin.toml").write_text(
+        '[network]\nallow = ["*.example", "b.example"]\n[policy]\nallowed_paths = [".:ro"]\n'
+    )
+    monkeypatch.setenv("HOLDFAST_ADMIN_CONFIG", str(tmp_path / "admin.toml"))
+    rows = holdfast("config", "show", "--home", str(tmp_path / "home"), "--json").rows
+    found = {row["key"]: (row["value"], row["origin"]) for row in rows}
+    assert found["network.allow"] == (["a.example", "b.example"], f"{tmp_path}/home/config.toml:2")
+    assert found["policy.allowed_paths"] == (["src:ro", "docs:ro"], f"{tmp_path}/admin.toml:4")
+
+
+def test_wrong_hosts_and_paths_are_reported_together(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text(
+        '[network]\nallow = ["https://a.example/", "*"]\n[policy]\nallowed_paths = ["..", "/"]\n'
+    )
+    ended = holdfast("config", "check")
+    assert ended.code == 2
+    assert ended.err.count("holdfast.toml:2: network.allow: ") == 2
+    assert ended.err.count("holdfast.toml:4: policy.allowed_paths: ") == 2
+    assert "the nearest one is a.example" in ended.err
 
 
 def test_a_wrong_rule_is_a_configuration_error(holdfast: Holdfast, tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from holdfast.config.paths import PROJECT_FILE, Home, find_home
 from holdfast.config.settings import Config
 from holdfast.config.trust import is_trusted, trust
 
-USER_FILE = 'approve_by = "deny"\nmodel = "anthropic:claude-sonnet-5"\n'
+USER_FILE = """approve_by = "deny"
+model = "anthropic:claude-sonnet-5"
+policy.allowed_paths = ["src"]
+network.allow = ["a.example"]
+"""
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
 
 
@@ -78,6 +82,18 @@ TABLE = [
     Row("policy.deny", "", '[policy]\ndeny = ["shell"]'),
     Row("policy.ask", "", '[policy]\nask = ["shell"]'),
     Row("policy.allow", '[policy]\nallow = ["mcp__x"]', trusted="may set it"),
+    Row(
+        "policy.allowed_paths",
+        '[policy]\nallowed_paths = ["lib"]',
+        '[policy]\nallowed_paths = ["src/x", "src/y:ro"]',
+        "may set it",
+    ),
+    Row(
+        "network.allow",
+        '[network]\nallow = ["b.example"]',
+        "[network]\nallow = []",
+        "may set it",
+    ),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),
     Row("guard.stall_turns", "[guard]\nstall_turns = 100", "[guard]\nstall_turns = 12"),

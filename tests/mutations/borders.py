@@ -368,6 +368,56 @@ PERMISSION = (
         "tests/protocol/test_trust.py",
     ),
     Mutation(
+        "an allowing rule takes a program that the workspace brought",
+        "policy/listed.py",
+        '    return "/" not in word and f"{file}/".startswith(f"{workspace}/")',
+        "    return False",
+        "tests/policy/test_listed.py",
+    ),
+    Mutation(
+        "a denying rule knows a program only by its name",
+        "tools/facts.py",
+        "        if file and last not in _MANY_PROGRAMS:\n",
+        "        if False:\n",
+        "tests/policy/test_listed.py",
+    ),
+    Mutation(
+        "an allowing rule lifts what asks before the autonomy",
+        "policy/rules.py",
+        '        for path in (*facts.paths, *facts.words)\n        if path.access != "read"\n',
+        "        for path in (*facts.paths, *facts.words)\n"
+        '        if path.access != "read" and not facts.policy.allow\n',
+        "tests/policy/test_listed.py",
+    ),
+    Mutation(
+        "an address of this machine is allowed without its port",
+        "protocol/allowed.py",
+        "    if address is not None and is_special(address) and not entry.port:\n",
+        "    if False:\n",
+        "tests/policy/test_urls.py",
+    ),
+    Mutation(
+        "a line break that is encoded twice is let through",
+        "policy/urls.py",
+        "_DECODINGS = 3",
+        "_DECODINGS = 1",
+        "tests/policy/test_urls.py",
+    ),
+    Mutation(
+        "a path that is only read is written under a folder that may be written",
+        "policy/rules.py",
+        '    if path.access == "tree" or (path in facts.paths and facts.tool not in ONE_FILE):\n',
+        "    if False:\n",
+        "tests/policy/test_allowed_paths.py",
+    ),
+    Mutation(
+        "an administrator's list replaces the user's",
+        "config/load.py",
+        "            value = order.common(before.value, value)\n",
+        "            pass\n",
+        "tests/cli/test_policy.py",
+    ),
+    Mutation(
         "a yes is looked for before the policy asks",
         "tools/gates.py",
         '        Gate("policy", partial(_policy, own), "quick"),\n'
@@ -394,8 +444,8 @@ PERMISSION = (
     Mutation(
         "files that steer other programs are written unasked",
         "policy/rules.py",
-        "    inside_workspace,\n    steering_files,\n",
-        "    inside_workspace,\n",
+        "    egress,\n    steering_files,\n",
+        "    egress,\n",
         "tests/policy/test_rules.py tests/policy/test_protected.py tests/tools/test_own_places.py",
     ),
     Mutation(

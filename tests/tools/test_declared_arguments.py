@@ -11,6 +11,7 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, ParameterKind, Refused, ToolSpec
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
@@ -82,6 +83,7 @@ async def test_an_argument_that_is_left_out_is_judged_by_its_default(bench_of: C
 
 async def test_an_ordinary_url_is_not_taken_for_a_path(bench_of: Callable[..., Bench]) -> None:
     bench = bench_of(Echo({"where": TEXT}, {"where": "url"}))
+    bench.settings = changed(bench.settings, allowed_hosts=("example.org",))
     assert isinstance(await bench.admit("echo", where="https://example.org/.env"), Allowed)
 
 

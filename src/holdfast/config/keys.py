@@ -13,12 +13,22 @@ from holdfast.config.values import (
     choice,
     dollars,
     duration,
+    entries,
     number,
     rules,
     switch,
     text,
     variable,
     whole,
+)
+from holdfast.protocol.allowed import (
+    EVERYWHERE,
+    allowed_host_of,
+    allowed_path_of,
+    common_hosts,
+    common_paths,
+    hosts_are_within,
+    paths_are_within,
 )
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
@@ -41,6 +51,15 @@ a stricter value, even without trust.
 """
 
 
+class Order(NamedTuple):
+    """How two lists of what is allowed compare."""
+
+    is_within: Callable[[Any, Any], bool]
+    """Whether the first one allows no more than the second one."""
+    common: Callable[[Any, Any], Any]
+    """What both allow."""
+
+
 class Key(NamedTuple):
     """One setting. The user chooses the name in the place of a `*` in its path."""
 
@@ -56,6 +75,8 @@ class Key(NamedTuple):
     flag: str = ""
     adds: Literal["", "stricter", "looser"] = ""
     """Whether the values of all sources add up, and what more of them make of the whole."""
+    order: Order | None = None
+    """For a list of what is allowed: a project or admin file may tighten it."""
 
     @property
     def variable(self) -> str:
@@ -196,6 +217,22 @@ KEYS: tuple[Key, ...] = (
         (),
         "trust",
         adds="looser",
+    ),
+    Key(
+        "policy.allowed_paths",
+        entries(allowed_path_of, 'paths of the workspace, like ["src", "docs:ro"]'),
+        "What tools may use in the workspace; with :ro, only to read.",
+        (EVERYWHERE,),
+        "trust",
+        order=Order(paths_are_within, common_paths),
+    ),
+    Key(
+        "network.allow",
+        entries(allowed_host_of, 'hosts, like ["api.github.com", "*.example.net", "127.0.0.1:8080"]'),
+        "The hosts that tools may reach.",
+        (),
+        "trust",
+        order=Order(hosts_are_within, common_hosts),
     ),
     Key(
         "repeat.note",
@@ -373,6 +410,6 @@ POSTURES: dict[str, dict[str, Any]] = {
 REFUSED: dict[str, str] = {
     "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name"
     ' the variable: api_key_env = "OPENAI_API_KEY"',
-    "allowed_paths": "there is no such key: tools work in the workspace only; choose it with run -w DIR",
+    "allowed_paths": 'it belongs to the section [policy]: allowed_paths = ["src", "docs:ro"]',
 }
 """Keys that people expect, and why they do not exist."""

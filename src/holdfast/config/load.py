@@ -204,7 +204,10 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
 def _set(given: Given, before: Setting | None, layer: Layer) -> Setting:
     """Return what a value makes of a setting: it takes its place, or adds to it."""
     if not given.key.adds:
-        return Setting(given.value, given.origin, layer)
+        value, order = given.value, given.key.order
+        if layer == "admin" and order is not None and before is not None:
+            value = order.common(before.value, value)
+        return Setting(value, given.origin, layer)
     named: RuleLayer = layer if layer in ("admin", "project") else "user"
     known = before.value if before is not None else ()
     texts = {rule.text for rule in known}
@@ -293,6 +296,9 @@ def _is_in_force(given: Given, before: Setting | None) -> bool:
 def _tightens(given: Given, before: Setting | None) -> bool:
     if given.key.adds:
         return given.key.adds == "stricter"
+    if given.key.order is not None:
+        old = before.value if before is not None else given.key.default
+        return old != given.value and given.key.order.is_within(given.value, old)
     strictness = given.key.strictness
     if strictness is None:
         return False
@@ -303,10 +309,13 @@ def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bo
     """Return whether a value of an admin file tightens a setting."""
     if given.key.adds == "stricter":
         return True
-    if given.key.strictness is None:
+    if given.key.order is not None and before is not None:
+        if given.key.order.is_within(before.value, given.value):
+            return False
+    elif given.key.strictness is None:
         warnings.append(f"{given.origin}: {given.name} is ignored: an admin file may only tighten.")
         return False
-    if not _tightens(given, before):
+    if given.key.order is None and not _tightens(given, before):
         return False
     if before is not None and before.layer != "default":
         warnings.append(f"{before.origin}: {given.name} is capped at {given.shown} by {given.origin}.")

@@ -148,6 +148,8 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
             deny=_ranked(value["policy.deny"]),
             ask=_ranked(value["policy.ask"]),
             allow=_ranked(value["policy.allow"]),
+            allowed_paths=value["policy.allowed_paths"],
+            allowed_hosts=value["network.allow"],
         ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.protocol.allowed import WrongEntry
 from holdfast.protocol.limits import microusd, usd
 from holdfast.protocol.rules import PolicyRule, Rule, WrongRule
 
@@ -172,12 +173,25 @@ def rules(read_one: Callable[[str], Rule]) -> Kind:
     )
 
 
-def _why_wrong(read_one: Callable[[str], Rule], text: object) -> str:
+def entries(read_one: Callable[[str], object], allowed: str) -> Kind:
+    """A list of texts, each of which `read_one` accepts."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        wrong = [(each, why) for each in _listed(value) if (why := _why_wrong(read_one, each))]
+        if wrong:
+            raise Wrong(wrong)
+        return tuple(dict.fromkeys(value))
+
+    schema = {"type": "array", "items": {"type": "string"}, "maxItems": LIST_MAX}
+    return Kind(read, f"a list of at most {LIST_MAX:,} {allowed}", schema, list, _list_said)
+
+
+def _why_wrong(read_one: Callable[[str], object], text: object) -> str:
     if not isinstance(text, str):
         return "is not a text"
     try:
         read_one(text)
-    except WrongRule as error:
+    except (WrongRule, WrongEntry) as error:
         return str(error)
     return ""
 

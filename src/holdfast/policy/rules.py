@@ -14,8 +14,10 @@ import msgspec
 
 from holdfast.policy.commands import Command, catastrophe, secret_named
 from holdfast.policy.listed import ONE_FILE, Place, Program, objects, permits_tool, permitting, place_of
-from holdfast.policy.paths import is_kernel_path, secret_rule
+from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
+from holdfast.policy.urls import url_problem
+from holdfast.protocol.allowed import AllowedPath, access_to
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.rules import SHELL, Layer, PolicyRule
 from holdfast.protocol.settings import Autonomy, Policy, Settings
@@ -79,6 +81,11 @@ class Facts(msgspec.Struct, frozen=True):
     """The rules of the configuration."""
     programs: tuple[Program, ...] = ()
     """The simple commands in the commands, if a rule of the configuration names a program."""
+    allowed: tuple[AllowedPath, ...] | None = None
+    """The paths that tools may use, from the root of the disk and with every link followed; None: the whole
+    workspace.
+    """
+    urls: tuple[str, ...] = ()
 
 
 Rule = Callable[[Facts], Decision | None]
@@ -86,7 +93,7 @@ Rule = Callable[[Facts], Decision | None]
 
 def judge(facts: Facts) -> tuple[Decision, ...]:
     """Return the decisions of all rules that apply, in the order of `RULES`; never empty."""
-    names_something = facts.paths or facts.commands or facts.words
+    names_something = facts.paths or facts.commands or facts.words or facts.urls
     return _judged(facts) if names_something else _judged_alike(facts)
 
 
@@ -166,6 +173,41 @@ def inside_workspace(facts: Facts) -> Decision | None:
     for path in facts.paths:
         if path.problem:
             return _deny("workspace", path.problem)
+    return None
+
+
+def allowed_places(facts: Facts) -> Decision | None:
+    """Deny paths of the workspace that the configuration does not allow, or only allows to read."""
+    if facts.allowed is None:
+        return None
+    if facts.commands and not facts.allowed:
+        return _deny("allowed-path", "No command may run: [policy] allowed_paths allows nothing.")
+    for path in (*facts.paths, *facts.words):
+        if not path.resolved or not is_inside(facts.workspace, path.resolved):
+            continue
+        access = _least_access(path, facts)
+        if access == 0:
+            return _deny("allowed-path", f"{path.given} is not in [policy] allowed_paths.")
+        if access == 1 and path.access != "read":
+            return _deny("allowed-path", f"{path.given} may only be read, as [policy] allowed_paths says.")
+    return None
+
+
+def _least_access(path: PathFact, facts: Facts) -> int:
+    """Return what is allowed at a path, and under it if the call may go there, on any file system."""
+    allowed = facts.allowed or ()
+    folded = [each._replace(path=each.path.casefold()) for each in allowed]
+    places = [path.resolved]
+    if path.access == "tree" or (path in facts.paths and facts.tool not in ONE_FILE):
+        places += [each.path for each in allowed if is_inside(path.resolved, each.path)]
+    return min(min(access_to(each, allowed), access_to(each.casefold(), folded)) for each in places)
+
+
+def egress(facts: Facts) -> Decision | None:
+    """Deny addresses whose host is not listed, or that programs may read in different ways."""
+    for url in facts.urls:
+        if (problem := url_problem(url, facts.policy.allowed_hosts)) is not None:
+            return _deny(*problem)
     return None
 
 
@@ -259,6 +301,8 @@ RULES: tuple[Rule, ...] = (
     own_places,
     secret_paths,
     inside_workspace,
+    allowed_places,
+    egress,
     steering_files,
     listed_rules,
     unread_words,

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import fields, replace
 
+from holdfast.protocol.allowed import EVERYWHERE
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.prompt import CustomSection
 from holdfast.protocol.rules import PolicyRule
@@ -51,11 +52,15 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):
-    """The rules of the configuration, those of the administrator first."""
+    """What the configuration denies, asks about and allows. The rules of the administrator come first."""
 
     deny: tuple[PolicyRule, ...] = ()
     ask: tuple[PolicyRule, ...] = ()
     allow: tuple[PolicyRule, ...] = ()
+    allowed_paths: tuple[str, ...] = (EVERYWHERE,)
+    """The paths of the workspace that tools may use; with `:ro`, only to read."""
+    allowed_hosts: tuple[str, ...] = ()
+    """The hosts that tools may reach."""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):

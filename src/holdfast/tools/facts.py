@@ -25,6 +25,7 @@ from holdfast.policy.paths import malformed
 from holdfast.policy.protected import WILDCARDS, Access
 from holdfast.policy.rules import Facts, PathFact
 from holdfast.policy.words import Word, words_of
+from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import ParameterKind, ToolSpec
@@ -56,7 +57,8 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     )
     if not spec.kinds:
         return plain
-    paths = [*_named(spec, values, "path"), *map(_path_in, _named(spec, values, "url"))]
+    urls = tuple(_named(spec, values, "url"))
+    paths = [*_named(spec, values, "path"), *map(_path_in, urls)]
     access: Access = "read" if spec.effect == "read" else "write"
     root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
     words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
@@ -68,6 +70,8 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.tools.workspace, own)),
         has_unread_words=len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS,
         programs=tuple(programs[:MAX_PROGRAMS]),
+        allowed=_allowed(settings),
+        urls=urls,
     )
 
 
@@ -125,6 +129,15 @@ def _path_in(url: str) -> str | None:
     except ValueError:
         return None
     return unquote(parts.path) if parts.scheme.casefold() == "file" else None
+
+
+def _allowed(settings: Settings) -> tuple[AllowedPath, ...] | None:
+    """Return the allowed paths with every link followed; None if everything in the workspace is allowed."""
+    texts, workspace = settings.policy.allowed_paths, settings.tools.workspace
+    if texts == (EVERYWHERE,):
+        return None
+    read = map(allowed_path_of, texts)
+    return tuple([each._replace(path=os.path.realpath(os.path.join(workspace, each.path))) for each in read])
 
 
 def _path_fact(root: Root, given: str, access: Access) -> PathFact:
