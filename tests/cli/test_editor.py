@@ -13,7 +13,7 @@ from unicodedata import normalize
 import pytest
 
 from tests.cli.processes import Cli, calls, says
-from tests.house.test_import import BARE_S, cost_s
+from tests.house.test_import import cost_s
 
 SECRET = "sk-proj-" + "a1B2c3D4" * 6
 ANY = says("Understood.", repeat=True)
@@ -327,6 +327,9 @@ def test_the_last_lines_of_a_running_command_are_shown_and_then_its_exit_code(cl
 # --- what it costs ------------------------------------------------------------------------------
 
 PROMPT_CPU_S = 0.5
+OTHERS = ", asyncio, decimal, difflib, email.message, sqlite3, ssl, unittest, urllib.request"
+OTHERS_S = 0.08
+"""What loading them takes on the machine that the budget is meant for."""
 ONLY_FOR_THE_PROMPT = ("prompt_toolkit", "rich", "holdfast.cli.editor", "holdfast.cli.slash")
 
 
@@ -334,10 +337,12 @@ def test_the_first_prompt_costs_less_than_its_cpu_budget(cli: Cli) -> None:
     cli.environ["PYTHONDONTWRITEBYTECODE"] = ""  # a process of its own that loads everything itself
     costs = []
     for _ in range(4):  # the least is the cost itself; the rest is what else the machine was doing
+        # On a busy machine, loading anything takes more time of the processor. So what others load is beside it.
+        slowness = max(1, cost_s(OTHERS) / OTHERS_S)
         with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
             screen.until_shown("of $2.00")
-            costs.append(cpu_s(screen.process.pid))
-    assert min(costs) < PROMPT_CPU_S * max(1, cost_s("") / BARE_S)
+            costs.append(cpu_s(screen.process.pid) / slowness)
+    assert min(costs) < PROMPT_CPU_S
 
 
 def test_only_a_chat_at_a_terminal_loads_the_line_editor(cli: Cli) -> None:

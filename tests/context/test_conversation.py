@@ -465,7 +465,7 @@ def test_another_wire_with_a_smaller_window_starts_from_a_cut_and_loses_nothing_
 
 
 def run(number: int, *, is_continuation: bool = False) -> e.RunStarted:
-    return e.RunStarted(number, SettingsRef(*[""] * 9), is_continuation)
+    return e.RunStarted(number, SettingsRef(*[""] * len(SettingsRef.__struct_fields__)), is_continuation)
 
 
 def stopped(number: int) -> e.RunStopped:
