@@ -31,6 +31,7 @@ OTHER_CODES = {
 """The exit codes of commands that do not end with 0 here."""
 FILES = {
     "bugs.schema.json": '{"type": "array"}',
+    "calls.jsonl": '{"command": "ls"}\n',
     "other.toml": "[limits]\nturns = 7\n",
     "holdfast.toml": 'autonomy = "full"\n',
     "log.txt": "It broke.\n",
