@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Holdfast
+from tests.cli.processes import Cli, calls, says
 
 
 @pytest.mark.requirement("C12", "C13")
@@ -214,3 +215,26 @@ def test_no_text_of_a_batch_causes_anything_but_a_verdict_or_an_error(
     assert ended.code in (0, 1)
     assert len(ended.rows) == len(lines)
     assert all(row.keys() in ({"verdict", "rule", "reason"}, {"error"}) for row in ended.rows)
+
+
+@pytest.mark.requirement("L9", "L12")
+def test_a_resumed_session_follows_the_rules_of_today_and_records_them(cli: Cli) -> None:
+    model = cli.model(calls("shell", command="touch made"), says("Done."))
+    assert cli("run", "go", "-m", model, "-s", "a:b").code == 5
+    cli.configure('[policy]\ndeny = ["shell(touch *)"]\n')
+    (asked,) = [json.loads(line) for line in cli("approvals", "--json").out.splitlines()]
+    cli("approve", asked["id"])
+    assert cli("resume", "a:b").code == 0
+    assert not (cli.workspace / "made").exists()
+    events = [json.loads(line) for line in cli("show", "a:b", "--events", "--json").out.splitlines()]
+    stored = [event["body"] for event in events if event["type"] == "SettingsStored"]
+    assert "shell(touch *)" in json.dumps(stored)
+    assert "deny:shell(touch *)" in json.dumps(events)
+
+
+@pytest.mark.requirement("C12", "S6")
+def test_an_allowed_command_runs_without_anybody_being_asked(cli: Cli) -> None:
+    cli.configure('[policy]\nallow = ["shell(touch *)"]\n')
+    model = cli.model(calls("shell", command="touch made"), calls("shell", command="touch $A"), says("Done."))
+    assert cli("run", "go", "-m", model).code == 5
+    assert (cli.workspace / "made").exists()

@@ -54,7 +54,8 @@ def path(workspace: Path, tool: str, named: str, effect: Any = "write", **listed
      "X=1 gzip a", "sudo -u root nice -n 5 gzip a", "find . -exec gzip {} +", "xargs -n 1 gzip",
      "(gzip a)", "env -S 'gzip a'",
      "'gzip' a", "gz\"ip\" a", "\\gzip a", "packer a", "gzip", "if true; then gzip a; fi",
-     "gzip a > b", "ls & gzip a"],
+     "gzip a > b", "ls & gzip a", "echo $(gzip a)", 'echo "$(gzip a)"', "echo `gzip a`", 'echo "x`gzip`"',
+     'echo "$(echo "$(gzip a)")"'],
 )  # fmt: skip
 def test_a_denied_program_is_found_anywhere_in_a_command_under_every_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "packer").symlink_to("/usr/bin/gzip")
@@ -228,6 +229,7 @@ def test_words_that_count_as_literal_have_nothing_that_a_shell_would_expand(text
         lambda n: ("shell(git *)", "git " + "-a " * n),
         lambda n: ("shell(a b *)", "a " + "-x " * n),
         lambda n: ("shell(git *)", "env " * n + "git"),
+        lambda n: ("shell(git *)", "echo " + "`$(" * n),
         lambda n: ("*(" + "**/" * 30 + "a)", "rm " + "b/" * n + "c"),
         lambda n: ("*(" + "*a" * 60 + ")", "rm " + "a" * n),
     ],

@@ -22,6 +22,7 @@ _LITERAL = re.compile(
     r"""(?:([A-Za-z0-9_@%+=:,./-]+)|'([^'\n]*)'|"([^"\n$`\\!]*)")(?=[ ;&|]|\Z) *""", re.ASCII
 )
 _AND_THEN = re.compile(r"(?:&&|\|\||;|\|(?!&)) *")
+_SUBSTITUTION = re.compile(r"`|\$\(")
 _MOST_SUFFIXES = 64
 
 ONE_FILE = frozenset({"read_file", "write_file", "edit_file", "list_dir"})
@@ -50,7 +51,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def simple_commands(command: Command) -> Iterator[tuple[str, ...]]:
-    """Return the words of every simple command, and of what those run that run other programs.
+    """Return the words of every simple command, of what those run that run other programs, and of substitutions,
+    also inside quotes.
 
     This is the only place that knows how a parsed command is stored.
     """
@@ -64,6 +66,9 @@ def simple_commands(command: Command) -> Iterator[tuple[str, ...]]:
             yield from _launched(each)
         if inner and inner != plain:
             yield inner
+    for piece in _SUBSTITUTION.split(command.text)[1:]:
+        if substituted := tuple(word.strip("()`\"'") for word in piece.split()):
+            yield substituted
 
 
 def _launched(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
