@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
-from holdfast.tools.schema import Arguments, BadSchema, CheckedSchema, SchemaGate, closed
+from holdfast.tools.schema import (
+    MAX_COMPILED,
+    Arguments,
+    BadSchema,
+    CheckedSchema,
+    SchemaGate,
+    arguments_object,
+    closed,
+)
 
 SPEC = ToolSpec(
     "search",
@@ -114,6 +122,26 @@ def test_unknown_arguments_are_refused_unless_the_schema_speaks_of_them() -> Non
 
 def test_an_empty_text_is_an_empty_object() -> None:
     assert SchemaGate().check(ToolSpec("none", "", {}), "") == Arguments({}, "{}")
+
+
+@pytest.mark.requirement("C3", "S14")
+def test_a_tool_that_is_added_again_is_checked_with_its_new_schema() -> None:
+    gate = SchemaGate()
+    before = ToolSpec("t", "", arguments_object(["a"], a={"type": "integer"}))
+    after = ToolSpec("t", "", arguments_object(["b"], b={"type": "string"}))
+    assert isinstance(gate.check(before, '{"a": 1}'), Arguments)
+    assert isinstance(gate.check(after, '{"b": "x"}'), Arguments)
+    assert isinstance(gate.check(after, '{"a": 1}'), Failure)
+    assert isinstance(gate.check(before, '{"a": 1}'), Arguments)
+
+
+@pytest.mark.requirement("C3")
+def test_only_so_many_compiled_schemas_are_kept() -> None:
+    gate = SchemaGate()
+    for number in range(MAX_COMPILED + 2):
+        spec = ToolSpec("t", "", arguments_object([], a={"const": number}))
+        assert isinstance(gate.check(spec, f'{{"a": {number}}}'), Arguments)
+    assert gate.compiled == 2
 
 
 @pytest.mark.requirement("C3")

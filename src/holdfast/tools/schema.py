@@ -8,6 +8,7 @@ valid call.
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 5_000
 """Errors are described only up to this many: a validator puts all of them into words."""
+MAX_COMPILED = 512
+"""The most compiled schemas that are kept. The next one begins anew."""
 _PATTERN_BYTES = 1 << 20
 """The memory limit of a compiled pattern."""
 _SHOWN_CHARS = 80
@@ -111,10 +114,15 @@ class CheckedSchema:
 
 
 class SchemaGate:
-    """The schema of each tool, by the tool's name."""
+    """The compiled schemas, by the hash of their text: a tool may be removed, and added again with another one."""
 
     def __init__(self) -> None:
-        self._schemas: dict[str, CheckedSchema] = {}
+        self._schemas: dict[bytes, CheckedSchema] = {}
+
+    @property
+    def compiled(self) -> int:
+        """How many schemas are kept."""
+        return len(self._schemas)
 
     def is_quick(self, spec: ToolSpec, text: str) -> bool:
         """Return whether `check` takes a few milliseconds. Otherwise call it in a thread.
@@ -151,9 +159,13 @@ class SchemaGate:
         return _invalid(spec, f"{problem}.")
 
     def _of(self, spec: ToolSpec) -> CheckedSchema:
-        schema = self._schemas.get(spec.name)
+        key = hashlib.sha256(msgspec.json.encode(spec.parameters)).digest()
+        schema = self._schemas.get(key)
         if schema is None:
-            schema = self._schemas[spec.name] = CheckedSchema(closed(spec.parameters))
+            schema = CheckedSchema(closed(spec.parameters))
+            if len(self._schemas) >= MAX_COMPILED:
+                self._schemas = {}  # a new one: a thread may be reading the old one
+            self._schemas[key] = schema
         return schema
 
 
