@@ -87,7 +87,7 @@ def test_the_hosts_and_paths_of_a_project_file_may_only_narrow_before_trust(
     assert verdict("--write", "a") == ("deny", "allowed-path")
     assert verdict("--write", "src/a")[0] == verdict("--read", "a")[0] == "allow"
     assert holdfast("trust", "--yes").code == 0
-    assert verdict(*url) == ("ask", "autonomy:supervised")
+    assert verdict(*url) == ("allow", "egress")
 
 
 def test_an_administrator_narrows_hosts_and_paths(

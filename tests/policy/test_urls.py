@@ -134,6 +134,26 @@ def test_every_address_that_a_tool_declares_is_judged_whatever_the_tool_is_and_t
     assert verdict(["https://api.github.com/", ["https://evil.example/"]]) == ("deny", "egress")
 
 
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("tool", "source", "autonomy", "verdict"),
+    [
+        ("web_fetch", "builtin", "supervised", "allow"),
+        ("web_fetch", "builtin", "read-only", "deny"),
+        ("web_fetch", "foreign", "supervised", "ask"),
+        ("http_request", "builtin", "supervised", "ask"),
+    ],
+)
+def test_only_reading_a_listed_host_with_the_tool_that_does_nothing_else_needs_no_approval(
+    tool: str, source: str, autonomy: Any, verdict: str
+) -> None:
+    spec = ToolSpec(tool, "", {}, effect="network", source=source, kinds={"where": "url"})
+    settings = settings_with(ModelFacts("x", "x"), "/", autonomy=autonomy, allowed_hosts=ALLOWED)
+    for where, expected in (("https://api.github.com/", verdict), ("https://evil.example/", "deny")):
+        found = facts_of(spec, {"where": where}, settings, OwnPlaces())
+        assert strictest(judge(found)).verdict == expected
+
+
 HOSTS = st.lists(
     st.sampled_from(
         ["a.example", "*.a.example", "*.b.a.example", "a.example:80", "b.a.example", "10.0.0.1:80"]

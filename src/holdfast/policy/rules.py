@@ -53,6 +53,9 @@ _NEEDS: Mapping[Effect, str] = {
 }
 
 
+_READS_THE_WEB = frozenset({"web_fetch"})
+"""Built-in tools that send nothing but the address: a person who lists its host agrees to that."""
+
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",
     "user": "The user's configuration",
@@ -67,6 +70,8 @@ class Facts(msgspec.Struct, frozen=True):
     effect: Effect
     autonomy: Autonomy
     workspace: str
+    is_built_in: bool = False
+    """Whether the tool comes with Holdfast, so that its name says what it does."""
     allow_tools: tuple[str, ...] = ()
     """Globs; empty means all."""
     deny_tools: tuple[str, ...] = ()
@@ -290,6 +295,8 @@ def autonomy(facts: Facts) -> Decision | None:
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
         return Decision(by="policy", verdict="allow", rule=rule)
+    if facts.is_built_in and facts.tool in _READS_THE_WEB and facts.urls:  # `egress` found their hosts listed
+        return Decision(by="policy", verdict="allow", rule="egress")
     if (permission := _permission(facts)) is not None:
         return Decision(by="policy", verdict="allow", rule=f"allow:{permission.text}")
     return Decision(by="policy", verdict="ask", rule=rule, reason=f"{_NEEDS[facts.effect]} needs approval.")

@@ -36,6 +36,7 @@ WEB_FETCH = ToolSpec(
     description="Reads an address.",
     parameters=arguments_object(required=["url"], url={"type": "string", "minLength": 1}),
     effect="network",
+    source="builtin",
     kinds={"url": "url"},
 )
 """How an address is judged as long as no tool of this name is registered."""

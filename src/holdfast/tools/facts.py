@@ -51,6 +51,7 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         effect=spec.effect,
         autonomy=settings.posture.autonomy,
         workspace=settings.tools.workspace,
+        is_built_in=spec.source == "builtin",
         allow_tools=settings.tools.allow_tools,
         deny_tools=settings.tools.deny_tools,
         policy=settings.policy,
