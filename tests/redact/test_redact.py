@@ -328,3 +328,14 @@ def test_what_looked_like_a_secret_in_one_text_is_masked_in_what_comes_of_it() -
     masked = "out: [redacted:secret], json: [redacted:secret], x, admin"
     assert also('out: p4w"7, json: p4w\\"7, x, admin') == masked
     assert redact('out: p4w"7') == 'out: p4w"7'
+
+
+@pytest.mark.requirement("A4", "L7")
+@pytest.mark.parametrize("before", [65_520, 65_530, 65_536, 131_060, 200_000])
+def test_a_long_piece_that_ends_within_a_secret_shows_nothing_of_it(before: int) -> None:
+    token = "ghp_" + "0123456789abcdefghij" + "klmnopqrstuvwxyzAB"
+    text = "word " * (before // 5) + token + " end"
+    for size in (1 << 14, 1 << 16, 1 << 17):
+        stream = StreamRedactor(make_redactor())
+        told = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join([*told, stream.flush()]) == text.replace(token, "[redacted:github]")

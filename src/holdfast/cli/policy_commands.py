@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import msgspec
 import typer
 
 from holdfast.app import open_checker
+from holdfast.cli.batch import answered
 from holdfast.cli.config_commands import WorkspaceFlag, load_here, workspace_named
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, tell
-from holdfast.config.files import Unreadable, read_opened
-from holdfast.config.paths import expanded
 from holdfast.errors import UsageError
 from holdfast.protocol.tools import Decision
-from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.tools.checking import SUBJECTS, Checker
 from holdfast.views.lines import Span, neutral
 
-LINE_MAX_BYTES = 1_000_000
-"""The longest line of a batch."""
-_BAD_NEWS = 1
-_STDIN = "-"
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 _KINDS = ("tool", *sorted(SUBJECTS))
 
@@ -95,7 +85,12 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
     for warning in config.warnings:
         tell(warning)
     if batch is not None:
-        return asyncio.run(_batch(checker, batch, is_json=is_json))
+        with asyncio.Runner() as runner:
+            return answered(
+                batch,
+                lambda said: _show(runner.run(_answer(checker, _asked(said))), is_json=is_json),
+                is_json=is_json,
+            )
     (kind,) = chosen
     _show(asyncio.run(_answer(checker, Asked(kind, given[kind] or "", args))), is_json=is_json)
     return 0
@@ -107,57 +102,12 @@ async def _answer(checker: Checker, asked: Asked) -> Decision:
     return await checker.subject(asked.kind, asked.value)
 
 
-async def _batch(checker: Checker, file: str, *, is_json: bool) -> int:
-    code = 0
-    with _lines_of(file) as lines:
-        for line in lines:
-            try:
-                _show(await _answer(checker, _asked(line)), is_json=is_json)
-            except UsageError as error:
-                code = _BAD_NEWS
-                message = f"{error.message} {error.hint}".strip()
-                if is_json:
-                    say_json({"error": message})
-                else:
-                    say([[Span("error", "red"), f"  {neutral(message)}"]])
-    return code
-
-
-@contextmanager
-def _lines_of(file: str) -> Iterator[Iterator[bytes | None]]:
-    """Open a batch. Its lines are read one by one; None is one that is too long."""
-    if file == _STDIN:
-        yield _lines(sys.stdin.buffer)
-        return
-    try:
-        with read_opened(expanded(file)) as opened:
-            yield _lines(opened)
-    except Unreadable as error:
-        raise UsageError(
-            f"--batch {file} {error}.", hint="Name a file with one JSON object a line."
-        ) from None
-
-
-def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
-    while line := stream.readline(LINE_MAX_BYTES + 1):
-        is_whole = len(line) <= LINE_MAX_BYTES
-        while len(line) > LINE_MAX_BYTES and not line.endswith(b"\n"):
-            line = stream.readline(LINE_MAX_BYTES + 1)
-        yield line if is_whole else None
-
-
-def _asked(line: bytes | None) -> Asked:
+def _asked(said: Any) -> Asked:
     """Return the question of a line.
 
     Raises:
-        UsageError: it is not JSON, or not one question.
+        UsageError: it is not one question.
     """
-    if line is None:
-        raise UsageError(f"The line is longer than {LINE_MAX_BYTES:,} bytes.")
-    try:
-        said = decode_untrusted(line)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"The line is not JSON: {error}.") from None
     found = [kind for kind in _KINDS if isinstance(said, dict) and kind in said]
     if len(found) != 1:
         raise UsageError(f"The line is not an object with exactly one of {', '.join(_KINDS)}.")

@@ -12,6 +12,7 @@ from holdfast.redact.spans import Span
 STREAM_PENDING_MAX_CHARS = 65_536
 """The most that a stream withholds for a possible secret."""
 
+_SLICE_CHARS = 16_384
 _CONTEXT_CHARS = 200
 _SKIP_MAX_CHARS = 16_384
 """How much may arrive between two searches. The cost of a search is then small for each character."""
@@ -59,6 +60,14 @@ class StreamRedactor:
         self._feed(piece)
 
     def _feed(self, piece: str) -> str:
+        # In slices, so that the most is pending only for a secret that may be as long, and not for a long piece that
+        # ends within a short one.
+        if len(piece) <= _SLICE_CHARS:
+            return self._take(piece)
+        slices = range(0, len(piece), _SLICE_CHARS)
+        return "".join([self._take(piece[at : at + _SLICE_CHARS]) for at in slices])
+
+    def _take(self, piece: str) -> str:
         self._pending += piece
         if len(self._pending) < self._look_from:
             return ""
