@@ -36,6 +36,7 @@ FILES = {
     "holdfast.toml": 'autonomy = "full"\n',
     "log.txt": "It broke.\n",
     "report.pdf": "%PDF-1.7\n%%EOF\n",
+    "texts.jsonl": '{"text": "plain"}\n',
     "screen.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + "\0" * 17 + "\0\0\0\0IEND",
 }
 

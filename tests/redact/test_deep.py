@@ -8,6 +8,7 @@ from msgspec.structs import fields, replace
 
 from holdfast.app import built_in_specs
 from holdfast.errors import UsageError
+from holdfast.protocol.allowed import EVERYWHERE
 from holdfast.protocol.commands import Command, Principal, Send
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Posture, Prompt, settings_with
@@ -26,9 +27,12 @@ COMMAND = Command(
 )
 
 OMITTED = {
-    each.default
-    for kind in (Command, ModelFacts, Posture, Principal, Prompt, ToolSpec)
-    for each in fields(kind)
+    EVERYWHERE,
+    *(
+        each.default
+        for kind in (Command, ModelFacts, Posture, Principal, Prompt, ToolSpec)
+        for each in fields(kind)
+    ),
 }
 """Texts that no text of a user can be: a value that has them need not say so."""
 
