@@ -15,7 +15,7 @@ from tests.edge.machine import Finished, Machine, call
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ENDS = frozenset({"||", "&&", "|", ">", ";"})
+_ENDS = frozenset({"||", "&&", "|", ">", "<", ";"})
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
