@@ -205,6 +205,7 @@ class App:
             deny_tools=deny_tools,
             repeat_note=config.repeat_note,
             repeat_stop=config.repeat_stop,
+            repairs=config.repairs,
             stall_turns=config.stall_turns,
             wait_s=config.wait_s,
             schema=schema,

@@ -14,6 +14,7 @@ from holdfast.config.load import load, proposal
 from holdfast.config.paths import PROJECT_FILE, Home, find_home
 from holdfast.config.settings import Config
 from holdfast.config.trust import is_trusted, trust
+from holdfast.protocol.settings import Repairs
 
 USER_FILE = """approve_by = "deny"
 model = "anthropic:claude-sonnet-5"
@@ -96,6 +97,10 @@ TABLE = [
     ),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),
+    *(
+        Row(f"repair.{name}", f"[repair]\n{name} = 1_000", f"[repair]\n{name} = 2")
+        for name in Repairs.__struct_fields__
+    ),
     Row("guard.stall_turns", "[guard]\nstall_turns = 100", "[guard]\nstall_turns = 12"),
     Row("guard.wait_s", "[guard]\nwait_s = 2", "[guard]\nwait_s = 60"),
     Row("context.max_messages", "[context]\nmax_messages = 9_000", "[context]\nmax_messages = 100"),

@@ -66,12 +66,12 @@ def test_one_empty_response_is_asked_again(machine: Machine) -> None:
     ("wrong", "code", "told"),
     [
         (call("no_such_tool"), "unknown_tool", "no_such_tool.*write_file"),
-        ({"name": "shell", "arguments": '{"command": '}, "tool_validation", "not valid JSON"),
+        ({"name": "shell", "arguments": '{"command": '}, "invalid_json", "not valid JSON"),
         (call("shell", cmd="ls"), "tool_validation", "did you mean 'command'"),
         (call("write_file", path=7, content="x"), "tool_validation", "path"),
         (deep_call(100), "tool_validation", "must be string"),
-        (deep_call(300), "tool_validation", "nested deeper"),
-        (deep_call(100_000), "tool_validation", "nested deeper"),
+        (deep_call(300), "invalid_json", "nested deeper"),
+        (deep_call(100_000), "invalid_json", "nested deeper"),
     ],
 )
 def test_a_call_that_cannot_be_is_told_to_the_model_which_goes_on(
@@ -125,7 +125,7 @@ async def test_arguments_that_no_validator_gets_to_the_end_of_are_refused(
         answer = await run(machine, wire, server.url)
     assert (answer.code, answer.json["text"], answer.json["tool_calls"]) == (0, "the answer", 1)
     assert [body["failure"]["code"] for body in of_type(machine.events("last"), "ToolCallRefused")] == [
-        "tool_validation"
+        "invalid_json"
     ]
 
 

@@ -12,7 +12,7 @@ from holdfast.protocol.commands import Continue, Pause, Resolve, Send, Stop
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.messages import Attachment
 from holdfast.protocol.ports import Provider, Tool
-from holdfast.protocol.settings import Settings, changed
+from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.script import script_from_lines
 from holdfast.testing.scenarios import Scenario, Step, World, say
@@ -407,6 +407,12 @@ SCENARIOS = [
         tools_of,
     ),
     Scenario(
+        "not repaired",
+        [{**calls(call("look", wrong=1)), "repeat": True}],
+        tools_of,
+        settings={"repairs": Repairs(schema=3)},
+    ),
+    Scenario(
         "stuck",
         [{**calls(call("look", name="same")), "repeat": True}],
         tools_of,
@@ -578,6 +584,7 @@ SCENARIOS = [
 ]
 
 ENDS = {
+    "not repaired": [("failed", "repair:schema")],
     "given up": [("failed", "provider_transient")],
     "refused key": [("failed", "provider_refused")],
     "budget": [("limit", "cost")],

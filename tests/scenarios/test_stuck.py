@@ -118,7 +118,7 @@ def test_listing_again_and_again_is_stuck(workspace: Path) -> None:
 def test_rewriting_the_plan_again_and_again_is_stuck(workspace: Path) -> None:
     def plan(number: int) -> Line:
         steps = [
-            {"text": f"Look at part {number}."},
+            {"text": f"Look at part {number}.", "status": "pending"},
             {"text": f"Write part {number}.", "status": "in_progress"},
         ]
         return asks(("update_plan", {"steps": steps}))

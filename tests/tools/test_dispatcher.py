@@ -48,7 +48,7 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_name(bench: Bench, n
 
 @pytest.mark.requirement("C3")
 async def test_each_class_of_refusal_has_its_own_code_and_says_what_to_do(bench: Bench) -> None:
-    assert refusal(await bench.admit_text("read_file", "{")).code == "tool_validation"
+    assert refusal(await bench.admit_text("read_file", "{")).code == "invalid_json"
     assert refusal(await bench.admit("read_file", pth="a")).code == "tool_validation"
     denied = refusal(await bench.admit("read_file", path=".env"))
     assert denied.code == "policy_denied"

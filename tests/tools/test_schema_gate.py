@@ -39,10 +39,10 @@ SPEC = ToolSpec(
 )
 
 
-def message(text: str, spec: ToolSpec = SPEC) -> str:
+def message(text: str, spec: ToolSpec = SPEC, code: str = "tool_validation") -> str:
     checked = SchemaGate().check(spec, text)
     assert isinstance(checked, Failure)
-    assert checked.code == "tool_validation"
+    assert checked.code == code
     return checked.message
 
 
@@ -69,8 +69,9 @@ def test_arguments_pass_as_canonical_json() -> None:
     ],
 )
 def test_text_that_is_no_json_is_refused_with_what_to_send(text: str) -> None:
-    assert "not valid JSON" in message(text)
-    assert len(message(text)) < 500
+    told = message(text, code="invalid_json")
+    assert "not valid JSON" in told
+    assert len(told) < 500
 
 
 @pytest.mark.requirement("C3")

@@ -29,7 +29,7 @@ from holdfast.errors import UsageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.limits import ModelFacts, usd
 from holdfast.protocol.plan import UPDATE_PLAN
-from holdfast.protocol.settings import Settings, changed
+from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.happenings import Detail
 
@@ -238,6 +238,7 @@ def _written(recorded: Settings) -> dict[str, object]:
         "limits.idle": limits.idle_s,
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
+        **{f"repair.{name}": getattr(recorded.guard.repairs, name) for name in Repairs.__struct_fields__},
         **{key: getattr(recorded.context, name) for key, name in CONTEXT.items()},
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
         **_side_models(recorded),

@@ -32,7 +32,7 @@ from holdfast.protocol.allowed import (
 )
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
-from holdfast.protocol.settings import Conduct, Context, Guard
+from holdfast.protocol.settings import Conduct, Context, Guard, Repairs
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -136,6 +136,15 @@ def _script(model: Any) -> str:
     return "may not name a script, because its lines call any tools" if is_script else ""
 
 
+_REPAIRS = {
+    "unknown_tool": "names no tool",
+    "invalid_json": "has arguments that are not JSON",
+    "schema": "does not fit its tool",
+    "timeout": "runs into its time limit",
+    "policy_denied": "is denied",
+    "execution": "fails",
+}
+"""By class, what a failed call does, for the sentence about its limit."""
 KEYS: tuple[Key, ...] = (
     Key(
         "model", _MODEL, "The model of a run that does not name one.", None, "trust", None, _script, "--model"
@@ -243,6 +252,17 @@ KEYS: tuple[Key, ...] = (
         _less,
     ),
     Key("repeat.stop", whole(3, 1_000), "How often, before the run ends as stuck.", 8, "tighten", _less),
+    *(
+        Key(
+            f"repair.{name}",
+            whole(1, 1_000),
+            f"How many responses in a row, each with a call that {words}, end the run as failed.",
+            getattr(Repairs(), name),
+            "tighten",
+            _less,
+        )
+        for name, words in _REPAIRS.items()
+    ),
     Key(
         "guard.stall_turns",
         whole(3, TURNS_MAX),

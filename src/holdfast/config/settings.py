@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.rules import PolicyRule
-from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy
+from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs
 
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
@@ -95,6 +95,7 @@ class Config(msgspec.Struct, frozen=True):
     sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
+    repairs: Repairs
     context: Context
     """Without the model of summaries."""
     conduct: Conduct
@@ -142,6 +143,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         sandbox_mode=value["sandbox.mode"],
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
+        repairs=Repairs(**{name: value[f"repair.{name}"] for name in Repairs.__struct_fields__}),
         context=Context(**{name: value[key] for key, name in CONTEXT.items()}),
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
         policy=Policy(

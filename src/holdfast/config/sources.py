@@ -191,6 +191,9 @@ def _nearest(segments: Dotted) -> str:
     """Return the known key that is most like the unknown one, by whole path, last word or flag; empty if none is
     like it.
     """
+    flags = {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
+    if len(segments) == 1 and segments[0] in flags:
+        return flags[segments[0]]
     names = {key.path: key.path for key in KEYS if "*" not in key.path}
     if len(segments) > 1:
         chosen = written(segments[1:2])
@@ -201,6 +204,6 @@ def _nearest(segments: Dotted) -> str:
         # `turns = 5` means the limit, which is what people set most.
         ordered = sorted(KEYS, key=lambda key: key.path.startswith("limits."))
         names = {key.path.rpartition(".")[2]: key.path for key in ordered if "*" not in key.path}
-        names |= {key.flag.lstrip("-").replace("-", "_"): key.path for key in KEYS if key.flag}
+        names |= flags
         near = get_close_matches(segments[-1], names, n=1, cutoff=NEAR)
     return names[near[0]] if near else ""

@@ -41,10 +41,10 @@ def take(draft: Draft, call: Call, told: Told, answer: Answer) -> None:
     # step of the plan as done beside the answer is fine: nothing new can come of it.
     others = [each for each in draft.state.turn.calls if each.call_id != call.call_id]
     if any(each.name != UPDATE_PLAN for each in others):
-        draft.add(will_not_run(call, Failure("tool_validation", NOT_ALONE), told.decisions))
+        draft.add(will_not_run(call, Failure("tool_execution", NOT_ALONE), told.decisions))
         return
     if not answer.text.strip():
-        draft.add(will_not_run(call, Failure("tool_validation", NO_WORDS), told.decisions))
+        draft.add(will_not_run(call, Failure("tool_execution", NO_WORDS), told.decisions))
         return
     # An answer that does not match the schema goes back anyway; its confidence is looked at when it matches.
     is_wrong = told.verdict is not None and bool(told.verdict.problem)

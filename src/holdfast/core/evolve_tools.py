@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.core import guard, ledger, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
+from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
 from holdfast.core.state import (
     Answered,
@@ -23,6 +24,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
+from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import TELLING
 from holdfast.protocol.trust import Label
 
@@ -41,7 +43,7 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
             return with_call(state, call_id, resources=resources)
         case e.ToolCallRefused(call_id=call_id, failure=failure):
             failed = _reflecting(state, is_failed=failure.code != "cancelled")
-            return _done(failed, call_id, f"refused\0{failure.message}")
+            return _done(_failing(failed, failure), call_id, f"refused\0{failure.message}")
         case e.ToolCallAbandoned(call_id=call_id, text=text):
             return _done(state, call_id, f"abandoned\0{text}")
         case e.PlanChanged():
@@ -100,6 +102,7 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
         )
         state = replace(state, ledger=noted) if noted is not state.ledger else state
     is_negative = result.evidence.is_negative  # a search that found nothing did not fail
+    state = _failing(state, None if is_negative else result.failure)
     state = _reflecting(state, is_failed=result.status in ("error", "timeout") and not is_negative)
     sign = "" if guard.is_waiting(state, result) else guard.signature(call, guard.told(result))
     after = replace(state, progress=guard.after_call(state, call, result, sign))
@@ -112,6 +115,13 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
 def _reflecting(state: State, *, is_failed: bool) -> State:
     reflecting = after_call(state.reflecting, is_failed=is_failed)
     return state if reflecting is state.reflecting else replace(state, reflecting=reflecting)
+
+
+def _failing(state: State, failure: Failure | None) -> State:
+    run = state.run
+    if run is None or (failing := after_failure(run.failing, failure, state.turn.number)) is run.failing:
+        return state
+    return replace(state, run=replace(run, failing=failing))
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:

@@ -17,6 +17,7 @@ from holdfast.core.answers import CALL_NOTE, answer_problem, has_to_call, is_ask
 from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
+from holdfast.core.failing import WORDS
 from holdfast.core.guard import STALL_NOTE, STALLED, is_stuck, longest, stalled, wants_note
 from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
 from holdfast.protocol import events as e
@@ -41,6 +42,7 @@ CALL_REPAIR_NOTE = (
     "as its text and nothing else in it."
 )
 NEVER_VALID = "The answer does not match the schema after {repairs}: {problem}."
+NOT_REPAIRED = "The model {what} in {times} in a row. `{kind}` in [repair] of the configuration is the limit."
 
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
 REPEAT_NOTE = (
@@ -140,6 +142,18 @@ def _retry_wait(draft: Draft, run: Run, settings: Settings) -> None:
 def _landed(draft: Draft, run: Run, settings: Settings) -> None:
     if run.has_landed:
         stop(draft, "limit", run.landing, run.message)
+
+
+def _not_repaired(draft: Draft, run: Run, settings: Settings) -> None:
+    failing = run.failing
+    if (
+        run.reply == "calls"
+        and failing.kind
+        and failing.times >= getattr(settings.guard.repairs, failing.kind)
+    ):
+        times = counted(failing.times, "response")
+        message = NOT_REPAIRED.format(what=WORDS[failing.kind], times=times, kind=failing.kind)
+        stop(draft, "failed", f"repair:{failing.kind}", message)
 
 
 def _stuck(draft: Draft, run: Run, settings: Settings) -> None:
@@ -257,6 +271,12 @@ RULES: tuple[Rule, ...] = (
         _retry_wait,
     ),
     Rule("landed", "all calls closed", "After the last pass the run ends at its limit.", _landed),
+    Rule(
+        "not repaired",
+        "response in",
+        "Too many responses in a row with a failed call of the same class end the run.",
+        _not_repaired,
+    ),
     Rule("stuck", "response in", "Too many turns with the same call and result end the run.", _stuck),
     Rule(
         "repeat note",

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.core.compaction import Compaction
+from holdfast.core.failing import NOT_FAILING, Failing
 from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure, Rates
 from holdfast.core.plan import Planned
@@ -111,6 +112,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """The model was told once that its confidence is low."""
     was_asked_to_call: bool = False
     """The model was asked once to answer by a call of `answer`."""
+    failing: Failing = NOT_FAILING
+    """The calls that failed in the same way, up to now."""
     overflows: int = 0
     warned: tuple[str, ...] = ()
     """The warnings that were given, each once: limits that are 80 % used, a response over its cap."""

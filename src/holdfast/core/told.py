@@ -34,7 +34,7 @@ def _change_plan(draft: Draft, call: Call, told: Told, update: PlanUpdate) -> No
         return
     found = plan.revised(before, update, settings.conduct.max_replans)
     if isinstance(found, str):
-        draft.add(will_not_run(call, Failure("tool_validation", found), told.decisions))
+        draft.add(will_not_run(call, Failure("tool_execution", found), told.decisions))
         return
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, told.decisions, ()))
     progress = plan.progress_of(found)

@@ -17,6 +17,7 @@ FailureCode = Literal[
     "rate_limited",
     "context_overflow",
     "unknown_tool",
+    "invalid_json",
     "tool_validation",
     "tool_execution",
     "tool_timeout",
@@ -30,6 +31,18 @@ FailureCode = Literal[
 no request was possible: no key, no such provider.
 """
 
+FailureClass = Literal["unknown_tool", "invalid_json", "schema", "timeout", "policy_denied", "execution"]
+"""What can be wrong with a tool call, as `[repair]` in the configuration names it."""
+
+CLASSES: dict[str, FailureClass] = {
+    "unknown_tool": "unknown_tool",
+    "invalid_json": "invalid_json",
+    "tool_validation": "schema",
+    "tool_timeout": "timeout",
+    "policy_denied": "policy_denied",
+    "tool_execution": "execution",
+}
+"""The class of a failure. Other failures say nothing about how the model calls tools."""
 
 SAID_CHARS = 500
 

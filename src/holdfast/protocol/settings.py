@@ -73,6 +73,17 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pro
     """The time zone of the session, for the time in front of a person's words."""
 
 
+class Repairs(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How many failures of one class in a row end the run, by class."""
+
+    unknown_tool: int = 5
+    invalid_json: int = 5
+    schema: int = 5
+    timeout: int = 5
+    policy_denied: int = 20
+    execution: int = 50
+
+
 class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guard"):
     """When Holdfast tells the model that it repeats itself or makes no progress, and when it ends the run."""
 
@@ -83,6 +94,8 @@ class Guard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="guar
     thirds it reflects."""
     wait_s: float = 10.0
     """A call that took so long was waiting: it is neither a repeat nor a lack of progress."""
+    repairs: Repairs = Repairs()
+    """When calls that fail in the same way end the run."""
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="output"):

@@ -142,7 +142,10 @@ class SchemaGate:
             values = decode_untrusted(text or "{}")
             canonical = msgspec.json.encode(values, order="sorted").decode()
         except (msgspec.MsgspecError, UnicodeError) as error:
-            return _invalid(spec, f"the arguments are not valid JSON ({error}). Send one JSON object.")
+            message = (
+                f"{spec.name}: the arguments are not valid JSON ({error}). Nothing ran. Send one JSON object."
+            )
+            return Failure("invalid_json", message)
         known = list(spec.parameters.get("properties", {}))
         schema = self._of(spec)
         if not isinstance(values, dict):
