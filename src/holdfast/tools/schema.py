@@ -162,7 +162,10 @@ class SchemaGate:
         return _invalid(spec, f"{problem}.")
 
     def _of(self, spec: ToolSpec) -> CheckedSchema:
-        key = hashlib.sha256(msgspec.json.encode(spec.parameters)).digest()
+        try:
+            key = hashlib.sha256(msgspec.json.encode(spec.parameters)).digest()
+        except RecursionError:
+            raise BadSchema("it is nested too deeply") from None
         schema = self._schemas.get(key)
         if schema is None:
             schema = CheckedSchema(closed(spec.parameters))
