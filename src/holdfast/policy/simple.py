@@ -1,0 +1,49 @@
+"""What a shell text says, as data: its simple commands, with their words as the programs get them.
+
+`shell` reads texts into these shapes. `programs` says what a program does with its words. `rules` judges.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """A word as the program gets it."""
+
+    text: str
+    """Decoded: without quotes and escapes, with braces expanded, and `~`, `$HOME` and `$PWD` replaced."""
+    is_known: bool = True
+    """Whether the text is the whole truth. A substitution or another variable is known only when it runs."""
+    is_glob: bool = False
+    """Whether it has an unquoted `*`, `?` or `[`: the shell replaces it by the names that match."""
+
+
+class Redirection(NamedTuple):
+    """A redirection of a command, like `> file`."""
+
+    operator: str
+    target: Word
+
+
+class SimpleCommand(NamedTuple):
+    """One program with its words, where the shell runs it."""
+
+    words: tuple[Word, ...]
+    assigned: tuple[tuple[str, Word], ...] = ()
+    """The variables set in front of it."""
+    redirections: tuple[Redirection, ...] = ()
+    folders: tuple[str, ...] = ("",)
+    """Where it may run, from the `cd`s before it; absolute or relative to the first folder, which is empty."""
+    is_folder_known: bool = True
+    """Whether it runs in one of the folders for certain."""
+
+
+class Script(NamedTuple):
+    """Everything that a shell text runs."""
+
+    commands: tuple[SimpleCommand, ...]
+    unread: str = ""
+    """Why it is not understood completely, in words for a person; empty if it is."""
+    hidden: str = ""
+    """Its invisible and bidirectional characters, spelled out; empty if it has none."""
