@@ -221,6 +221,20 @@ SECRETS = (
 
 PERMISSION = (
     Mutation(
+        "an approval does not cover the content of a program",
+        "protocol/tools.py",
+        "        reach=admitted.reach,\n",
+        "",
+        "tests/scenarios/test_what_was_approved.py",
+    ),
+    Mutation(
+        "a script of an interpreter is not a part of what is approved",
+        "tools/reach.py",
+        "    if any(map(is_launcher, named)):",
+        "    if False:",
+        "tests/tools/test_reach.py",
+    ),
+    Mutation(
         "an approved call starts beside a later one that touches the same",
         "core/state.py",
         "*(each for each in calls[place + 1 :] if type(each.stage) is Started)",

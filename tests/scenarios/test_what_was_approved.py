@@ -90,6 +90,11 @@ def another_program(scene: Scene) -> None:
     (scene.workspace / "greet").symlink_to(scene.program("second"))
 
 
+def another_content(scene: Scene) -> None:
+    """The file of the program has another content."""
+    (scene.workspace.parent / "first.sh").write_text("#!/bin/sh\necho other >> ran.txt\n")
+
+
 def another_workspace(scene: Scene) -> None:
     """The work goes on in another folder."""
     scene.settings = changed(scene.settings, workspace=str(scene.other))
@@ -101,6 +106,7 @@ def another_tool(scene: Scene) -> None:
 
 
 SHELL, SEND = asking_for("shell", command="./greet"), asking_for("send")
+SCRIPT = asking_for("shell", command="sh -e ./greet")
 
 
 @pytest.mark.requirement("H5", "C12")
@@ -109,7 +115,10 @@ SHELL, SEND = asking_for("shell", command="./greet"), asking_for("send")
     [
         (SHELL, nothing, False),
         (SHELL, another_program, True),
+        (SHELL, another_content, True),
         (SHELL, another_workspace, True),
+        (SCRIPT, nothing, False),
+        (SCRIPT, another_content, True),
         (SEND, nothing, False),
         (SEND, another_workspace, True),
         (SEND, another_tool, True),
@@ -159,4 +168,4 @@ async def runtime(scenario: Scenario, store: Store, world: World) -> AsyncIterat
 
 
 def shown(row: Approval) -> tuple[str, ...]:
-    return (row.tool, row.source, row.arguments, row.workspace, row.cwd, row.binary, row.reason)
+    return (row.tool, row.source, row.arguments, row.workspace, row.cwd, row.binary, row.reach, row.reason)

@@ -61,6 +61,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             decisions=asked.decisions,
             resources=asked.resources,
             seal=asked.seal,
+            reach=asked.reach,
         )
     )
 

@@ -111,6 +111,7 @@ def approval(name: str, asked: Record, decided: Record | None) -> Approval | Non
         cwd=event.cwd,
         binary=event.binary,
         is_masked=bool(event.seal),
+        reach=event.reach,
     )
     if decided is None:
         return row

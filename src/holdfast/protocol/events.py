@@ -28,11 +28,13 @@ from holdfast.protocol.request import Purpose, Request, SidePurpose
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
+    NO_REACH,
     CallResult,
     Decision,
     Effect,
     Expectation,
     OnInterrupt,
+    Reach,
     Resource,
 )
 
@@ -457,6 +459,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     resources: tuple[Resource, ...] = EVERYTHING
     seal: str = ""
     """A seal of the original, if `arguments` is a masked copy. `sha256` covers it, and it reveals nothing."""
+    reach: Reach = NO_REACH
 
 
 Resolution = Literal[Decided, "expired", "withdrawn"]

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.events import Resolution
 from holdfast.protocol.messages import Usage
+from holdfast.protocol.tools import NO_REACH, Reach
 
 SessionStatus = Literal[
     "new", "open", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
@@ -92,6 +93,7 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     """The program of a command, with every link followed."""
     is_masked: bool = False
     """`arguments` is a masked copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
+    reach: Reach = NO_REACH
 
 
 class ApprovalMark(msgspec.Struct, frozen=True):

@@ -211,6 +211,29 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
 
 
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """A file whose content decides what a call does: a program, or a script."""
+
+    path: str
+    """Absolute, with every link followed."""
+    mark: str
+    """The SHA-256 of its content in hex; for a file that is too large or cannot be read, its size and times."""
+
+
+class Reach(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a call runs and names, as far as its arguments say. The person who decides sees it."""
+
+    programs: tuple[Content, ...] = ()
+    """The programs and scripts that it runs, with their content."""
+    files: tuple[str, ...] = ()
+    """The files and folders that it names, absolute and with every link followed."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that it names."""
+
+
+NO_REACH = Reach()
+
+
 class Bound(msgspec.Struct, frozen=True, gc=False):
     """What an approval binds to: everything that its request shows. If anything differs, a person is asked again."""
 
@@ -225,6 +248,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     """Why a person is asked."""
     seal: str = ""
     """A seal of the original, if the arguments are a masked copy."""
+    reach: Reach = NO_REACH
 
     @property
     def sha256(self) -> str:
@@ -250,6 +274,8 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cwd: str = ""
     binary: str = ""
     """The resolved program, if the call runs a command."""
+    reach: Reach = NO_REACH
+    """Known only of a call that a gate asks about."""
     resources: tuple[Resource, ...] = EVERYTHING
     """What the call touches, as the gates found."""
     likeness: Likeness = ANY_CALL
@@ -265,6 +291,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     seal: str = ""
     cwd: str = ""
     binary: str = ""
+    reach: Reach = NO_REACH
     question: str = ""
     """The question to a person, and its options; empty if an approval is asked for."""
     options: tuple[str, ...] = ()
@@ -309,6 +336,7 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
         binary=admitted.binary,
         reason=" ".join(reasons),
         seal=admitted.seal,
+        reach=admitted.reach,
     )
 
 

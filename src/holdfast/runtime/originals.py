@@ -25,6 +25,7 @@ from holdfast.protocol.tools import (
     Decision,
     Expectation,
     Files,
+    Reach,
     Refused,
     Resource,
     Told,
@@ -95,6 +96,7 @@ class Originals:
             seal=seal,
             resources=tuple(map(_told, admission.resources, safe.resources)),
             likeness=self._sealed(admission.likeness),
+            reach=_reached(admission.reach, safe.reach),
         )
         if isinstance(safe, Asked):
             return safe
@@ -154,6 +156,15 @@ def _is_converted(admission: Admission) -> bool:
 def _told(found: Resource, safe: Resource) -> Resource:
     """Return resources without masked paths: two of those cannot be told apart."""
     return found if safe == found else Resource(found.access)
+
+
+def _reached(found: Reach, safe: Reach) -> Reach:
+    """Return what the call reaches with the marks of contents, which tell no secret, wherever no path was masked."""
+    programs = [
+        one if one.path == other.path else replace(other, mark="")
+        for one, other in zip(found.programs, safe.programs, strict=True)
+    ]
+    return replace(safe, programs=tuple(programs))
 
 
 def _untelling(expects: Expectation | None, redact: Redactor) -> Files | None:

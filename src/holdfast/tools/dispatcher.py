@@ -19,19 +19,23 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import (
+    NO_REACH,
     Admission,
     Allowed,
     Asked,
     Expectation,
+    Reach,
     Refused,
     Told,
     ToolSpec,
 )
 from holdfast.protocol.trust import least
 from holdfast.sandbox.process import Processes
+from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
 from holdfast.tools.limits import limited, over
+from holdfast.tools.reach import reach_of
 from holdfast.tools.registry import Registry
 from holdfast.tools.results import bounded, failed
 from holdfast.tools.sameness import likeness_of
@@ -165,6 +169,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
     binary = program_of(command, workspace) if command else ""
     is_question = spec.effect == "ask"
     likeness = likeness_of(spec, case.values, workspace)
+    reach = await _reach(case, binary)
     if is_question or case.is_open:
         return Asked(
             decisions=case.decisions,
@@ -172,6 +177,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
             source=spec.source,
             cwd=cwd,
             binary=binary,
+            reach=reach,
             question=values["question"] if is_question else "",
             options=tuple(values.get("options", ())) if is_question else (),
             resources=case.resources,
@@ -190,9 +196,18 @@ async def _admission(case: Case, tool: Tool) -> Admission:
         source=spec.source,
         cwd=cwd,
         binary=binary,
+        reach=reach,
         resources=case.resources,
         likeness=likeness,
     )
+
+
+async def _reach(case: Case, binary: str) -> Reach:
+    """Return what the call reaches, if a gate asks about it."""
+    facts = case.facts
+    if facts is None or not case.is_asked or not (facts.commands or facts.paths or facts.urls):
+        return NO_REACH
+    return await in_thread(lambda: reach_of(facts, binary))
 
 
 async def _plan(case: Case, tool: Tool) -> Expectation | None:

@@ -160,11 +160,11 @@ def _programs(commands: Iterable[Command], settings: Settings) -> Iterator[Progr
     if not named:
         return
     workspace = settings.tools.workspace
-    files = {name: _file_of(name, workspace) for name in named}
+    files = {name: file_of(name, workspace) for name in named}
     for words in dict.fromkeys(words for command in commands for words in simple_commands(command)):
         word = words[0]
         if word not in files:
-            files[word] = _file_of(word, workspace)
+            files[word] = file_of(word, workspace)
         file = files[word]
         names, last = {word, word.rsplit("/", 1)[-1]}, file.rsplit("/", 1)[-1]
         if file and last not in _MANY_PROGRAMS:
@@ -178,7 +178,7 @@ def _programs_named(policy: Policy) -> list[str]:
     return list(dict.fromkeys(rule.words[0] for rule in rules if rule.words))
 
 
-def _file_of(word: str, workspace: str) -> str:
+def file_of(word: str, workspace: str) -> str:
     """Return the file that the shell would run for a word, with every link followed; empty if there is no file."""
     path = os.path.join(workspace, _expanded(word, workspace)) if "/" in word else word
     found = None if malformed(path) else shutil.which(path)

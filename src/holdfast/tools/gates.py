@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.policy.rules import judge, strictest, touched
+from holdfast.policy.rules import Facts, judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
@@ -40,13 +40,18 @@ class Case(msgspec.Struct, frozen=True):
     """What the call would touch, as the gates report it."""
     decisions: tuple[Decision, ...] = ()
     """The decisions, in order."""
+    facts: Facts | None = None
+    """What the policy judged."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether a gate asks for approval, given or not."""
+        return "ask" in [decision.verdict for decision in self.decisions]
 
     @property
     def is_open(self) -> bool:
         """Return whether approval is still missing: a gate asks for it, and nobody has given it."""
-        if "ask" not in [decision.verdict for decision in self.decisions]:
-            return False
-        return APPROVAL not in [decision.by for decision in self.decisions]
+        return self.is_asked and APPROVAL not in [decision.by for decision in self.decisions]
 
 
 Verdict = Case | Refused
@@ -126,7 +131,7 @@ async def _policy(own: OwnPlaces, case: Case) -> Verdict:
     decision = strictest(decisions)
     if decision.verdict == "deny":
         return Refused(Failure("policy_denied", f"Refused by policy: {decision.reason}"), decisions)
-    return msgspec.structs.replace(case, decisions=decisions, resources=touched(facts))
+    return msgspec.structs.replace(case, decisions=decisions, resources=touched(facts), facts=facts)
 
 
 async def _plan(case: Case) -> Verdict:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
 from holdfast.protocol.rows import Approval, SessionRow
+from holdfast.protocol.tools import Content
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import (
     COMMAND,
@@ -91,6 +92,9 @@ def approval_row(row: Approval) -> dict[str, Any]:
         "workspace": row.workspace or None,
         "cwd": row.cwd or None,
         "binary": row.binary or None,
+        "programs": [{"path": each.path, "content": each.mark} for each in row.reach.programs],
+        "files": list(row.reach.files),
+        "hosts": list(row.reach.hosts),
         "is_masked": row.is_masked,
         "decided": row.decision or None,
     }
@@ -145,14 +149,27 @@ def _answers(row: Approval) -> list[tuple[str, str]]:
 
 def approval_call_lines(row: Approval) -> Iterator[Line]:
     """Return everything that the approval covers: the call, its folder, its program and its tool."""
-    shown, _ = clipped_call(row.arguments)
-    yield from framed(shown)
+    call, _ = clipped_call(row.arguments)
+    yield from framed(call)
     if row.is_masked:
         yield [Span(f"  {MASKED}: {_HIDDEN}", "yellow")]
     tool = f"{row.tool} ({row.source})" if row.source else ""
-    for name, value in (("in", row.cwd or row.workspace), ("begins with", row.binary), ("tool", tool)):
+    shown = [
+        ("in", row.cwd or row.workspace),
+        ("begins with", row.binary),
+        *(("runs", _said(each)) for each in row.reach.programs if each.path != row.binary),
+        *(("names", path) for path in row.reach.files),
+        *(("reaches", host) for host in row.reach.hosts),
+        ("tool", tool),
+    ]
+    for name, value in shown:
         if value:
             yield [Span(f"  {name:<12}", "dim"), Span(neutral(value).replace("\n", "\\n"), EXACT)]
+
+
+def _said(content: Content) -> str:
+    """Return a program for people. Its content is compared; that of a large one only by its size and times."""
+    return content.path if " " not in content.mark else f"{content.path} ({content.mark.partition(',')[0]})"
 
 
 def clipped_call(arguments: str) -> tuple[str, int]:

@@ -243,6 +243,7 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
                 seal=asked.seal,
                 cwd=asked.cwd,
                 binary=asked.binary,
+                reach=asked.reach,
                 question=asked.question,
                 options=asked.options,
                 resources=asked.resources,
