@@ -51,7 +51,7 @@ def reach_of(facts: Facts, binary: str) -> Reach:
 
 
 def content_of(path: str) -> Content | None:
-    """Return a file with the mark of its content; None if it is no file."""
+    """Return a file with the mark of its content; None if there is no such file."""
     try:
         found = Path(path).stat()
     except (OSError, ValueError):
