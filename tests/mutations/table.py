@@ -12,6 +12,7 @@ from tests.mutations.conduct import CONDUCT
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 from tests.mutations.views import VIEWS
+from tests.mutations.web import WEB
 
 NAMED = (
     Mutation(
@@ -916,4 +917,5 @@ MUTATIONS = (
     *SCREEN,
     *PROGRESS,
     *VIEWS,
+    *WEB,
 )

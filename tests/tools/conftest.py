@@ -64,7 +64,8 @@ class Bench:
         if isinstance(admission, Refused):
             return RawResult("error", admission.failure.message)
         assert isinstance(admission, Allowed)
-        return await self.tools.run(name, admission.arguments, self.context())
+        context = self.context(policy=self.settings.policy)
+        return await self.tools.run(name, admission.arguments, context)
 
 
 @pytest.fixture

@@ -53,6 +53,9 @@ _NEEDS: Mapping[Effect, str] = {
 }
 
 
+NEED_HOSTS = frozenset({"web_fetch"})
+"""Built-in tools that reach only listed hosts."""
+
 _READS_THE_WEB = frozenset({"web_fetch"})
 """Built-in tools that send nothing but the address: a person who lists its host agrees to that."""
 
@@ -133,9 +136,13 @@ def is_offered(tool: str, allow_tools: tuple[str, ...], deny_tools: tuple[str, .
 
 
 def offers(tool: str, settings: Settings) -> bool:
-    """Return whether a run has a tool. Its globs say so; whether it has `answer`, its conduct says."""
+    """Return whether a run has a tool. Its globs say so; whether it has `answer`, its conduct says. A tool that needs
+    a listed host is of no use without one.
+    """
     if tool == ANSWER:
         return settings.conduct.is_calibrated
+    if tool in NEED_HOSTS and not settings.policy.allowed_hosts:
+        return False
     return is_offered(tool, settings.tools.allow_tools, settings.tools.deny_tools)
 
 

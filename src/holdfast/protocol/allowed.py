@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
 Address = IPv4Address | IPv6Address
@@ -222,7 +222,11 @@ def embeds(address: Address) -> bool:
 
 def is_special(address: Address) -> bool:
     """Return whether an address does not belong to one host of the internet: private, loopback, shared, multicast."""
-    return not address.is_global or address.is_multicast or address.is_reserved or embeds(address)
+    if not address.is_global or address.is_multicast or address.is_reserved or embeds(address):
+        return True
+    if isinstance(address, IPv4Address):
+        return any(address in network for network in _SPECIAL_4)
+    return address not in _UNICAST_6 or any(address in network for network in _SPECIAL_6)
 
 
 def _prefix(text: str) -> tuple[int, int]:
@@ -231,6 +235,24 @@ def _prefix(text: str) -> tuple[int, int]:
 
 
 _PREFIXES = tuple(map(_prefix, _EMBEDDING))
+
+# The library's own tables differ between versions of Python, so these ranges are named here too.
+_SPECIAL_4 = tuple(
+    map(
+        IPv4Network,
+        ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+         "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16",
+         "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    )
+)  # fmt: skip
+_UNICAST_6 = IPv6Network("2000::/3")
+"""All that is assigned to hosts of the internet."""
+_SPECIAL_6 = tuple(
+    map(
+        IPv6Network,
+        ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+    )
+)
 
 
 def host_is_allowed(host: str, port: int, allowed: Sequence[str]) -> bool:

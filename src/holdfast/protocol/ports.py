@@ -32,7 +32,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
-from holdfast.protocol.settings import Output, Settings
+from holdfast.protocol.settings import Output, Policy, Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
 from holdfast.protocol.trust import Label, Trust
 
@@ -370,6 +370,8 @@ class CallContext(msgspec.Struct, frozen=True):
     """What the program gave to the run for its own functions. It is in memory only."""
     expects: Expectation | None = None
     """What the tool planned, as the intent recorded it."""
+    policy: Policy = Policy()
+    """The rules of the run: a tool that connects compares each address with them."""
 
 
 class Medium(msgspec.Struct, frozen=True):

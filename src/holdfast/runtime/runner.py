@@ -302,6 +302,7 @@ class Runner:
             check=check,
             deps=next(reversed(self._ports.deps.get(self._session, ())), None),
             expects=action.attempt.expects,
+            policy=settings.policy,
         )
         try:
             work = self._ports.tools.run(call.name, original.arguments, context)

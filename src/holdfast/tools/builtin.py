@@ -21,6 +21,8 @@ from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.shell import Shell
 from holdfast.tools.survey import Surveyor
+from holdfast.tools.web import Web
+from holdfast.tools.web_fetch import WebFetch
 
 
 def make_tools(
@@ -30,6 +32,7 @@ def make_tools(
     own: Own,
     images: Images | None = None,
     journals: Journals | None = None,
+    web: Web | None = None,
 ) -> Dispatcher:
     """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
@@ -39,17 +42,22 @@ def make_tools(
         own: Holdfast's own files, which no tool may change.
         images: Where file tools keep what they replace; None: nowhere, so that it cannot be undone.
         journals: Where sessions read what is stored of them; None: nowhere.
+        web: How the web tools reach the network; None: as this machine does.
 
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
-    registry = Registry([*built_in(processes, places, images, journals), *extra_tools])
+    registry = Registry([*built_in(processes, places, images, journals, web), *extra_tools])
     return Dispatcher(registry, processes, gates_of(secret_in, places), Surveyor(places))
 
 
 def built_in(
-    processes: Processes, own: OwnPlaces, images: Images | None = None, journals: Journals | None = None
+    processes: Processes,
+    own: OwnPlaces,
+    images: Images | None = None,
+    journals: Journals | None = None,
+    web: Web | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
     return (
@@ -65,4 +73,5 @@ def built_in(
         answer(),
         ReadOutput(processes, journals),
         RecallHistory(journals),
+        WebFetch(processes, web or Web()),
     )

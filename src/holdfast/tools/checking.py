@@ -19,7 +19,6 @@ from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Decision, Refused, ToolSpec
 from holdfast.tools.gates import Case, Gate, passed
 from holdfast.tools.registry import Registry
-from holdfast.tools.schema import arguments_object
 
 _SUBJECTS: Mapping[str, tuple[str, str, dict[str, str]]] = {
     "command": ("shell", "command", {}),
@@ -30,16 +29,6 @@ _SUBJECTS: Mapping[str, tuple[str, str, dict[str, str]]] = {
 """What can be asked without naming a tool: the tool that does it, its parameter, and its other arguments."""
 
 SUBJECTS = frozenset(_SUBJECTS)
-
-WEB_FETCH = ToolSpec(
-    name="web_fetch",
-    description="Reads an address.",
-    parameters=arguments_object(required=["url"], url={"type": "string", "minLength": 1}),
-    effect="network",
-    source="builtin",
-    kinds={"url": "url"},
-)
-"""How an address is judged as long as no tool of this name is registered."""
 
 
 class Checker(msgspec.Struct, frozen=True):
@@ -57,9 +46,7 @@ class Checker(msgspec.Struct, frozen=True):
             value: The command, path or address.
         """
         tool, parameter, others = _SUBJECTS[kind]
-        found = self.registry.found(tool)
-        spec = found.spec if found is not None else WEB_FETCH
-        return await self._judged(spec, _json({parameter: value, **others}))
+        return await self.call(tool, {parameter: value, **others})
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Decision:
         """Judge a call of a tool. Its arguments are JSON text, or the object itself.

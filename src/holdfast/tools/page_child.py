@@ -1,0 +1,53 @@
+"""Makes text of a page, in a process that can be killed: `python -I -S page_child.py FOLDER < request`.
+
+The first line of the request is JSON with the charset that the server names; the page follows. FOLDER has the
+library. Some pages of a few hundred KiB take its parser minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+from typing import Any
+
+MAX_MEMORY_BYTES = 1 << 30
+_HIDDEN = '[hidden], [aria-hidden="true"], template'
+_HIDING = re.compile(
+    r"display:none|visibility:(?:hidden|collapse)|(?:opacity|font-size):0(?:\.0*)?(?![.\d])"
+    r"|(?:left|top|right|bottom|text-indent):-\d{3}"
+)
+_MAX_STYLE_CHARS = 10_000
+
+
+def main() -> None:
+    """Print the title and the text of the page, without what its own elements hide."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    sys.path.insert(0, sys.argv[1])
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
+    from resiliparse.parse.html import HTMLTree
+
+    request, page = json.loads(sys.stdin.buffer.readline()), sys.stdin.buffer.read()
+    said = map_encoding_to_html5(request["charset"], fallback_utf8=False) if request["charset"] else None
+    charset = said or detect_encoding(page, from_html_meta=True) or "utf-8"
+    tree = HTMLTree.parse_from_bytes(page, charset, "replace")
+    if tree.body is not None:
+        _remove_hidden(tree.body)
+    text = extract_plain_text(tree, links=True, alt_texts=True)
+    title = " ".join((tree.title or "").split())
+    sys.stdout.write(f"{title}\n\n{text}\n" if title else f"{text}\n")
+
+
+def _remove_hidden(body: Any) -> None:
+    for element in body.query_selector_all(_HIDDEN):
+        element.decompose()
+    for element in body.query_selector_all("[style]"):
+        style = "".join((element.getattr("style") or "")[:_MAX_STYLE_CHARS].lower().split())
+        if _HIDING.search(style):
+            element.decompose()
+
+
+if __name__ == "__main__":
+    main()

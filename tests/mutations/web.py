@@ -1,0 +1,50 @@
+"""Lines with a promise about what leaves for the web, and what comes from it. Joined in `table`."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+WEB = (
+    Mutation(
+        "the addresses of a name are not judged before one is used",
+        "tools/egress.py",
+        "        for address in addresses:\n            self.judge(address, port)\n",
+        "",
+        "tests/tools/test_egress.py",
+    ),
+    Mutation(
+        "a literal address is not judged when something connects to it",
+        "tools/egress.py",
+        "        self._guard.judge(str(address), int(port))\n",
+        "",
+        "tests/tools/test_egress.py::test_an_address_that_the_gate_let_through_is_judged_again_at_the_socket",
+    ),
+    Mutation(
+        "a redirect does not pass the gate of addresses",
+        "tools/egress.py",
+        "problem = url_problem(request.url, reach.allowed)",
+        "problem = None",
+        "tests/tools/test_egress.py",
+    ),
+    Mutation(
+        "an address inside an IPv6 address is not seen",
+        "policy/addresses.py",
+        "any(map(is_special, (plain, *_inside(plain))))",
+        "is_special(plain)",
+        "tests/policy/test_addresses.py",
+    ),
+    Mutation(
+        "a body is decompressed without a limit",
+        "tools/egress.py",
+        "return self._inflate.decompress(chunk, most)",
+        "return self._inflate.decompress(chunk)",
+        "tests/tools/test_egress.py::test_a_bomb_is_never_in_memory",
+    ),
+    Mutation(
+        "a driver whose lease is over sends a request",
+        "tools/egress.py",
+        "            self._guard.reach.check()\n",
+        "            pass\n",
+        "tests/tools/test_egress.py::test_a_driver_whose_lease_is_over_sends_nothing",
+    ),
+)
