@@ -21,7 +21,7 @@ from holdfast.config.paths import LOCAL_TIME, Home, admin_files, expanded, find_
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Clock, Provider, Store, Tool, Tools
+from holdfast.protocol.ports import Clock, Hooks, Provider, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
@@ -47,6 +47,7 @@ _GUIDANCE = "holdfast.tools.guidance:guidance"
 _ZONE_AT = "holdfast.runtime.zones:zone_at"
 _IS_ZONE = "holdfast.runtime.zones:is_zone"
 _UTC_NAMES = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal", "Etc/Universal")
+_HOOKS = "holdfast.extensions.hooks:ConfiguredHooks"
 _SECTIONS = "holdfast.extensions.sections:package_sections"
 _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
@@ -289,8 +290,11 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
+        hooks = factory(_HOOKS)(config.hooks, redact, environ) if config.hooks else None
+        if hooks is not None:
+            open_rooms.push_async_callback(_close, "What hooks left", hooks)
         tools = factory(_TOOLS)(
-            extra_tools, secret_in=redact.known_in, own=own, images=images, journals=store
+            extra_tools, secret_in=redact.known_in, own=own, images=images, journals=store, hooks=hooks
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)
@@ -304,7 +308,7 @@ async def _close_providers(app: App) -> None:
         await _close(f"The provider of {name}", provider)
 
 
-async def _close(what: str, room: Store | Tools | Provider) -> None:
+async def _close(what: str, room: Store | Tools | Provider | Hooks) -> None:
     with clearing_up(what):
         await room.aclose()
 

@@ -53,6 +53,12 @@ def posture(name: str, value: str) -> Row:
     return Row(f"postures.*.{name}", f"[postures.mine]\n{name} = {value}", trusted="may not set it")
 
 
+def hook(name: str, value: str) -> Row:
+    lines = {"on": '["before_tool"]', "command": '["true"]'} | {name: value}
+    said = "\n".join(f"{key} = {each}" for key, each in lines.items())
+    return Row(f"hooks.*.{name}", f"[hooks.mine]\n{said}", trusted="may set it")
+
+
 TABLE = [
     Row("model", 'model = "openai:gpt-5.5"', trusted="may set it"),
     Row("max_output_tokens", "max_output_tokens = 500_000", "max_output_tokens = 100"),
@@ -123,6 +129,11 @@ TABLE = [
         "[compaction]\nmax_cost_share = 0.4",
         "[compaction]\nmax_cost_share = 0.01",
     ),
+    hook("on", '["before_tool"]'),
+    hook("tools", '["shell"]'),
+    hook("command", '["false"]'),
+    hook("timeout_s", "9"),
+    hook("on_failure", '"allow"'),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),
 ]
 
@@ -177,7 +188,7 @@ def test_an_untrusted_file_may_tighten_and_nothing_else(project: Project, row: R
         loosened = project.says(row.looser)
         assert not counts(loosened, project)
         assert loosened.settings == without.settings
-        assert [each.origin.partition(":")[0] for each in loosened.ignored] == [str(project.file)]
+        assert {each.origin.partition(":")[0] for each in loosened.ignored} == {str(project.file)}
         assert len(loosened.warnings) == len(without.warnings) + 1
     if row.stricter:
         tightened = project.says(row.stricter)

@@ -435,8 +435,8 @@ PERMISSION = (
         "a yes is looked for before the policy asks",
         "tools/gates.py",
         '        Gate("policy", partial(_policy, own), "quick"),\n'
-        '        Gate("plan", _plan, "quick"),\n'
-        "        # Hooks, taint, rate and budget will stand here, in this order.\n"
+        '        Gate(PLAN, _plan, "quick"),\n'
+        "        # Hooks come here (`tools.hooked`). Taint, rate and budget will follow, in this order.\n"
         '        Gate(APPROVAL, _approval, "quick"),\n',
         '        Gate(APPROVAL, _approval, "quick"),\n        Gate("policy", partial(_policy, own), "quick"),\n',
         "tests/tools/test_gates.py tests/tools/test_dispatcher.py",

@@ -9,6 +9,7 @@ from tests.mutations.answers import ANSWERS
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
+from tests.mutations.hooks import HOOKS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 from tests.mutations.views import VIEWS
@@ -911,6 +912,7 @@ MUTATIONS = (
     *_BOUNDS,
     *SECRETS,
     *PERMISSION,
+    *HOOKS,
     *ENDINGS,
     *ANSWERS,
     *CONDUCT,

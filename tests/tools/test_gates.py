@@ -144,7 +144,7 @@ async def test_a_slow_gate_makes_judging_slow_and_is_waited_for_and_can_be_stopp
         return case
 
     bench = gated(Gate("hook", wait, "slow"))
-    assert not bench.tools.is_quick("read_file")
+    assert not bench.tools.is_quick("read_file", bench.settings)
     judging = asyncio.create_task(bench.admit("read_file", path="a"))
     await asked.wait()
     judging.cancel()
@@ -158,6 +158,6 @@ async def test_a_slow_gate_makes_judging_slow_and_is_waited_for_and_can_be_stopp
 @pytest.mark.requirement("L1")
 async def test_without_a_slow_gate_only_what_has_a_plan_is_judged_slowly(gated: GatedBench) -> None:
     bench = gated(Gate("hook", saying(), "quick"))
-    assert bench.tools.is_quick("read_file")
-    assert bench.tools.is_quick("unknown")
-    assert not bench.tools.is_quick("write_file")
+    assert bench.tools.is_quick("read_file", bench.settings)
+    assert bench.tools.is_quick("unknown", bench.settings)
+    assert not bench.tools.is_quick("write_file", bench.settings)

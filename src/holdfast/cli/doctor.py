@@ -186,6 +186,20 @@ def check_sandbox(home: Home) -> Iterator[Finding]:
     yield Finding("sandbox", "warning", UNSAFE, hint)
 
 
+def check_hooks(home: Home) -> Iterator[Finding]:
+    """Check that the programs of the hooks exist."""
+    try:
+        config = load(home, Path.cwd(), {}, os.environ)
+    except ConfigError:
+        return
+    missing = [source for source in config.hooks if shutil.which(source.command[0]) is None]
+    for source in missing:
+        message = f"[hooks.{source.hook.name}]: there is no program {source.command[0]}"
+        yield Finding("hooks", "fault", message, f"Install it, or correct {source.origin}.")
+    if config.hooks and not missing:
+        yield Finding("hooks", "ok", ", ".join(source.hook.name for source in config.hooks))
+
+
 def check_disk(home: Home) -> Iterator[Finding]:
     """Check the free disk space."""
     free = shutil.disk_usage(_nearest(home.folder)).free
@@ -197,7 +211,8 @@ def check_disk(home: Home) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_python, check_home, check_database, check_config, check_keys, check_sandbox, check_disk,
+    check_python, check_home, check_database, check_config, check_keys, check_sandbox, check_hooks,
+    check_disk,
 )  # fmt: skip
 
 

@@ -11,10 +11,12 @@ from typing import Any, Literal, NamedTuple
 from holdfast.config.values import (
     Kind,
     choice,
+    choices,
     dollars,
     duration,
     entries,
     number,
+    program,
     rules,
     switch,
     text,
@@ -30,6 +32,7 @@ from holdfast.protocol.allowed import (
     hosts_are_within,
     paths_are_within,
 )
+from holdfast.protocol.hooks import tool_glob_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
 from holdfast.protocol.settings import Conduct, Context, Guard, Repairs
@@ -404,6 +407,26 @@ KEYS: tuple[Key, ...] = (
         Context().compact_cost_share,
         "tighten",
         _less,
+    ),
+    Key(
+        "hooks.*.on",
+        choices("before_tool"),
+        "The events that the hook is asked about or told.",
+        project="trust",
+    ),
+    Key(
+        "hooks.*.tools",
+        entries(tool_glob_of, 'names of tools, like ["shell", "mcp__*"]', fewest=1),
+        "The tools whose calls it sees. Default: all.",
+        project="trust",
+    ),
+    Key("hooks.*.command", program(), "The program and its arguments.", project="trust"),
+    Key("hooks.*.timeout_s", number(0.1, 600), "How long it may take. Default: 5 seconds.", project="trust"),
+    Key(
+        "hooks.*.on_failure",
+        choice("deny", "allow"),
+        "What counts if it is late, fails or gives no valid answer. Default: deny.",
+        project="trust",
     ),
     Key(
         "undo.keep",

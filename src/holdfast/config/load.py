@@ -18,9 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from holdfast.config.hooks import Owners, check_hooks, hooks_of, owners
 from holdfast.config.keys import KEYS, POSTURES
 from holdfast.config.paths import ADMIN_FILE, PROJECT_FILE, Home, admin_files
-from holdfast.config.settings import DEFAULT_ORIGIN, Config, Ignored, Layer, Setting, build
+from holdfast.config.settings import DEFAULT_ORIGIN, HOOKS, Config, Ignored, Layer, Setting, build
 from holdfast.config.sources import (
     NEAR,
     Given,
@@ -143,8 +144,9 @@ def _change(given: Given, without: Config, before: Config, after: Config) -> Cha
         return Change(given.name, given.shown, now, "trusted")
     if ignored is not None:
         return Change(given.name, given.shown, now, "never", ignored.why)
-    by = after.settings[given.name].origin
-    return Change(given.name, given.shown, now, "overruled", f"{by} overrides it")
+    by = after.settings.get(given.name)
+    why = f"{by.origin} overrides it" if by is not None else "another file has a hook of this name"
+    return Change(given.name, given.shown, now, "overruled", why)
 
 
 # --- merging ------------------------------------------------------------------------------------
@@ -177,13 +179,18 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     warnings: list[str] = []
     ignored: list[Ignored] = []
     postures = _postures(sources)
-    for source in sources:
+    check_hooks(sources, problems)
+    owned = owners(sources)
+    for number, source in enumerate(sources):
         for given in (*_posture(source, postures, problems), *source.given):
             names[given.name] = given.segments
             before = settings.get(given.name)
+            if source.layer != "project" and (taken := owned.taken(given, number, source)):
+                warnings += [taken] if taken not in warnings else []
+                continue
             match source.layer:
                 case "project":
-                    refused = _refused(given, before, is_trusted=source.is_trusted)
+                    refused = _refused(given, before, owned, is_trusted=source.is_trusted)
                     ignored += refused
                     if refused or _is_in_force(given, before):
                         continue
@@ -198,7 +205,7 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     if problems:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)
-    return replace(build(settings, names), ignored=tuple(ignored), warnings=told)
+    return replace(build(settings, names, hooks_of(settings, names)), ignored=tuple(ignored), warnings=told)
 
 
 def _set(given: Given, before: Setting | None, layer: Layer) -> Setting:
@@ -259,10 +266,10 @@ def _posture(
 # --- what a file may say ------------------------------------------------------------------------
 
 
-def _refused(given: Given, before: Setting | None, *, is_trusted: bool) -> list[Ignored]:
+def _refused(given: Given, before: Setting | None, owned: Owners, *, is_trusted: bool) -> list[Ignored]:
     """Return why a value of a project file does not count, as a reason; empty if it counts."""
     key = given.key
-    barred = key.barred(given.value) if key.barred is not None else ""
+    barred = key.barred(given.value) if key.barred is not None else owned.barred(given)
     needs_trust = False
     if barred:
         why = barred
@@ -307,7 +314,7 @@ def _tightens(given: Given, before: Setting | None) -> bool:
 
 def _is_capping(given: Given, before: Setting | None, warnings: list[str]) -> bool:
     """Return whether a value of an admin file tightens a setting."""
-    if given.key.adds == "stricter":
+    if given.key.adds == "stricter" or given.segments[0] == HOOKS:
         return True
     if given.key.order is not None and before is not None:
         if given.key.order.is_within(before.value, given.value):

@@ -47,6 +47,7 @@ def shown(config: Config) -> list[dict[str, Any]]:
     for name, setting in config.settings.items():
         key = next((key for key in KEYS if key.path == name), None)
         value = key.kind.write(setting.value) if key else setting.value
+        value = list(value) if isinstance(value, tuple) else value
         rows[name] = {"key": name, "value": value, "origin": setting.origin}
     for each in config.ignored:
         row = rows.setdefault(each.key, {"key": each.key, "value": None, "origin": None})

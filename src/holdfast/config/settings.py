@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs
@@ -33,6 +34,8 @@ CONTEXT: Mapping[str, str] = {
     "compaction.max_cost_share": "compact_cost_share",
 }
 """The keys of what a request carries, each with its name in `Context`."""
+HOOKS = "hooks"
+"""The section of the hooks."""
 _RANKS = ("admin", "user", "project")
 DEFAULT_ORIGIN = "default"
 
@@ -111,6 +114,8 @@ class Config(msgspec.Struct, frozen=True):
     """Empty: this machine's."""
     undo_keep_s: float
     """How long the content of edited files is kept."""
+    hooks: tuple[HookSource, ...]
+    """What hooks run in this process. The policy has them too, as a session records them."""
     providers: dict[str, ProviderSettings]
     catalog: dict[str, CatalogEntry]
     """What the user declares about models, by glob."""
@@ -120,7 +125,9 @@ class Config(msgspec.Struct, frozen=True):
     """What was ignored or capped, in sentences for the user."""
 
 
-def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]]) -> Config:
+def build(
+    settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]], hooks: tuple[HookSource, ...]
+) -> Config:
     """Return the typed settings of validated values.
 
     `names` maps a dotted key to its segments, because a segment that the user chose may contain dots.
@@ -152,6 +159,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
             allow=_ranked(value["policy.allow"]),
             allowed_paths=value["policy.allowed_paths"],
             allowed_hosts=value["network.allow"],
+            hooks=tuple(each.hook for each in hooks),
         ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",
@@ -159,6 +167,7 @@ def build(settings: Mapping[str, Setting], names: Mapping[str, tuple[str, ...]])
         wait_s=float(value["guard.wait_s"]),
         zone=value.get("prompt.zone") or "",
         undo_keep_s=value["undo.keep"],
+        hooks=hooks,
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ _DECIMAL = re.compile(r"\s*[+-]?\d{1,15}(?:\.\d{1,15})?\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
+_COMPARED_CHARS = 60
 LIST_MAX = 1_000
 """The most items of a list."""
 RULE_EXAMPLE = '["shell(terraform *)", "write_file(docs/**)", "mcp__github__*"]'
@@ -144,6 +146,39 @@ def choice(*options: str) -> Kind:
     return Kind(read, "one of " + ", ".join(options), {"enum": list(options)})
 
 
+def choices(*options: str) -> Kind:
+    """A list of a few words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        wrong = [(each, _not_one_of(options, each)) for each in _listed(value) if each not in options]
+        if wrong:
+            raise Wrong(wrong)
+        if not value:
+            raise ValueError
+        return tuple(dict.fromkeys(value))
+
+    schema = {"type": "array", "items": {"enum": list(options)}, "minItems": 1}
+    return Kind(read, "a list of some of " + ", ".join(options), schema, list, _list_said)
+
+
+def _not_one_of(options: Sequence[str], value: object) -> str:
+    near = get_close_matches(str(value)[:_COMPARED_CHARS], options, n=1)
+    return f"does not exist; did you mean {near[0]}?" if near else f"is not one of {', '.join(options)}"
+
+
+def program() -> Kind:
+    """A program and its arguments."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        words = _listed(value)
+        if not words or not words[0] or not all(isinstance(word, str) and "\0" not in word for word in words):
+            raise ValueError
+        return tuple(str(word) for word in words)
+
+    schema = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": LIST_MAX}
+    return Kind(read, 'a program and its arguments, like ["python3", "guard.py"]', schema, list, _list_said)
+
+
 def text(pattern: str, allowed: str) -> Kind:
     """Text of a given form."""
 
@@ -173,16 +208,19 @@ def rules(read_one: Callable[[str], Rule]) -> Kind:
     )
 
 
-def entries(read_one: Callable[[str], object], allowed: str) -> Kind:
+def entries(read_one: Callable[[str], object], allowed: str, fewest: int = 0) -> Kind:
     """A list of texts, each of which `read_one` accepts."""
 
     def read(value: Any) -> tuple[str, ...]:
+        if len(_listed(value)) < fewest:
+            raise ValueError
         wrong = [(each, why) for each in _listed(value) if (why := _why_wrong(read_one, each))]
         if wrong:
             raise Wrong(wrong)
         return tuple(dict.fromkeys(value))
 
     schema = {"type": "array", "items": {"type": "string"}, "maxItems": LIST_MAX}
+    schema |= {"minItems": fewest} if fewest else {}
     return Kind(read, f"a list of at most {LIST_MAX:,} {allowed}", schema, list, _list_said)
 
 

@@ -127,7 +127,9 @@ def _attached(state: State, event: e.Attached) -> State:
     # `interrupted` remembers the attempt, so that its number goes on counting, and a probe knows what to look
     # for. A call whose tool declares `unknown` stays `Started`: `decide._attach` abandons it.
     calls = tuple(
-        replace(call, stage=Proposed(), interrupted=attempt)
+        replace(
+            call, stage=Proposed(), interrupted=attempt, arguments=call.written or call.arguments, written=""
+        )
         if (attempt := _cut_off(call.stage, event.epoch)) is not None and attempt.on_interrupt != "unknown"
         else call
         for call in state.turn.calls

@@ -77,7 +77,10 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
     attempt = ToolAttempt(
         event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
     )
-    arguments = {"arguments": event.arguments} if event.arguments else {}
+    call = next((each for each in state.turn.calls if each.call_id == event.call_id), None)
+    arguments = {}
+    if event.arguments and call is not None:
+        arguments = {"arguments": event.arguments, "written": call.written or call.arguments}
     started = with_call(
         state,
         event.call_id,

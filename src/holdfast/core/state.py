@@ -306,6 +306,9 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the call touches, as the gates last found; None: no gate has judged it yet."""
     likeness: Likeness = ANY_CALL
     """What makes it the same as another call, as the gates found; nothing before it starts."""
+    written: str = ""
+    """The arguments as the model wrote them, once the gates changed their meaning; else empty. The gates judge these
+    again if the call is interrupted: hooks change them once, not twice."""
 
 
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
+from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
@@ -436,6 +437,24 @@ class Proposal(msgspec.Struct, frozen=True):
     """The run has a plan."""
     is_approved: bool = False
     """Somebody approved it: `ask` is allowed, and `deny` still rules. The caller compares what was approved."""
+    check: Check | None = None
+    """Called right before a hook is started. Without it, nobody makes the call, and no hook is asked."""
+
+
+class Hooks(Protocol):
+    """Asks and tells the hooks of a runtime."""
+
+    async def ask(self, hook: Hook, occasion: Occasion, check: Check) -> HookAnswer:
+        """Return what the hook answers within its time limit. If it is late or fails, `on_failure` counts.
+
+        Raises:
+            Lapsed: the check failed, and the hook was not started.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        ...
 
 
 class Tools(Protocol):
@@ -453,7 +472,7 @@ class Tools(Protocol):
         """Return what the model is offered, in a stable order."""
         ...
 
-    def is_quick(self, name: str) -> bool:
+    def is_quick(self, name: str, settings: Settings) -> bool:
         """Return whether judging a call of that tool waits for nothing: no plan, no slow gate."""
         ...
 

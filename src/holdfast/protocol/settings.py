@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.allowed import EVERYWHERE
+from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.prompt import CustomSection
 from holdfast.protocol.rules import PolicyRule
@@ -61,6 +62,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """The paths of the workspace that tools may use; with `:ro`, only to read."""
     allowed_hosts: tuple[str, ...] = ()
     """The hosts that tools may reach."""
+    hooks: tuple[Hook, ...] = ()
+    """The hooks, in the order in which they are asked."""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decision
-from holdfast.core.state import State, phase, started_calls
+from holdfast.core.state import Proposed, State, phase, started_calls
 from holdfast.core.wanted import (
     Action,
     Admit,
@@ -83,7 +83,7 @@ class Driver:
         self._fold = Fold(self._session, key)
         self._originals = originals
         self._apart = Apart()
-        self._planner = Planner(ports, originals, self._apart)
+        self._planner = Planner(ports, originals, self._apart, lease.check)
         self._runner = Runner(ports, bus, self._session, lease.check, originals, self._apart)
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
@@ -440,6 +440,12 @@ async def end_orphans(tools: Tools, state: State, lease: LiveLease) -> None:
         Lapsed: what runs may be another driver's.
     """
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
+    if (
+        state.settings is not None and state.settings.policy.hooks
+    ):  # a hook was asked about a call that has not begun
+        keys += [
+            f"{state.session}:{call.call_id}" for call in state.turn.calls if type(call.stage) is Proposed
+        ]
     if keys:
         lease.check()
         await tools.end_orphans(keys)

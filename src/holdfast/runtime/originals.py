@@ -17,6 +17,7 @@ from holdfast.core.state import Call, Done, State
 from holdfast.protocol.events import Record, ToolCallAbandoned, ToolCallFinished, ToolCallRefused
 from holdfast.protocol.evidence import Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.hooks import CHANGED, HOOK
 from holdfast.protocol.tools import (
     CONVERTED,
     Admission,
@@ -38,6 +39,9 @@ HIDDEN = (
     "This call did not run: a text in its arguments contains JSON in which something looks like a secret. Write that "
     "JSON as a part of the arguments, not as a text."
 )
+HOOK_SECRET = (
+    "This call did not run: a hook put what looks like a secret into its arguments, and these are stored."
+)
 MAX_HELD_CHARS = 64 * 1024 * 1024
 """The most characters that all originals may have together. Beyond that, the oldest are dropped."""
 
@@ -49,6 +53,8 @@ class Original(msgspec.Struct, frozen=True):
     """The arguments as the model wrote them; canonical after the call passed the gates."""
     redact: Redactor
     """A redactor that also masks what the copy masks, in the gates' words about the call and in its output."""
+    written: str = ""
+    """The arguments as the model wrote them, if a hook changed them; else empty."""
 
 
 class Originals:
@@ -101,7 +107,10 @@ class Originals:
         if isinstance(safe, Asked):
             return safe
         if (session, call.call_id) in self._kept:  # otherwise it ended meanwhile
-            self._put((session, call.call_id), replace(original, arguments=arguments))
+            written = original.written or original.arguments
+            is_changed = any(map(_is_change, admission.decisions))
+            kept = replace(original, arguments=arguments, written=written if is_changed else "")
+            self._put((session, call.call_id), kept)
         expects = _untelling(admission.expects, original.redact) if isinstance(admission, Allowed) else None
         can_probe = expects is not None or safe.on_interrupt != "probe"
         return replace(safe, expects=expects, on_interrupt=safe.on_interrupt if can_probe else "unknown")
@@ -120,6 +129,9 @@ class Originals:
             return in_every_text(self._redact, admission)
         if not masked_copy(admission.arguments, self._redact).values:
             return admission
+        if change := next(filter(_is_change, admission.decisions), None):
+            denial = replace(change, verdict="deny", reason=HOOK_SECRET)
+            return Refused(Failure("policy_denied", HOOK_SECRET), (*admission.decisions, denial))
         return Refused(Failure("tool_validation", HIDDEN), (Decision("schema", "deny", CONVERTED),))
 
     def note(self, session: str, batch: Iterable[Record]) -> None:
@@ -139,18 +151,27 @@ class Originals:
     def _put(self, key: tuple[str, str], original: Original) -> None:
         self._drop(key)
         self._kept[key] = original
-        self._chars += len(original.arguments)
+        self._chars += _length(original)
         while self._chars > MAX_HELD_CHARS:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: tuple[str, str]) -> None:
         original = self._kept.pop(key, None)
         if original is not None:
-            self._chars -= len(original.arguments)
+            self._chars -= _length(original)
+
+
+def _length(original: Original) -> int:
+    return len(original.arguments) + len(original.written)
 
 
 def _is_converted(admission: Admission) -> bool:
-    return any(decision.rule == CONVERTED for decision in admission.decisions)
+    """Return whether other arguments run than the model wrote."""
+    return any(each.rule == CONVERTED or _is_change(each) for each in admission.decisions)
+
+
+def _is_change(decision: Decision) -> bool:
+    return decision.by == HOOK and decision.reason == CHANGED
 
 
 def _told(found: Resource, safe: Resource) -> Resource:

@@ -27,11 +27,12 @@ from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.compaction import ContextCompacted, Reason
 from holdfast.protocol.events import SummaryDiscarded
 from holdfast.protocol.failures import Failure, FailureCode
+from holdfast.protocol.hooks import hooks_on, longest_s
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
-from holdfast.protocol.ports import Proposal, Wire
+from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
@@ -56,9 +57,10 @@ IN_THREAD_FROM_BYTES = 65_536
 class Planner:
     """Prepares for one session. Keeps what does not change from turn to turn."""
 
-    def __init__(self, ports: Ports, originals: Originals, apart: Apart) -> None:
+    def __init__(self, ports: Ports, originals: Originals, apart: Apart, check: Check) -> None:
         self._ports = ports
         self._originals = originals
+        self._check = check
         self._base_key: tuple[ModelFacts, str, str, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
@@ -72,7 +74,10 @@ class Planner:
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
         if isinstance(step, Admit):
-            is_judged_at_once = step.call.interrupted is None and self._ports.tools.is_quick(step.call.name)
+            assert state.settings is not None
+            is_judged_at_once = step.call.interrupted is None and self._ports.tools.is_quick(
+                step.call.name, state.settings
+            )
             return is_judged_at_once and not _has_schema(step.call, state)  # to check an answer may take long
         return _model(step, state) in self._ports.wires and not self._must_look(step, state)
 
@@ -99,7 +104,10 @@ class Planner:
         return Finding(step, result) if result is not None else None
 
     async def _waited(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
-        return await self._apart.run(self._ready(step, state), PREPARE_LIMIT_S)
+        limit_s = PREPARE_LIMIT_S
+        if isinstance(step, Admit) and state.settings is not None and state.settings.policy.hooks:
+            limit_s += longest_s(hooks_on("before_tool", state.settings.policy.hooks, step.call.name))
+        return await self._apart.run(self._ready(step, state), limit_s)
 
     async def _ready(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
         if isinstance(step, Admit):
@@ -323,7 +331,7 @@ class Planner:
         if call.name in TELLING:  # nothing runs, and only the masked copy is recorded: it is all that counts
             call = replace(call, is_masked=False)
         original = self._originals.of(state.session, call)
-        arguments = call.arguments if original is None else original.arguments
+        arguments = call.arguments if original is None else original.written or original.arguments
         proposed = ToolCall(call.ref, call.name, arguments, call.call_id)
         proposal = Proposal(
             proposed,
@@ -333,6 +341,7 @@ class Planner:
             labels=state.labels,
             has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
+            check=self._check,
         )
         if before is not None and before.on_interrupt == "probe" and before.expects is not None:
             probed = await tools.probe(proposal, before.expects)

@@ -318,14 +318,16 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     """
     import fcntl
 
-    targets = [1, *([0] if request["has_stdin"] else []), *request["pass_fds"]]
+    others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
+    targets = [1, *others, *request["pass_fds"]]
     actions: list[Any] = []
     for fd, target in zip(fds, targets, strict=True):
         # Move it away: another file may need its number.
         source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(2, *targets) + 1)
         os.close(fd)
         actions.append((os.POSIX_SPAWN_DUP2, source, target))
-    actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    if not request["has_stderr"]:
+        actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     if not request["has_stdin"]:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     os.chdir(request["cwd"])

@@ -31,7 +31,7 @@ from holdfast.sandbox import keeper
 KEPT_BYTES = 2 << 20
 """How much of the beginning and of the end of an output stays in memory. The middle is only counted."""
 FLOOD_BYTES = 64 << 20
-"""After this much output the tree is ended: nobody will read it, and it uses the processor."""
+"""After this much output a tree is ended: nobody will read it, and it uses the processor."""
 
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _CHUNK_BYTES = 1 << 16
@@ -54,6 +54,10 @@ class Launch(msgspec.Struct, frozen=True):
     """Called right before the program is started."""
     stdin_fd: int = subprocess.DEVNULL
     pass_fds: tuple[int, ...] = ()
+    stderr_fd: int = subprocess.STDOUT
+    """Where stderr goes: by default to stdout."""
+    flood_bytes: int = FLOOD_BYTES
+    """After this much output the tree is ended."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -134,7 +138,9 @@ class Processes:
         if self._keeper is None:
             self._keeper = _start_keeper()
         stdin = () if launch.stdin_fd == subprocess.DEVNULL else (launch.stdin_fd,)
-        socket.send_fds(self._keeper.door, [b"+"], [given.fileno(), writing, *stdin, *launch.pass_fds])
+        stderr = () if launch.stderr_fd == subprocess.STDOUT else (launch.stderr_fd,)
+        fds = [given.fileno(), writing, *stdin, *stderr, *launch.pass_fds]
+        socket.send_fds(self._keeper.door, [b"+"], fds)
 
 
 class _Keeper(NamedTuple):
@@ -205,6 +211,7 @@ class _Tree:
             "cwd": launch.cwd,
             "env": {**launch.env, keeper.VARIABLE: launch.key},
             "has_stdin": launch.stdin_fd != subprocess.DEVNULL,
+            "has_stderr": launch.stderr_fd != subprocess.STDOUT,
             "pass_fds": launch.pass_fds,
         }
         writer.write(json.dumps(request).encode() + b"\n")
@@ -263,7 +270,7 @@ async def _until_end(
         if not output.read(reading):
             loop.remove_reader(reading)
         elif not limit.expired():
-            is_flood = output.size_bytes > FLOOD_BYTES
+            is_flood = output.size_bytes > launch.flood_bytes
             limit.reschedule(loop.time() if is_flood else min(deadline, loop.time() + launch.idle_s))
 
     try:
@@ -272,7 +279,7 @@ async def _until_end(
             await tree.exited()
         return "exited"
     except TimeoutError:
-        if output.size_bytes > FLOOD_BYTES:
+        if output.size_bytes > launch.flood_bytes:
             return "flood"
         return "timeout" if loop.time() >= deadline else "idle"
     finally:

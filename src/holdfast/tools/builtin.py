@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import Journals, Tool
+from holdfast.protocol.ports import Hooks, Journals, Tool
 from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
@@ -13,6 +13,7 @@ from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
+from holdfast.tools.hooked import with_hooks
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.plan import UpdatePlan
 from holdfast.tools.read_output import ReadOutput
@@ -33,6 +34,7 @@ def make_tools(
     images: Images | None = None,
     journals: Journals | None = None,
     web: Web | None = None,
+    hooks: Hooks | None = None,
 ) -> Dispatcher:
     """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
@@ -43,13 +45,15 @@ def make_tools(
         images: Where file tools keep what they replace; None: nowhere, so that it cannot be undone.
         journals: Where sessions read what is stored of them; None: nowhere.
         web: How the web tools reach the network; None: as this machine does.
+        hooks: Asks the hooks of settings; None: a call that a hook must see is refused.
 
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
     registry = Registry([*built_in(processes, places, images, journals, web), *extra_tools])
-    return Dispatcher(registry, processes, gates_of(secret_in, places), Surveyor(places))
+    gates = with_hooks(gates_of(secret_in, places), hooks)
+    return Dispatcher(registry, processes, gates, Surveyor(places))
 
 
 def built_in(

@@ -65,7 +65,7 @@ class Dispatcher:
         self._processes = processes
         self._gates = gates
         self._surveyor = surveyor
-        self._has_quick_gates = all(gate.pace == "quick" for gate in gates)
+        self._slow_gates = [gate for gate in gates if gate.pace == "slow"]
 
     def add(self, tool: Tool) -> None:
         """Add a tool. Adding the same tool again changes nothing."""
@@ -77,11 +77,13 @@ class Dispatcher:
         """Return what the model is offered, in a stable order."""
         return [spec for spec in self._registry.specs() if offers(spec.name, settings)]
 
-    def is_quick(self, name: str) -> bool:
+    def is_quick(self, name: str, settings: Settings) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
         found = self._registry.found(name)
-        has_plan = found is not None and found.spec.on_interrupt == "probe"
-        return not has_plan and self._has_quick_gates
+        if found is None:
+            return True
+        has_plan = found.spec.on_interrupt == "probe"
+        return not has_plan and not any(gate.applies(found.spec, settings) for gate in self._slow_gates)
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""

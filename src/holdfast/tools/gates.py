@@ -15,12 +15,15 @@ import msgspec
 from holdfast.policy.rules import Facts, judge, strictest, touched
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
 
+PLAN = "plan"
+"""The last gate before the hooks."""
 NO_PLAN = (
     "{tool} was refused: this run needs a plan before anything that writes, executes or sends. Call update_plan "
     "with the steps first, on its own or before this call."
@@ -66,6 +69,8 @@ class Gate(msgspec.Struct, frozen=True):
     """`quick`: it only looks up names on the disk and can run inside a commit. `slow`: it may wait, so it has its own
     limit and can be stopped.
     """
+    applies: Callable[[ToolSpec, Settings], bool] = lambda spec, settings: True
+    """Whether a slow gate judges the calls of this tool."""
 
 
 def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...]:
@@ -74,8 +79,8 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
         Gate("schema", partial(_schema, SchemaGate()), "quick"),
         Gate("secrets", partial(_secrets, secret_in), "quick"),
         Gate("policy", partial(_policy, own), "quick"),
-        Gate("plan", _plan, "quick"),
-        # Hooks, taint, rate and budget will stand here, in this order.
+        Gate(PLAN, _plan, "quick"),
+        # Hooks come here (`tools.hooked`). Taint, rate and budget will follow, in this order.
         Gate(APPROVAL, _approval, "quick"),
     )
 
@@ -139,7 +144,7 @@ async def _plan(case: Case) -> Verdict:
     proposal, effect = case.proposal, case.spec.effect
     if proposal.has_plan or not proposal.settings.conduct.needs_plan or effect in ("read", "ask", "tell"):
         return case
-    return refused("plan", Failure("policy_denied", NO_PLAN.format(tool=case.spec.name)), "no-plan")
+    return refused(PLAN, Failure("policy_denied", NO_PLAN.format(tool=case.spec.name)), "no-plan")
 
 
 async def _approval(case: Case) -> Verdict:

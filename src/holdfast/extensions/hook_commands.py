@@ -1,0 +1,120 @@
+"""Runs the command of a hook: the event as JSON on its standard input, its answer on its standard output.
+
+It runs in a process tree of its own with a clean environment, which Holdfast ends when the hook is late, prints too
+much, or is no longer wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.protocol.hooks import HookSource, Occasion
+from holdfast.protocol.ports import Check
+from holdfast.sandbox.process import Ended, Launch, Processes
+from holdfast.sandbox.unnamed import unnamed_file
+
+MOST_BYTES = 64 * 1024
+"""The most that a hook may answer."""
+EVENT = "HOLDFAST_EVENT"
+_NAMES = ("PATH", "HOME", "LANG", "TZ", "TERM")
+_ERROR_BYTES = 4_096
+"""How much of the end of its error output is kept."""
+_ERROR_CHARS = 300
+_CHUNK_BYTES = 1 << 16
+
+
+class HookFailed(Exception):
+    """A hook gave no valid answer. The message says why, as the end of a sentence."""
+
+
+def environment_for(occasion: Occasion, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a hook sees: none of them could contain a secret."""
+    return {name: environ[name] for name in _NAMES if name in environ} | {EVENT: occasion.event}
+
+
+def body_of(source: HookSource, occasion: Occasion) -> bytes:
+    """Return the event as the hook reads it."""
+    head = {"event": occasion.event, "hook": source.hook.name, "session": occasion.session}
+    return msgspec.json.encode({**head, "workspace": occasion.workspace, **occasion.facts})
+
+
+async def answer_of_command(
+    processes: Processes, source: HookSource, occasion: Occasion, environ: Mapping[str, str], check: Check
+) -> str:
+    """Return what the command prints.
+
+    Raises:
+        HookFailed: it could not be started, was late, failed or printed too much.
+        Lapsed: the check failed, and it was not started.
+    """
+    timeout_s = source.hook.timeout_s
+    with unnamed_file() as stdin, _ErrorOutput() as stderr:
+        stdin.write(body_of(source, occasion))
+        stdin.seek(0)
+        launch = Launch(
+            argv=source.command,
+            cwd=occasion.workspace,
+            key=occasion.key,
+            env=environment_for(occasion, environ),
+            timeout_s=timeout_s,
+            idle_s=timeout_s,
+            check=check,
+            stdin_fd=stdin.fileno(),
+            stderr_fd=stderr.writing,
+            flood_bytes=MOST_BYTES,
+        )
+        try:
+            ended = await processes.run(launch, lambda _: None)
+        except OSError as error:
+            raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
+        if why := _problem(ended, timeout_s):
+            said = stderr.text()
+            raise HookFailed(f"{why}: {said}" if said else why)
+        return ended.output
+
+
+def _problem(ended: Ended, timeout_s: float) -> str:
+    if ended.output_bytes > MOST_BYTES:
+        return f"it wrote more than {MOST_BYTES // 1024} KiB"
+    if ended.how in ("timeout", "idle"):
+        return f"it did not answer within {timeout_s:g} s"
+    if ended.exit_code < 0:
+        return f"it was killed by signal {-ended.exit_code}"
+    return f"its exit code was {ended.exit_code}" if ended.exit_code else ""
+
+
+class _ErrorOutput:
+    """A pipe for error output, of which the end is kept. It is read as it comes, so that it never blocks the hook."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        asyncio.get_running_loop().add_reader(self._reading, self._read)
+
+    def __enter__(self) -> _ErrorOutput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._reading)
+        os.close(self._reading)
+        os.close(self.writing)
+
+    def text(self) -> str:
+        """Return the end of what was written."""
+        while self._read():
+            pass
+        return self._kept.decode(errors="replace").strip()[-_ERROR_CHARS:]
+
+    def _read(self) -> bool:
+        """Read what is there. Return False if nothing is."""
+        try:
+            self._kept += os.read(self._reading, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        del self._kept[:-_ERROR_BYTES]
+        return True

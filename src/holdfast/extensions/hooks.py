@@ -1,0 +1,120 @@
+"""Asks the hooks that the configuration names, and reads their answers.
+
+An answer may only say what it may: deny, ask, or other arguments. Everything else is a failure of the hook, so that a
+misspelled `deny` lets nothing through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from holdfast.context.clip import clean
+from holdfast.extensions.hook_commands import HookFailed, answer_of_command
+from holdfast.protocol.hooks import REASON_CHARS, Hook, HookAnswer, HookSource, Occasion
+from holdfast.protocol.ports import Check
+from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.redact import Redactor
+from holdfast.sandbox.process import Processes
+
+_KEYS = ("verdict", "reason", "arguments")
+_VERDICTS = ("allow", "ask", "deny")
+_SHOWN_CHARS = 60
+
+
+class ConfiguredHooks:
+    """The hooks of one runtime; implements `ports.Hooks`.
+
+    Args:
+        sources: The hooks, and what they run.
+        redact: Masks what hooks say, before anybody reads it.
+        environ: The environment, of which a hook sees little.
+    """
+
+    def __init__(self, sources: Iterable[HookSource], redact: Redactor, environ: Mapping[str, str]) -> None:
+        self._sources = {each.hook.name: each for each in sources}
+        self._redact = redact
+        self._environ = environ
+        self._processes = Processes()
+
+    async def ask(self, hook: Hook, occasion: Occasion, check: Check) -> HookAnswer:
+        """Return what the hook answers within its time limit. If it is late or fails, `on_failure` counts.
+
+        Raises:
+            Lapsed: the check failed, and the hook was not started.
+        """
+        try:
+            source = self._source(hook)
+            told = await answer_of_command(self._processes, source, occasion, self._environ, check)
+            answer = answer_from(told)
+        except HookFailed as error:
+            answer = _failure(hook, str(error))
+        reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))
+        return msgspec.structs.replace(answer, reason=reason)
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        await self._processes.aclose()
+
+    def _source(self, hook: Hook) -> HookSource:
+        # The settings of a session name its hooks, and only this process says what they run. An imported session,
+        # or one of another machine, brings no program with it.
+        source = self._sources.get(hook.name)
+        if source is None:
+            raise HookFailed("the configuration of this process has no such hook")
+        if source.hook.digest != hook.digest:
+            raise HookFailed("it runs something else in this process")
+        return source
+
+
+def _failure(hook: Hook, why: str) -> HookAnswer:
+    if hook.on_failure == "deny":
+        return HookAnswer("deny", f"the hook failed: {why}.")
+    return HookAnswer("", f"The hook failed: {why}. Its on_failure is allow.")
+
+
+def answer_from(told: str) -> HookAnswer:
+    """Return the answer that a hook wrote as JSON.
+
+    Raises:
+        HookFailed: it is not valid.
+    """
+    try:
+        said = decode_untrusted(told)
+    except msgspec.DecodeError:
+        raise HookFailed("its answer is not valid JSON" if told.strip() else "it gave no answer") from None
+    return checked(said)
+
+
+def checked(said: Any) -> HookAnswer:
+    """Return an answer as far as it counts: the verdict `allow` has no effect.
+
+    Raises:
+        HookFailed: it is not valid.
+    """
+    if not isinstance(said, dict):
+        raise HookFailed("its answer is not a JSON object")
+    for key in said:
+        if key not in _KEYS:
+            raise HookFailed(f"its answer has the unknown key {_shown(key)}{_near(key, _KEYS)}")
+    verdict, reason, arguments = said.get("verdict", "allow"), said.get("reason", ""), said.get("arguments")
+    if verdict not in _VERDICTS:
+        raise HookFailed(f"its answer has the unknown verdict {_shown(verdict)}{_near(verdict, _VERDICTS)}")
+    if not isinstance(reason, str):
+        raise HookFailed("the reason of its answer is not a text")
+    if "arguments" in said and not isinstance(arguments, dict):
+        raise HookFailed("the arguments of its answer are not an object")
+    return HookAnswer("" if verdict == "allow" else verdict, reason, arguments)
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
+
+
+def _near(said: object, known: tuple[str, ...]) -> str:
+    near = get_close_matches(str(said)[:_SHOWN_CHARS], known, n=1)
+    return f"; did it mean {near[0]!r}" if near else ""

@@ -1,0 +1,88 @@
+"""How the promises about hooks could be broken."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+_CALLS = "tests/extensions/test_hooks_of_calls.py"
+_FILES = "tests/config/test_hooks.py"
+
+HOOKS = (
+    Mutation(
+        "arguments that a hook changed are not judged again",
+        "tools/hooked.py",
+        "        verdict = await passed(self.before, Case(proposal, case.spec))\n",
+        "        verdict = await passed(self.before[:1], Case(proposal, case.spec))\n",
+        _CALLS,
+    ),
+    Mutation(
+        "a question is forgotten when a hook changes the arguments",
+        "tools/hooked.py",
+        "decisions=(*before, *fresh))",
+        "decisions=verdict.decisions)",
+        _CALLS,
+    ),
+    Mutation(
+        "an earlier hook does not see what a later one made of the call",
+        "tools/hooked.py",
+        "            if all(seen[hook.name] == case.canonical for hook in asked):\n",
+        "            if True:\n",
+        _CALLS,
+    ),
+    Mutation(
+        "hooks may change arguments for ever",
+        "protocol/hooks.py",
+        "ROUNDS = 3\n",
+        "ROUNDS = 30\n",
+        _CALLS,
+    ),
+    Mutation(
+        "an unknown key in a hook's answer is ignored",
+        "extensions/hooks.py",
+        "        if key not in _KEYS:\n",
+        "        if False:\n",
+        _CALLS,
+    ),
+    Mutation(
+        "a hook of a journal is run without looking at what it is",
+        "extensions/hooks.py",
+        "        if source.hook.digest != hook.digest:\n",
+        "        if False:\n",
+        _CALLS,
+    ),
+    Mutation(
+        "the reason of a hook is not masked",
+        "extensions/hooks.py",
+        "clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))",
+        "clean(answer.reason[:REASON_CHARS])",
+        _CALLS,
+    ),
+    Mutation(
+        "a hook inherits the whole environment",
+        "extensions/hook_commands.py",
+        "for name in _NAMES if name in environ}",
+        "for name in environ}",
+        _CALLS,
+    ),
+    Mutation(
+        "a hook that answers too much is believed",
+        "extensions/hook_commands.py",
+        "    if ended.output_bytes > MOST_BYTES:\n",
+        "    if False:\n",
+        _CALLS,
+    ),
+    Mutation(
+        "a project's hook needs no trust",
+        "config/keys.py",
+        '    Key("hooks.*.command", program(), "The program and its arguments.", project="trust"),\n',
+        '    Key("hooks.*.command", program(), "The program and its arguments.", "tighten", len),\n',
+        f"{_FILES} tests/config/test_project.py",
+    ),
+    Mutation(
+        "a later file changes a hook of the administrator",
+        "config/load.py",
+        '            if source.layer != "project" and (taken := owned.taken(given, number, source)):\n',
+        "            if False and (taken := owned.taken(given, number, source)):\n",
+        _FILES,
+    ),
+)
