@@ -47,4 +47,32 @@ WEB = (
         "            pass\n",
         "tests/tools/test_egress.py::test_a_driver_whose_lease_is_over_sends_nothing",
     ),
+    Mutation(
+        "credentials go along to another origin",
+        "tools/egress.py",
+        "if name.lower() in _KEPT_ABROAD} if new != old else None",
+        "} if new != old else None",
+        "tests/tools/test_http_request.py",
+    ),
+    Mutation(
+        "a request that changes something is repeated at another origin",
+        "tools/egress.py",
+        "if new != old and (method not in _SAFE or body is not None):",
+        "if False:",
+        "tests/tools/test_http_request.py",
+    ),
+    Mutation(
+        "a header may contain another request",
+        "tools/http_request.py",
+        "if not _VALUE.fullmatch(value):",
+        "if False:",
+        "tests/tools/test_http_request.py",
+    ),
+    Mutation(
+        "a request that changes something runs again after a crash",
+        "tools/facts.py",
+        'return "rerun" if _only_reads(spec, values) else spec.on_interrupt',
+        'return "rerun" if spec.effect == "network" else spec.on_interrupt',
+        "tests/tools/test_http_request.py",
+    ),
 )

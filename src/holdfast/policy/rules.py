@@ -53,11 +53,14 @@ _NEEDS: Mapping[Effect, str] = {
 }
 
 
-NEED_HOSTS = frozenset({"web_fetch"})
+NEED_HOSTS = frozenset({"web_fetch", "http_request"})
 """Built-in tools that reach only listed hosts."""
 
 _READS_THE_WEB = frozenset({"web_fetch"})
 """Built-in tools that send nothing but the address: a person who lists its host agrees to that."""
+
+_SENDS_REQUESTS = frozenset({"http_request"})
+"""Built-in tools of which the same holds if they only ask, without a body."""
 
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",
@@ -94,6 +97,8 @@ class Facts(msgspec.Struct, frozen=True):
     workspace.
     """
     urls: tuple[str, ...] = ()
+    only_asks: bool = False
+    """Whether the call is an HTTP request that changes nothing, and has no body."""
 
 
 Rule = Callable[[Facts], Decision | None]
@@ -302,11 +307,15 @@ def autonomy(facts: Facts) -> Decision | None:
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
         return Decision(by="policy", verdict="allow", rule=rule)
-    if facts.is_built_in and facts.tool in _READS_THE_WEB and facts.urls:  # `egress` found their hosts listed
+    if facts.is_built_in and facts.urls and _only_asks(facts):  # `egress` found their hosts listed
         return Decision(by="policy", verdict="allow", rule="egress")
     if (permission := _permission(facts)) is not None:
         return Decision(by="policy", verdict="allow", rule=f"allow:{permission.text}")
     return Decision(by="policy", verdict="ask", rule=rule, reason=f"{_NEEDS[facts.effect]} needs approval.")
+
+
+def _only_asks(facts: Facts) -> bool:
+    return facts.tool in _READS_THE_WEB or (facts.tool in _SENDS_REQUESTS and facts.only_asks)
 
 
 RULES: tuple[Rule, ...] = (

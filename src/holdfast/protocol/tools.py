@@ -29,11 +29,15 @@ model that the outcome is unknown.
 """
 
 
-ParameterKind = Literal["path", "command", "url", "timeout", "query"]
+ParameterKind = Literal["path", "command", "url", "timeout", "query", "method"]
 """What an argument means to the gates. `path`: a file or folder, relative to the workspace. `command`: text for a
 shell. `url`: an address. `timeout`: the seconds that this call may take, instead of the tool's own limit. `query`:
-what is searched for; the guard compares only where, and what was found.
+what is searched for; the guard compares only where, and what was found. `method`: of an HTTP request; a call with one
+of `READING` may run again after a crash.
 """
+
+READING = frozenset({"GET", "HEAD"})
+"""The methods of HTTP that change nothing."""
 
 KNOWN = "\n[unchanged since you last read it]"
 """The end of a result that was answered from what is known."""

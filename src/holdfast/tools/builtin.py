@@ -14,6 +14,7 @@ from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.hooked import with_hooks
+from holdfast.tools.http_request import HttpRequest
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.plan import UpdatePlan
 from holdfast.tools.read_output import ReadOutput
@@ -78,4 +79,5 @@ def built_in(
         ReadOutput(processes, journals),
         RecallHistory(journals),
         WebFetch(processes, web or Web()),
+        HttpRequest(web or Web()),
     )

@@ -32,7 +32,7 @@ from holdfast.protocol.tools import (
 from holdfast.protocol.trust import least
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import in_thread
-from holdfast.tools.facts import commands_of, timeout_of
+from holdfast.tools.facts import after_interruption, commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
 from holdfast.tools.limits import limited, over
 from holdfast.tools.reach import reach_of
@@ -192,7 +192,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
         decisions=case.decisions,
         arguments=case.canonical,
         effect=spec.effect,
-        on_interrupt="unknown" if cannot_probe else spec.on_interrupt,
+        on_interrupt="unknown" if cannot_probe else after_interruption(spec, values),
         timeout_s=timeout_of(spec, values),
         expects=expects,
         source=spec.source,

@@ -136,7 +136,7 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
                 allow_redirects=False,
             ) as response,
         ):
-            headers = {name.lower(): value for name, value in reversed([*response.headers.items()])}
+            headers = {name.lower(): response.headers[name] for name in response.headers}  # the first of each
             url = request.url.partition("#")[0]
             got = Response(response.status, url, headers)
             if request.method == "HEAD" or not wants(got):
@@ -265,10 +265,11 @@ def _redirected(request: Request, status: int, location: str) -> Request:
     method, body = request.method, request.body
     if method not in _SAFE and (status == 303 or (status in (301, 302) and method == "POST")):
         method, body = "GET", None
-    if method not in _SAFE and new != old:
+    if new != old and (method not in _SAFE or body is not None):
+        what = "A body" if method in _SAFE else f"A {method}"
+        where = f"{new[0]}://{new[1]}"
         raise NoResponse(
-            f"The address redirects to {new[0]}://{new[1]}. A {method} is not repeated elsewhere; send it there if"
-            " that is right."
+            f"The address redirects to {where}. {what} is not repeated elsewhere; send it there if that is right."
         )
     names = {name for name in request.headers if name.lower() in _KEPT_ABROAD} if new != old else None
     if body is None and request.body is not None:

@@ -28,7 +28,7 @@ from holdfast.policy.words import Word, words_of
 from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
-from holdfast.protocol.tools import ParameterKind, ToolSpec
+from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import PathRefused, Root, place
 
@@ -73,6 +73,7 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         programs=tuple(programs[:MAX_PROGRAMS]),
         allowed=_allowed(settings),
         urls=urls,
+        only_asks=_only_reads(spec, values) and "body" not in values,
     )
 
 
@@ -90,6 +91,17 @@ def timeout_of(spec: ToolSpec, values: dict[str, Any]) -> float:
         return float(spec.timeout_s)
     said = (value for value in _declared(spec, values, "timeout") if isinstance(value, int | float))
     return float(min(said, default=spec.timeout_s))
+
+
+def after_interruption(spec: ToolSpec, values: dict[str, Any]) -> OnInterrupt:
+    """Return what to do if the outcome of a call is unknown after a crash."""
+    return "rerun" if _only_reads(spec, values) else spec.on_interrupt
+
+
+def _only_reads(spec: ToolSpec, values: dict[str, Any]) -> bool:
+    """Return whether a call is an HTTP request that changes nothing."""
+    methods = [*_declared(spec, values, "method")] if spec.kinds else []
+    return bool(methods) and all(isinstance(each, str) and each in READING for each in methods)
 
 
 def texts(value: object) -> Iterator[str]:

@@ -19,6 +19,7 @@ from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
+from holdfast.tools.http_request import credentials_in
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.schema import BadSchema, SchemaGate
 
@@ -119,6 +120,8 @@ async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
     found = [case.canonical]
     if "\\" in case.canonical:  # an escaped quote or newline would hide it
         found += texts(case.values)
+    if "method" in case.spec.kinds.values():  # headers have passwords in Base64
+        found += credentials_in(case.values)
     name = next(filter(None, map(secret_in, found)), "")
     if not name:
         return case
