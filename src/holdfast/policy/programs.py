@@ -1,0 +1,85 @@
+"""The table of programs: what a simple command reads, writes, runs and sends, as far as its words tell.
+
+Each program has a row or a reader of its own in one of the `programs_*` modules. A program without one makes a person
+look, and so does everything about a known program that the table does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.policy.programs_files import FILE_READERS, WRITERS
+from holdfast.policy.programs_git import GIT_READERS
+from holdfast.policy.programs_net import NET_READERS
+from holdfast.policy.programs_options import Program, shown, uses_by_row
+from holdfast.policy.programs_risks import why_it_asks
+from holdfast.policy.programs_search import SEARCH_READERS, SEARCHERS
+from holdfast.policy.programs_shell import BUILTINS, SHELL_READERS, uses_of_variable
+from holdfast.policy.programs_text import PRINTERS, READERS
+from holdfast.policy.simple import SimpleCommand, Word
+from holdfast.policy.uses import Reader, Use, Uses, merged
+
+ROWS: Mapping[str, Program] = {**READERS, **PRINTERS, **SEARCHERS, **WRITERS, **BUILTINS}
+_READERS: Mapping[str, Reader] = {
+    **SEARCH_READERS,
+    **FILE_READERS,
+    **GIT_READERS,
+    **NET_READERS,
+    **SHELL_READERS,
+}
+
+KNOWN = frozenset({*ROWS, *_READERS})
+"""Every program that has a place in the table."""
+_SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
+_SHOWS_VERSION = frozenset(
+    {"python", "python3", "node", "ruby", "perl", "gcc", "cc", "clang", "g++", "php", "lua", "java"}
+)
+
+
+def uses_of(command: SimpleCommand) -> Uses:
+    """Return what a simple command does. Its redirections are not part of the answer."""
+    variables = [uses_of_variable(name, value) for name, value in command.assigned]
+    if not command.words:
+        return merged(variables)
+    uses = merged([*variables, _by_program(command)])
+    if uses.asks:
+        return uses
+    return uses._replace(asks=next(filter(None, map(_doubt, uses.files)), ""))
+
+
+def program_name(word: Word) -> str:
+    """Return the program that a command's first word names; empty if it is not one of the system's."""
+    if not word.is_known or word.is_glob:
+        return ""
+    folder, slash, name = word.text.rpartition("/")
+    return name if not slash or folder in _SYSTEM_FOLDERS else ""
+
+
+def _by_program(command: SimpleCommand) -> Uses:
+    first, words = command.words[0], command.words[1:]
+    name = program_name(first)
+    if not name:
+        return Uses(
+            asks=f"`{shown(first.text)}` is not a program of the system." if first.is_known else _UNKNOWN
+        )
+    if (reader := _READERS.get(name)) is not None:
+        return reader(command, name)
+    if (row := ROWS.get(name)) is not None:
+        return uses_by_row(name, row, words)
+    if name in _SHOWS_VERSION and [word.text for word in words] == ["--version"]:
+        return Uses()
+    return Uses(asks=why_it_asks(name))
+
+
+_UNKNOWN = "Which program it is, is known only when it runs."
+
+
+def _doubt(use: Use) -> str:
+    """Return why a person must look at the use of a file."""
+    if not use.word.is_known:
+        return "A path is known only when it runs."
+    if use.access != "read" and use.word.is_glob:
+        return f"It changes every file that `{shown(use.word.text)}` matches."
+    if use.overwrites:
+        return f"It may overwrite or move away {shown(use.word.text)}."
+    return ""

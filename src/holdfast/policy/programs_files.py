@@ -1,0 +1,215 @@
+"""Programs that write files: what they make, change, move and delete."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+from holdfast.policy.programs_options import Program, Reading, operand_uses, reading_of, shown, uses_by_row
+from holdfast.policy.programs_risks import MEDIUM_RISK
+from holdfast.policy.simple import SimpleCommand, Word
+from holdfast.policy.uses import Reader, Use, UseAccess, Uses, merged
+
+_MODES = "-c -f -v -R -H -P --changes --quiet --silent --verbose --preserve-root --recursive "
+"--no-dereference"
+
+WRITERS: Mapping[str, Program] = {
+    "mkdir": Program(operands="make*", plain="-p -v -m= --parents --verbose --mode="),
+    "rmdir": Program(operands="make*", plain="-v --verbose --ignore-fail-on-non-empty", asks="-p --parents"),
+    "touch": Program(
+        operands="make*",
+        plain="-a -c -m -h -d= -t= -f --date= --time= --no-create --no-dereference",
+        reads="-r= --reference=",
+    ),
+    "unlink": Program(operands="make"),
+    "chmod": Program(operands="text write*", plain=_MODES, reads="--reference=", risk=MEDIUM_RISK["chmod"]),
+    "chown": Program(operands="text write*", plain=_MODES, reads="--reference=", risk=MEDIUM_RISK["chown"]),
+    "chgrp": Program(operands="text write*", plain=_MODES, reads="--reference=", risk=MEDIUM_RISK["chgrp"]),
+    "truncate": Program(
+        operands="write*",
+        plain="-c -o -s= --no-create --io-blocks --size=",
+        reads="-r= --reference=",
+        risk=MEDIUM_RISK["truncate"],
+    ),
+    "shred": Program(
+        operands="write*",
+        plain="-f -n= -s= -u -v -x -z --force --iterations= --size= --remove? --verbose --exact --zero",
+        reads="--random-source=",
+        risk=MEDIUM_RISK["shred"],
+    ),
+    "split": Program(
+        plain="-a= -b= -C= -d -e -l= -n= -t= -u -x --suffix-length= --additional-suffix= --bytes= "
+        "--line-bytes= --numeric-suffixes? --hex-suffixes? --lines= --number= --separator= --verbose "
+        "--elide-empty-files",
+        operands="read make",
+        runs="--filter=",
+        risk=MEDIUM_RISK["split"],
+    ),
+    "tar": Program(
+        operands="read*",
+        plain="-c -x -t -r -u -v -z -j -J -p -k --create --extract --list --append --update --verbose "
+        "--gzip --bzip2 --xz",
+        reads="-T= -X= --files-from= --exclude-from=",
+        writes="-f= --file= -C= --directory=",
+        runs="-I= --use-compress-program= --checkpoint-action= --to-command= --info-script= "
+        "--new-volume-script= --rsh-command= --rmt-command= -F=",
+        risk=MEDIUM_RISK["tar"],
+    ),
+    "unzip": Program(operands="read text*", plain="-o -n -q -l -v -t", writes="-d=", risk=MEDIUM_RISK["unzip"]),
+    "patch": Program(
+        operands="write read",
+        plain="-p= -R -N -s -E --strip= --reverse --forward --dry-run",
+        reads="-i= --input=",
+        writes="-o= --output= -r= --reject-file= -d= --directory=",
+        risk=MEDIUM_RISK["patch"],
+    ),
+}  # fmt: skip
+
+# --- tee, rm, dd ----------------------------------------------------------------------------------
+
+_TEE = "-a -i -p --append --ignore-interrupts --output-error?"
+_TEES = (Program(operands="write*", plain=_TEE), Program(operands="make*", plain=_TEE))
+_RM = Program(
+    operands="make*",
+    plain="-f -i -I -v -d -r -R --force --interactive? --verbose --dir --recursive --one-file-system "
+    "--preserve-root?",
+)
+_DD_TEXT = frozenset(
+    {"bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iseek", "oseek", "status", "conv", "iflag", "oflag"}
+)
+
+
+def uses_of_tee(command: SimpleCommand, name: str) -> Uses:
+    """Return what `tee` writes. With `-a` nothing is lost."""
+    words = command.words[1:]
+    adds = reading_of(_TEES[0], words).has("-a", "--append")
+    return uses_by_row(name, _TEES[adds], words)
+
+
+def uses_of_rm(command: SimpleCommand, name: str) -> Uses:
+    """Return what `rm` deletes. Single files that are named need no approval of their own."""
+    words = command.words[1:]
+    reading = reading_of(_RM, words)
+    if not reading.has("-r", "-R", "--recursive"):
+        return uses_by_row(name, _RM, words)
+    tree = tuple([Use("tree", word) for word in reading.operands])
+    return merged(
+        [Uses(tree, asks=f"`{name}` deletes folders with everything in them."), uses_by_row(name, _RM, words)]
+    )
+
+
+def uses_of_dd(command: SimpleCommand, name: str) -> Uses:
+    """Return what `dd` reads and writes."""
+    found = [Uses(asks=f"`{name}` {MEDIUM_RISK['dd']}.")]
+    for word in command.words[1:]:
+        key, _, value = word.text.partition("=")
+        if key in ("if", "of"):
+            found.append(operand_uses(name, "read" if key == "if" else "write", word._replace(text=value)))
+        elif key not in _DD_TEXT:
+            found.append(Uses(asks=f"`{shown(word.text)}` of `{name}` needs approval."))
+    return merged(found)
+
+
+# --- cp, mv, install, ln --------------------------------------------------------------------------
+
+_INTO = "-t= --target-directory="
+_CP = Program(
+    operands="text*",
+    plain=f"{_INTO} -T -f -i -n -u -v -p -P -d -x -r -R -a --no-target-directory --force --interactive --no-clobber "
+    "--update? --verbose --preserve? --no-preserve= --no-dereference --one-file-system --recursive "
+    "--archive --reflink? --sparse= --strip-trailing-slashes",
+    asks="-l -s -L -H -b -S= --link --symbolic-link --dereference --backup? --suffix= --parents "
+    "--remove-destination --attributes-only --copy-contents",
+)
+_MV = Program(
+    operands="text*",
+    plain=f"{_INTO} -T -f -i -n -u -v --no-target-directory --force --interactive --no-clobber --update? --verbose "
+    "--strip-trailing-slashes",
+    asks="-b -S= --backup? --suffix= --exchange --no-copy",
+)
+_INSTALL = Program(
+    operands="text*",
+    plain=f"{_INTO} -T -D -C -v -p -m= -d",
+    asks="-o= -g= -s --strip-program=",
+    risk=MEDIUM_RISK["install"],
+)
+_LN = Program(
+    operands="text*",
+    plain=f"{_INTO} -T -s -f -n -r -v -i -L -P --no-target-directory --symbolic --force --no-dereference --relative "
+    "--verbose --interactive --logical --physical",
+    asks="-b -S= -d -F --backup? --suffix= --directory",
+)  # fmt: skip
+_COPIERS: Mapping[str, Program] = {"cp": _CP, "mv": _MV, "install": _INSTALL}
+
+
+def uses_of_copier(command: SimpleCommand, name: str) -> Uses:
+    """Return what `cp`, `mv` and `install` read, move away and overwrite."""
+    words, program = command.words[1:], _COPIERS[name]
+    reading = reading_of(program, words)
+    sources, target = _to_target(reading)
+    is_recursive = reading.has("-r", "-R", "-a", "--recursive", "--archive")
+    overwrites = not reading.has("-n", "--no-clobber")
+    moves = name == "mv"
+    files = [Use("tree", word, overwrites=True) if moves else Use("read", word) for word in sources]
+    access: UseAccess = "tree" if is_recursive or moves else "write"
+    files += [Use(access, place, overwrites) for place in _places(sources, target)]
+    asks = "" if target is not None and sources else f"`{name}` has no target that is known."
+    if any(word.is_glob for word in (*sources, *filter(None, [target]))):
+        asks = f"`{name}` changes files by pattern."
+    return merged([Uses(tuple(files), asks=asks), uses_by_row(name, program, words), _unknown(name, words)])
+
+
+def uses_of_ln(command: SimpleCommand, name: str) -> Uses:
+    """Return what `ln` makes. A link makes its target writable under another name, so it counts as written."""
+    words = command.words[1:]
+    reading = reading_of(_LN, words)
+    sources, target = _to_target(reading)
+    if target is None and sources:
+        target, sources = Word(posixpath.basename(sources[-1].text)), sources
+    is_symbolic = reading.has("-s", "--symbolic")
+    is_relative = is_symbolic and not reading.has("-r", "--relative")
+    places = list(_places(sources, target))
+    overwrites = reading.has("-f", "--force")
+    files = [Use("write", place, overwrites) for place in places]
+    starts = sorted({posixpath.dirname(place.text) for place in places}) if is_relative else [""]
+    files += [
+        Use("tree", word._replace(text=posixpath.join(start, word.text)))
+        for word in sources
+        for start in starts
+    ]
+    return merged([Uses(tuple(files)), uses_by_row(name, _LN, words), _unknown(name, words)])
+
+
+def _to_target(reading: Reading) -> tuple[Sequence[Word], Word | None]:
+    """Return what is copied and where to."""
+    if into := reading.values("-t", "--target-directory"):
+        return reading.operands, into[-1]
+    if len(reading.operands) < 2:
+        return reading.operands, None
+    return reading.operands[:-1], reading.operands[-1]
+
+
+def _places(sources: Sequence[Word], target: Word | None) -> Iterator[Word]:
+    """Return where the copies may come to lie: at the target, or in it if it is a folder."""
+    if target is None:
+        return
+    yield target
+    for word in sources:
+        name = posixpath.basename(word.text.rstrip("/"))
+        is_known = word.is_known and target.is_known
+        yield Word(posixpath.join(target.text, name), is_known, word.is_glob or target.is_glob)
+
+
+def _unknown(name: str, words: Sequence[Word]) -> Uses:
+    if all(word.is_known for word in words):
+        return Uses()
+    return Uses(asks=f"A word of `{name}` is known only when it runs.")
+
+
+FILE_READERS: Mapping[str, Reader] = {
+    "tee": uses_of_tee,
+    "rm": uses_of_rm,
+    "dd": uses_of_dd,
+    "ln": uses_of_ln,
+    **dict.fromkeys(_COPIERS, uses_of_copier),
+}

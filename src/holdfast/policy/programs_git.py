@@ -1,0 +1,289 @@
+"""What the subcommands of git do.
+
+git runs what the configuration of a repository names. That file is protected, but only for the repository of the
+workspace: a folder may contain another one that a clone brought. So git asks in any other folder.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
+from holdfast.policy.simple import SimpleCommand, Word
+from holdfast.policy.uses import Reader, Use, Uses, merged
+
+_GIT = Program(
+    operands="text*",
+    plain="-P -v -h --no-pager --no-optional-locks --literal-pathspecs --glob-pathspecs "
+    "--noglob-pathspecs --icase-pathspecs --no-replace-objects --no-lazy-fetch --no-advice --html-path "
+    "--man-path --info-path",
+    asks="-c= --config-env= -C= --git-dir= --work-tree= --namespace= --exec-path? --super-prefix= "
+    "--attr-source= --bare -p --paginate --list-cmds=",
+    is_ordered=True,
+)
+
+# --- reading --------------------------------------------------------------------------------------
+
+_DIFF = Program(
+    operands="rev*",
+    plain="-p -u -s -U= -z -a -b -w -W -R -B? -M? -C? -D -l= -S= -G= -I= -t -q --patch --no-patch "
+    "--unified= --raw --patch-with-raw --patch-with-stat --stat? --numstat --shortstat --dirstat? "
+    "--cumulative --summary --name-only --name-status --color? --no-color --color-moved? --no-color-moved "
+    "--color-moved-ws= --word-diff? --word-diff-regex= --color-words? --no-renames --renames "
+    "--rename-empty --no-rename-empty --check --full-index --binary --abbrev? --find-copies-harder "
+    "--find-renames? --find-copies? --break-rewrites? --irreversible-delete --diff-filter= --pickaxe-all "
+    "--pickaxe-regex --find-object= --relative? --no-relative --text --ignore-cr-at-eol "
+    "--ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines "
+    "--ignore-matching-lines= --inter-hunk-context= --function-context --exit-code --quiet --no-ext-diff "
+    "--no-textconv --ignore-submodules? --src-prefix= --dst-prefix= --no-prefix --default-prefix "
+    "--line-prefix= --ita-invisible-in-index --minimal --patience --histogram --anchored= "
+    "--diff-algorithm= --indent-heuristic --no-indent-heuristic --compact-summary --no-compact-summary "
+    "--cached --staged --merge-base --no-index --output-indicator-new= --output-indicator-old= "
+    "--output-indicator-context= --stat-width= --stat-count= --stat-name-width= --stat-graph-width= "
+    "--root --cc -c -m --base --ours --theirs -0 -1 -2 -3 --combined-all-paths --skip-to= --rotate-to=",
+    reads="-O=",
+    writes="--output=",
+    runs="--ext-diff --textconv",
+    asks="--submodule?",
+)
+_LOG = _DIFF.also(
+    plain="-n= -i -E -F -P -g -L= -h --max-count= --oneline --graph --no-graph --decorate? "
+    "--no-decorate --decorate-refs= --decorate-refs-exclude= --all --branches? --tags? --remotes? "
+    "--since= --after= --until= --before= --since-as-filter= --author= --committer= --grep= "
+    "--grep-reflog= --all-match --invert-grep --regexp-ignore-case --basic-regexp --extended-regexp "
+    "--fixed-strings --perl-regexp --merges --no-merges --min-parents= --max-parents= --no-min-parents "
+    "--no-max-parents --first-parent --exclude-first-parent-only --not --glob= --exclude= "
+    "--exclude-hidden= --reverse --date= --format= --pretty? --abbrev-commit --no-abbrev-commit --follow "
+    "--full-history --dense --sparse --simplify-merges --ancestry-path? --show-pulls --topo-order "
+    "--date-order --author-date-order --left-right --left-only --right-only --cherry --cherry-pick "
+    "--cherry-mark --boundary --simplify-by-decoration --skip= --no-walk? --walk-reflogs --source "
+    "--notes? --no-notes --show-notes --show-notes-by-default --parents --children --count --objects "
+    "--use-mailmap --mailmap --no-mailmap --remove-empty --reflog --full-diff --relative-date --encoding= "
+    "--expand-tabs? --no-expand-tabs --log-size --diff-merges= --no-diff-merges --remerge-diff --dd "
+    "--clear-decorations --no-show-signature --do-walk --merge --summary-only --disk-usage? --timestamp "
+    "--header",
+    runs="--show-signature",
+    asks="--stdin --alternate-refs --bisect",
+)._replace(has_numbers=True)
+_REFS = Program(
+    operands="text*",
+    plain="-s -p -q --count= --shell --perl --python --tcl --sort= --format= --color? --points-at= "
+    "--merged? --no-merged? --contains? --no-contains? --ignore-case --omit-empty --exclude= --head "
+    "--heads --branches --tags -d --dereference --hash? --abbrev? --verify --quiet --exists",
+)
+
+_LISTS = "-l --list --contains --no-contains --merged --no-merged --points-at"
+_NAMES = (
+    "--sort= --points-at= --format= --color? --no-color --column? --no-column -i --ignore-case "
+    "--abbrev? --no-abbrev --omit-empty"
+)
+
+SUBCOMMANDS: Mapping[str, Program] = {
+    "status": Program(
+        plain="-s -b -v -u? -z --short --branch --show-stash --porcelain? --long --verbose "
+        "--untracked-files? --ignored? --ignore-submodules? --column? --no-column --ahead-behind "
+        "--no-ahead-behind --renames --no-renames --find-renames?"
+    ),
+    "diff": _DIFF,
+    "diff-tree": _LOG.also(plain="-r -v --no-commit-id --always"),
+    "diff-index": _DIFF.also(plain="-r"),
+    "diff-files": _DIFF.also(plain="-r"),
+    "log": _LOG,
+    "show": _LOG,
+    "whatchanged": _LOG,
+    "rev-list": _LOG,
+    "shortlog": _LOG.also(plain="-s -e -w? --summary --numbered --email --group= --committer"),
+    "blame": Program(
+        operands="rev*",
+        plain="-L= -l -t -b -p -M? -C? -h -c -f -n -s -e -w --root --show-stats --reverse --porcelain "
+        "--line-porcelain --incremental --date= --score-debug --show-name --show-number --show-email "
+        "--abbrev= --since= --ignore-rev= --color-lines --color-by-age --minimal --progress --no-progress "
+        "--first-parent",
+        reads="-S= --contents= --ignore-revs-file=",
+    ),
+    "annotate": Program(operands="rev*", plain="-L= -l -t -b -p -M? -C? -f -n -s -e -w"),
+    "branch": Program(
+        operands="ask*",
+        plain=f"-a -r -v -q -l --all --remotes --list --show-current --verbose --quiet --contains? --no-contains? "
+        f"--merged? --no-merged? {_NAMES}",
+    ),
+    "tag": Program(
+        operands="ask*", plain=f"-l -n? --list --contains? --no-contains? --merged? --no-merged? {_NAMES}"
+    ),
+    "ls-files": Program(
+        plain="-c -d -m -o -i -s -u -k -z -t -v -f -x= --cached --deleted --modified --others "
+        "--ignored --stage --unmerged --killed --directory --no-empty-directory --exclude= "
+        "--exclude-standard --error-unmatch --full-name --abbrev? --eol --with-tree= --format= "
+        "--deduplicate --resolve-undo --sparse --debug",
+        reads="-X= --exclude-from= --exclude-per-directory=",
+        asks="--recurse-submodules",
+    ),
+    "ls-tree": Program(
+        operands="rev*",
+        plain="-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree "
+        "--abbrev? --format=",
+    ),
+    "grep": Program(
+        operands="text rev*",
+        plain="-a -I -i -w -v -h -H -E -G -P -F -n -l -L -z -o -c -p -W -e= -q -A= -B= -C= -r -m= "
+        "--text --ignore-case --word-regexp --invert-match --full-name --extended-regexp --basic-regexp "
+        "--perl-regexp --fixed-strings --line-number --column --files-with-matches --name-only "
+        "--files-without-match --null --only-matching --count --all-match --quiet --max-depth= "
+        "--recursive --no-recursive --max-count= --color? --no-color --break --heading --show-function "
+        "--context= --after-context= --before-context= --function-context --threads= --and --or --not "
+        "--cached --no-index --untracked --no-exclude-standard --exclude-standard --no-textconv",
+        reads="-f=",
+        runs="-O? --open-files-in-pager? --textconv --ext-grep",
+        asks="--recurse-submodules",
+        stands_in="-e -f",
+        has_numbers=True,
+    ),
+    "rev-parse": Program(
+        operands="text*",
+        plain="--verify -q --quiet --sq --short? --not --symbolic --symbolic-full-name --abbrev-ref? "
+        "--all --branches? --tags? --remotes? --glob= --exclude= --disambiguate= --revs-only --no-revs "
+        "--flags --no-flags --show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir "
+        "--git-common-dir --is-inside-git-dir --is-inside-work-tree --is-bare-repository "
+        "--is-shallow-repository --show-superproject-working-tree --show-object-format? --since= --after= "
+        "--until= --before= --path-format= --local-env-vars",
+        asks="--parseopt --sq-quote --git-path= --resolve-git-dir= --default= --prefix= --shared-index-path",
+    ),
+    "describe": Program(
+        operands="text*",
+        plain="--all --tags --contains --abbrev= --candidates= --exact-match --debug --long --match= "
+        "--exclude= --always --first-parent --dirty? --broken?",
+    ),
+    "merge-base": Program(
+        operands="text*", plain="-a --all --octopus --independent --is-ancestor --fork-point"
+    ),
+    "name-rev": Program(
+        operands="text*", plain="--tags --refs= --exclude= --all --name-only --no-undefined --always"
+    ),
+    "cat-file": Program(
+        operands="rev*", plain="-t -s -e -p --allow-unknown-type --use-mailmap", runs="--textconv --filters"
+    ),
+    "for-each-ref": _REFS,
+    "show-ref": _REFS,
+    "count-objects": Program(operands="", plain="-v -H --verbose --human-readable"),
+    "check-ignore": Program(plain="-q -v -n -z --quiet --verbose --non-matching --no-index", asks="--stdin"),
+    "version": Program(operands="", plain="--build-options"),
+}
+"""The subcommands that only read. In `branch` and `tag`, an operand makes one, unless an option lists them."""
+
+_LISTING: Mapping[str, Mapping[str, Program]] = {
+    "stash": {"list": _LOG, "show": _DIFF.also(plain="--include-untracked --only-untracked")},
+    "remote": {
+        "": Program(operands="", plain="-v --verbose"),
+        "get-url": Program(operands="text*", plain="--push --all"),
+    },
+    "reflog": {"": _LOG, "show": _LOG},
+    "worktree": {"list": Program(operands="", plain="-v -z --porcelain --verbose")},
+    "notes": {"list": Program(operands="text*"), "show": Program(operands="text*")},
+}
+"""Subcommands that only read if they begin with one of these words; empty: with no word."""
+
+_MAKES: Mapping[str, Program] = {
+    "archive": Program(
+        operands="rev*", plain="-v -l --format= --prefix= --list --verbose", writes="-o= --output=", runs="--exec=",
+        asks="--remote= --add-file=", risk="packs files",
+    ),
+    "clone": Program(
+        operands="text make", plain="-q -v --depth= -b= --branch= --single-branch", risk="fetches a repository"
+    ),
+    "format-patch": _LOG.also(writes="-o= --output-directory=")._replace(risk="writes files"),
+    "bundle": Program(operands="text write text*", risk="packs a repository"),
+}  # fmt: skip
+_UNKNOWN = Program(operands="text*", risk="changes the repository, or is not known")
+
+# --- git config -----------------------------------------------------------------------------------
+
+_CONFIG = Program(
+    operands="text*",
+    plain="--get --get-all --get-regexp --get-urlmatch --list -l --local --global --system --worktree "
+    "--name-only --show-origin --show-scope -z --null --bool --int --path --type= --default= --includes "
+    "--no-includes",
+    asks="--blob= --unset --unset-all --add --replace-all --rename-section --remove-section -e --edit "
+    "--get-color --get-colorbool --fixed-value --append --comment= --all --value= --regexp --url=",
+)
+_CONFIG_READS = ("--get", "--get-all", "--get-regexp", "--list", "-l")
+_CONFIG_WRITES = frozenset(
+    {"--unset", "--unset-all", "--add", "--replace-all", "--rename-section", "--remove-section", "-e", "--edit",
+     "--append"}
+)  # fmt: skip
+_CONFIG_FILES = ("-f", "--file")
+_WRITES_CONFIG = "A configuration of git names programs that git runs, so no command may write it."
+
+
+def _config(words: tuple[Word, ...]) -> Uses:
+    """Reading asks, because values may contain passwords. Nothing may write."""
+    program = _CONFIG.also(reads="-f= --file=")
+    reading = reading_of(program, words)
+    operands = [word.text for word in reading.operands]
+    is_reading = reading.has(*_CONFIG_READS) or operands[:1] in (["get"], ["list"]) or len(operands) == 1
+    is_reading = is_reading and not reading.has(*_CONFIG_WRITES)
+    if not is_reading:
+        files = [Use("write", word) for word in reading.values(*_CONFIG_FILES)] or [
+            Use("write", Word(".git/config"))
+        ]
+        return Uses(tuple(files), denies=_WRITES_CONFIG)
+    name = next((text for text in operands if text not in ("get", "list")), "")
+    if name.startswith(("user.", "core.", "init.")) and not reading.strange and len(operands) < 3:
+        return uses_by_row("git config", program, words)
+    return merged([Uses(asks="`git config` may print passwords."), uses_by_row("git config", program, words)])
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def uses_of_git(command: SimpleCommand, name: str) -> Uses:
+    """Return what a command of git does."""
+    words = command.words[1:]
+    reading = reading_of(_GIT, words)
+    count = len(words) - len(reading.operands)
+    found = [uses_by_row(name, _GIT, words[:count])]
+    if not command.is_folder_known or any(posixpath.normpath(each or ".") != "." for each in command.folders):
+        found.append(Uses(asks="`git` runs what the repository of that folder names."))
+    if reading.operands:
+        found.append(_subcommand(reading.operands[0], reading.operands[1:]))
+    uses = merged(found)
+    folders = [word.text for word in reading.values("-C")]
+    return _from_folder(posixpath.join("", *folders), uses) if folders else uses
+
+
+def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
+    name = f"git {shown(subcommand.text)}"
+    if not subcommand.is_known or subcommand.is_glob:
+        return Uses(asks="The subcommand of `git` is known only when it runs.")
+    if subcommand.text == "config":
+        return _config(words)
+    if (kinds := _LISTING.get(subcommand.text)) is not None:
+        first = words[0].text if words else ""
+        if first in kinds and first:
+            return uses_by_row(f"{name} {first}", kinds[first], words[1:])
+        if "" in kinds and (not first or first.startswith("-")):
+            return uses_by_row(name, kinds[""], words)
+        return Uses(asks=f"`{name}` changes the repository.")
+    program = SUBCOMMANDS.get(subcommand.text)
+    if program is None:
+        addresses = Uses(
+            sends=tuple([word for word in words if word.text.startswith(("http://", "https://"))])
+        )
+        row = _MAKES.get(subcommand.text, _UNKNOWN)
+        return merged([addresses, uses_by_row(name, row, words)])
+    if program.operands == "ask*" and reading_of(program, words).has(*_LISTS.split()):
+        program = program._replace(operands="text*")
+    if program.operands.endswith(("read*", "rev*")):
+        program = program._replace(without=".")
+    return uses_by_row(name, program, words)
+
+
+def _from_folder(folder: str, uses: Uses) -> Uses:
+    """Return the uses of a command that `-C` runs in another folder."""
+    files = [
+        use._replace(word=use.word._replace(text=posixpath.join(folder, use.word.text))) for use in uses.files
+    ]
+    return uses._replace(files=(Use("read", Word(folder)), *files))
+
+
+GIT_READERS: Mapping[str, Reader] = {"git": uses_of_git}

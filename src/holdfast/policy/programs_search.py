@@ -1,0 +1,251 @@
+"""Programs that search and transform text by a language of their own: find, fd, rg, sed, awk and jq.
+
+A text in such a language is read as far as is easy. Whatever is not read makes a person look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from holdfast.policy.programs_options import Program, doubts, operand_uses, reading_of, shown, uses_by_row
+from holdfast.policy.programs_text import READERS
+from holdfast.policy.simple import SimpleCommand, Word
+from holdfast.policy.uses import Reader, Use, Uses, merged
+
+_FD = Program(
+    operands="text read*",
+    plain="-H -I -u -s -i -g -F -a -p -d= -t= -e= -E= -S= -o= -0 -1 -q -c= -j= --hidden --no-ignore "
+    "--no-ignore-vcs --no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex "
+    "--fixed-strings --absolute-path --relative-path --full-path --max-depth= --min-depth= --exact-depth= "
+    "--exclude= --prune --type= --extension= --size= --changed-within= --changed-before= --owner= "
+    "--format= --print0 --max-results= --quiet --show-errors --color= --threads= --strip-cwd-prefix? "
+    "--one-file-system --and= --no-require-git",
+    reads="--search-path= --ignore-file=",
+    runs="-x -X -l --exec --exec-batch --list-details",
+    asks="-L --follow -C= --base-directory=",
+    without=".",
+)
+
+SEARCHERS: Mapping[str, Program] = {
+    "rg": Program(
+        operands="text read*",
+        plain="-e= -F -i -S -s -v -w -x -c -l -n -N -o -q -H -I -h -p -a -u -U -P -0 -b -A= -B= -C= "
+        "-M= -m= -r= -t= -T= -g= -j= -E= -d= -. --regexp= --fixed-strings --ignore-case --smart-case "
+        "--case-sensitive --invert-match --word-regexp --line-regexp --count --count-matches --files "
+        "--files-with-matches --files-without-match --line-number --no-line-number --only-matching "
+        "--quiet --with-filename --no-filename --heading --no-heading --pretty --text --unrestricted "
+        "--multiline --multiline-dotall --pcre2 --null --byte-offset --after-context= --before-context= "
+        "--context= --max-columns= --max-columns-preview --max-count= --replace= --type= --type-not= "
+        "--type-list --type-add= --type-clear= --glob= --iglob= --threads= --encoding= --max-depth= "
+        "--maxdepth= --max-filesize= --hidden --no-hidden --no-ignore --no-ignore-vcs --no-ignore-parent "
+        "--no-ignore-dot --no-ignore-global --no-messages --no-config --color= --colors= --column "
+        "--no-column --trim --no-trim --vimgrep --json --sort= --sortr= --stats --passthru --crlf --debug "
+        "--engine= --field-context-separator= --field-match-separator= --context-separator= "
+        "--path-separator= --line-buffered --block-buffered --one-file-system --no-mmap --mmap "
+        "--null-data --no-require-git --glob-case-insensitive --include-zero --no-unicode "
+        "--dfa-size-limit= --regex-size-limit= --pre-glob= --stop-on-nonmatch --no-pre --no-follow",
+        reads="-f= --file= --ignore-file=",
+        runs="--pre= --hostname-bin= -z --search-zip",
+        asks="-L --follow --hyperlink-format= --generate=",
+        stands_in="-e --regexp -f --file --files --type-list",
+        without=".",
+    ),
+    "fd": _FD,
+    "fdfind": _FD,
+}
+
+# --- find -----------------------------------------------------------------------------------------
+
+_FIND_ALONE = frozenset(
+    {"-print", "-print0", "-ls", "-depth", "-d", "-mount", "-xdev", "-empty", "-true", "-false", "-prune",
+     "-quit", "-o", "-or", "-a", "-and", "-not", "!", "(", ")", ",", "-daystart", "-nouser", "-nogroup",
+     "-readable", "-writable", "-executable", "-noleaf", "-ignore_readdir_race", "-noignore_readdir_race",
+     "-nowarn", "-warn"}
+)  # fmt: skip
+_FIND_VALUE = frozenset(
+    {"-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-regextype",
+     "-type", "-xtype", "-size", "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-maxdepth",
+     "-mindepth", "-perm", "-user", "-group", "-uid", "-gid", "-links", "-inum", "-lname", "-ilname", "-printf",
+     "-fstype", "-used"}
+)  # fmt: skip
+_FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
+_FIND_WRITES = {"-fprint": 1, "-fprint0": 1, "-fls": 1, "-fprintf": 2}
+_BEGINS_EXPRESSION = frozenset({"-", "(", ")", "!", ","})
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+def uses_of_find(command: SimpleCommand, name: str) -> Uses:
+    """Return what `find` does: its folders, and the actions of its expression."""
+    words = command.words[1:]
+    asks = [] if all(word.is_known for word in words) else [f"A word of `{name}` is known only when it runs."]
+    at = 0
+    while at < len(words) and (words[at].text in ("-H", "-P", "-L") or words[at].text.startswith("-O")):
+        asks += (
+            [f"`-L` of `{name}` follows links, also out of the workspace."] if words[at].text == "-L" else []
+        )
+        at += 1
+    first = at
+    while at < len(words) and words[at].text[:1] not in _BEGINS_EXPRESSION:
+        at += 1
+    roots, expression = words[first:at] or (Word("."),), words[at:]
+    asks += [f"`{shown(word.text)}` of `{name}` needs quotes." for word in expression if word.is_glob]
+    rooted = Uses(tuple([Use("read", root) for root in roots]), asks=next(iter(asks), ""))
+    return merged([rooted, *_by_expression(command, name, expression, roots)])
+
+
+def _by_expression(
+    command: SimpleCommand, name: str, words: Sequence[Word], roots: Sequence[Word]
+) -> Iterator[Uses]:
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        value = words[at + 1 : at + 2]
+        at += 1
+        if text in _FIND_ALONE:
+            continue
+        if text in _FIND_RUNS:
+            end = next((i for i in range(at, len(words)) if _ends_exec(words, i)), len(words))
+            inner = _with_matches(command, words[at:end], roots[0])
+            yield Uses(inner=(inner._replace(is_folder_known=False) if text.endswith("dir") else inner,))
+            at = end + 1
+        elif text in _FIND_WRITES:
+            yield from (operand_uses(name, "write", word) for word in value)
+            at += _FIND_WRITES[text]
+        elif text in _FIND_VALUE or (text.startswith("-newer") and text.endswith("t")):
+            at += 1
+        elif text in _FIND_READS or text.startswith("-newer"):
+            yield Uses(tuple([Use("read", word) for word in value]))
+            at += 1
+        elif text == "-files0-from":
+            yield Uses(
+                tuple([Use("read", word) for word in value]), asks=f"`{text}` reads files that another names."
+            )
+            at += 1
+        elif text == "-delete":
+            deleted = tuple([Use("tree", root) for root in roots])
+            yield Uses(deleted, asks=f"`{name} -delete` deletes by pattern.")
+        else:
+            yield Uses(asks=f"`{shown(text)}` of `{name}` needs approval.")
+
+
+def _ends_exec(words: Sequence[Word], at: int) -> bool:
+    return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
+
+
+def _with_matches(command: SimpleCommand, words: Sequence[Word], root: Word) -> SimpleCommand:
+    """Return what `-exec` runs. What it finds is known only when it runs, but it lies under the root."""
+    found = tuple([Word(root.text, is_known=False) if "{}" in word.text else word for word in words])
+    return SimpleCommand(found, folders=command.folders, is_folder_known=command.is_folder_known)
+
+
+# --- sed ------------------------------------------------------------------------------------------
+
+_SED = Program(
+    operands="text read*",
+    plain="-n -E -r -s -u -z -l= -b -e= -i? --quiet --silent --regexp-extended --separate "
+    "--unbuffered --null-data --line-length= --expression= --posix --debug --sandbox --binary --in-place?",
+    reads="-f= --file=",
+    asks="--follow-symlinks",
+    stands_in="-e --expression -f --file",
+)
+_SED_BLANKS = re.compile(r"[ \t;\n{}]*")
+_SED_PLACE = r"(?:{}\d+|\$|/(?:[^/\\\n]|\\[^\n])*/[IM]*)"
+_SED_ADDRESS = re.compile(
+    rf"{_SED_PLACE.format('')}(?:~\d+)?(?:[ \t]*,[ \t]*{_SED_PLACE.format('[+~]?')})?[ \t]*"
+)
+_SED_END = r"(?=[ \t]*(?:[;}\n]|\Z))"
+_SED_COMMAND = re.compile(
+    rf"!?[ \t]*(?:[pPdDhHgGxnNlFz=]{_SED_END}|[qQ][ \t]*\d*{_SED_END}|[:btT][ \t]*\w*{_SED_END}"
+    r"|(?P<text>[sy])(?P<by>[!-/:-@\[\]^`{-~]))"
+)
+_SED_FLAGS = re.compile(rf"[gpiIm0-9]*{_SED_END}")
+
+
+def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
+    """Return what `sed` does: its script is read, and only one that changes the text is known."""
+    words = command.words[1:]
+    reading = reading_of(_SED, words)
+    scripts = reading.values("-e", "--expression")
+    files = reading.operands
+    if not reading.has(*_SED.stands_in.split()):
+        scripts, files = (*scripts, *files[:1]), files[1:]
+    uses = [uses_by_row(name, _SED, words)]
+    if reading.has("-f", "--file"):
+        uses.append(Uses(asks=f"`{name}` runs a script in a file."))
+    unread = next((word.text for word in scripts if not is_plain_sed(word.text)), "")
+    if unread:
+        uses.append(
+            Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
+        )
+    if reading.has("-i", "--in-place"):
+        uses.append(Uses(tuple([Use("write", word, overwrites=True) for word in files])))
+        if any("/" in word.text or "*" in word.text for word in reading.values("-i", "--in-place")):
+            uses.append(Uses(asks=f"`{name}` copies the old file to another folder."))
+    return merged(uses)
+
+
+def is_plain_sed(script: str) -> bool:
+    """Return whether a script of `sed` consists of commands that change nothing but the text."""
+    at = 0
+    while True:
+        blanks = _SED_BLANKS.match(script, at)
+        at = blanks.end() if blanks else at
+        if at == len(script):
+            return True
+        if address := _SED_ADDRESS.match(script, at):
+            at = address.end()
+            if script.startswith("{", at):
+                continue
+        found = _SED_COMMAND.match(script, at)
+        if found is None:
+            return False
+        at = found.end()
+        if found["text"] and (at := _after_parts(script, at, found["by"])) < 0:
+            return False
+
+
+def _after_parts(script: str, at: int, by: str) -> int:
+    """Return where the flags of `s` or `y` end; -1 if one of them is not plain."""
+    for _ in range(2):
+        while at < len(script) and script[at] != by:
+            at += 2 if script[at] == "\\" else 1
+        at += 1
+    flags = _SED_FLAGS.match(script, at) if at <= len(script) else None
+    return flags.end() if flags else -1
+
+
+# --- awk and jq -----------------------------------------------------------------------------------
+
+_AWK = Program(operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=")
+_AWK_ACTS = re.compile(r"[|<>@]|system|getline|close|ARG|include|load|\\\n")
+_JQ_LOADS = re.compile(r"\b(?:import|include|modulemeta|input_filename|get_search_list)\b")
+
+
+def uses_of_awk(command: SimpleCommand, name: str) -> Uses:
+    """Return what `awk` does. A program that could open or run anything is not known."""
+    return _with_program(command, name, _AWK, _AWK_ACTS)
+
+
+def uses_of_jq(command: SimpleCommand, name: str) -> Uses:
+    """Return what `jq` does. A filter that loads others is not known."""
+    return _with_program(command, name, READERS["jq"], _JQ_LOADS)
+
+
+def _with_program(command: SimpleCommand, name: str, program: Program, acts: re.Pattern[str]) -> Uses:
+    words = command.words[1:]
+    reading = reading_of(program, words)
+    uses = [uses_by_row(name, program, words)]
+    if reading.has("-f", "--file", "--from-file"):
+        uses.append(Uses(asks=f"`{name}` runs a program in a file."))
+    elif reading.operands and acts.search(reading.operands[0].text):
+        uses.append(Uses(asks=f"The program of `{name}` may run something or use other files."))
+    return merged([*uses, doubts(name, program, words, reading)])
+
+
+SEARCH_READERS: Mapping[str, Reader] = {
+    "find": uses_of_find,
+    "sed": uses_of_sed,
+    "jq": uses_of_jq,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), uses_of_awk),
+}

@@ -1,0 +1,54 @@
+"""What one simple command does, as far as its words tell: the shapes that `programs` fills and `rules` judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
+
+from holdfast.policy.simple import SimpleCommand, Word
+
+UseAccess = Literal["read", "write", "tree"]
+
+
+class Use(NamedTuple):
+    """A file that a command uses."""
+
+    access: UseAccess
+    """`tree`: a write to it and to everything under it."""
+    word: Word
+    """The path. A relative one starts at the folder of the command."""
+    overwrites: bool = False
+    """Whether it replaces what was there, or moves it away."""
+
+
+class Uses(NamedTuple):
+    """Everything that a simple command does, as far as its words tell."""
+
+    files: tuple[Use, ...] = ()
+    inner: tuple[SimpleCommand, ...] = ()
+    """The commands that it runs, such as those of a wrapper, one step further in."""
+    scripts: tuple[Word, ...] = ()
+    """The texts that it gives to a shell."""
+    sends: tuple[Word, ...] = ()
+    """The addresses that it talks to, as URLs. `http://HOST:PORT` also names hosts of other protocols."""
+    asks: str = ""
+    """Why a person must look, as a sentence; empty if what it does is known, and only its files decide."""
+    denies: str = ""
+    """Why it never runs, as a sentence."""
+
+
+Reader = Callable[[SimpleCommand, str], Uses]
+"""Returns what a command does, from the command and the name of its program."""
+
+
+def merged(uses: Iterable[Uses]) -> Uses:
+    """Return the sum of what several readings of one command found. The first reason counts."""
+    every = tuple(uses)
+    return Uses(
+        files=tuple([use for each in every for use in each.files]),
+        inner=tuple([command for each in every for command in each.inner]),
+        scripts=tuple([word for each in every for word in each.scripts]),
+        sends=tuple([word for each in every for word in each.sends]),
+        asks=next((each.asks for each in every if each.asks), ""),
+        denies=next((each.denies for each in every if each.denies), ""),
+    )

@@ -1,0 +1,214 @@
+"""Builtins, wrappers, shells and programs of the network in the table of programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.policy.programs import uses_of
+from holdfast.policy.simple import SimpleCommand, Word
+from tests.policy.simply import files, is_known, uses
+
+
+def inner(text: str) -> list[str]:
+    return [" ".join(word.text for word in each.words) for each in uses(text).inner]
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nohup ls -l", "ls -l"),
+        ("timeout 5 ls -l", "ls -l"),
+        ("timeout -s KILL --kill-after=3 5 ls -l", "ls -l"),
+        ("nice -n 5 ls -l", "ls -l"),
+        ("nice -5 ls -l", "ls -l"),
+        ("ionice -c 3 ls -l", "ls -l"),
+        ("stdbuf -oL ls -l", "ls -l"),
+        ("setsid -w ls -l", "ls -l"),
+        ("time -p ls -l", "ls -l"),
+        ("command ls -l", "ls -l"),
+        ("command -p ls -l", "ls -l"),
+        ("builtin echo -l", "echo -l"),
+        ("exec ls -l", "ls -l"),
+        ("env ls -l", "ls -l"),
+        ("env -i -u X LANG=C ls -l", "ls -l"),
+        ("env -S 'ls -l'", "ls -l"),
+        ("env '-Sls -l' a", "ls -l a"),
+        ("env --split-string='ls -l'", "ls -l"),
+        ("xargs -0 -n 1 ls -l", "ls -l "),
+        ("xargs -I% mv % b", "mv % b"),
+        ("find . -exec ls -l ';'", "ls -l"),
+        ("find . -name x -exec ls -l '{}' +", "ls -l ."),
+        ("sudo -n ls -l", "ls -l"),
+        ("timeout 5 nice -n 3 env ls", "nice -n 3 env ls"),
+    ],
+)
+def test_a_wrapper_runs_the_command_after_its_own_words(text: str, expected: str) -> None:
+    assert inner(text) == [expected]
+
+
+def test_the_words_that_a_wrapper_adds_are_known_only_when_it_runs() -> None:
+    assert [word.is_known for word in uses("xargs cat a").inner[0].words] == [True, True, False]
+    assert [word.is_known for word in uses("xargs -I% cat a%b c").inner[0].words] == [True, False, True]
+    assert [word.is_known for word in uses("find . -exec cat '{}' ';'").inner[0].words] == [True, False]
+
+
+def test_the_variables_that_env_sets_belong_to_what_it_runs() -> None:
+    (run,) = uses("env LD_PRELOAD=./e.so ls").inner
+    assert run.assigned == (("LD_PRELOAD", Word("./e.so")),)
+    assert uses_of(run).asks
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize("name", ["sudo", "doas", "su", "pkexec", "runuser"])
+def test_a_command_with_the_rights_of_another_user_never_runs(name: str) -> None:
+    assert uses(f"{name} ls").denies
+
+
+@pytest.mark.parametrize(
+    "text", ["sh -c 'ls -l'", "bash -lc 'ls -l'", "bash -e -c 'ls -l' x y", "eval ls -l", "trap 'ls -l' EXIT"]
+)
+def test_a_text_for_a_shell_is_a_script(text: str) -> None:
+    assert [word.text for word in uses(text).scripts] == ["ls -l"]
+    assert not uses(text).asks
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bash script.sh", "sh", "bash -s", "bash --rcfile x -c ls", "bash -O extglob -c ls", "zsh -c ls",
+     "bash -c $X", "eval $X", "source a", ". a", "alias ls=x", "enable -f x y", "hash -p ./x ls",
+     "compgen -C ./x", "mapfile -C ./x a", "shopt -s dotglob", "let x=1", "history -r a", "fc -s",
+     "complete -C x y", "set -k", "set -o posix", "env -S './x --a'", "env -C a ls", "env -vS x", "busybox ls",
+     "watch ls", "parallel ls", "flock a ls", "strace ls", "script -c ls", "chroot . ls", "unshare ls"],
+)  # fmt: skip
+def test_what_evaluates_or_hides_words_needs_a_person(text: str) -> None:
+    assert uses(text).asks, uses(text)
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    "text",
+    ["test -v 'a[$(./x)]'", "[ -v 'a[$(./x)]' ]", "[[ -v 'a[$(./x)]' ]]", "[[ x -eq 1 ]]",
+     "[[ 'a[$(./x)]' -eq 1 ]]", "printf -v 'a[$(./x)]' x", "printf '-va[$(./x)]' x", "printf '%n' x",
+     "read 'a[$(./x)]'", "unset 'a[$(./x)]'", "declare 'a[$(./x)]=1'", "declare -n a=b",
+     "declare -i 'a=b[$(./x)]'", "export 'PATH=.'", "read PATH", "printf -v PATH x", "local BASH_ENV=x",
+     "readonly IFS=x", "mapfile PATH"],
+)  # fmt: skip
+def test_a_name_that_is_evaluated_or_a_variable_that_others_read_needs_a_person(text: str) -> None:
+    assert uses(text).asks, uses(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[ -v name ]", "[[ 1 -lt 2 ]]", "printf -v name x", "read -r name", "export name=x", "unset name"],
+)
+def test_a_variable_of_the_command_itself_is_free(text: str) -> None:
+    assert is_known(text)
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("name", "value", "is_free"),
+    [
+        ("LANG", "C.UTF-8", True), ("LC_ALL", "C", True), ("TZ", "UTC", True), ("NO_COLOR", "1", True),
+        ("TERM", "dumb", True), ("PAGER", "cat", True), ("GIT_PAGER", "cat", True), ("name", "./x", True),
+        ("PAGER", "x", False), ("TZ", "/etc/passwd", False), ("LANG", "../x", False), ("LD_PRELOAD", "e.so", False),
+        ("BASH_ENV", "./x", False), ("GIT_EXTERNAL_DIFF", "./x", False), ("PATH", ".", False), ("IFS", "x", False),
+        ("PS4", "$(./x)", False), ("PROMPT_COMMAND", "x", False), ("http_proxy", "x", False),
+        ("PYTHONPATH", "x", False),
+        ("HOME", "x", False), ("LESSOPEN", "x", False), ("FOO", "x", False),
+    ],
+)  # fmt: skip
+def test_only_variables_that_change_no_program_are_free(name: str, value: str, is_free: bool) -> None:
+    set_here = SimpleCommand((Word("ls"),), ((name, Word(value)),))
+    assert (not uses_of(set_here).asks) is is_free
+    assert (not uses_of(set_here._replace(words=())).asks) is is_free
+
+
+# --- the network ----------------------------------------------------------------------------------
+
+
+def sends(text: str) -> list[str]:
+    return [word.text for word in uses(text).sends]
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("curl -s https://a.example/x", ["https://a.example/x"]),
+        ("curl a.example", ["http://a.example"]),
+        ("curl --url https://a.example -o out b.example", ["https://a.example", "http://b.example"]),
+        ("curl -I --max-time 5 https://a.example", ["https://a.example"]),
+        ("wget -q https://a.example/x", ["https://a.example/x"]),
+        ("nc a.example 80", ["http://a.example:80"]),
+        ("ssh me@a.example ls", ["http://a.example:22"]),
+        ("scp a me@a.example:b", ["http://a.example:22"]),
+        ("ping a.example", ["http://a.example"]),
+        ("git clone https://a.example/x", ["https://a.example/x"]),
+        ("git push https://a.example/x main", ["https://a.example/x"]),
+    ],
+)
+def test_a_program_of_the_network_sends_to_the_addresses_that_it_names(
+    text: str, expected: list[str]
+) -> None:
+    assert sends(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("curl -sS https://a.example", False),
+        ("curl -H 'Accept: text/plain' https://a.example", False),
+        ("curl -X GET https://a.example", False),
+        ("curl -L https://a.example", True),
+        ("curl -X POST https://a.example", True),
+        ("curl -XDELETE https://a.example", True),
+        ("curl -d x https://a.example", True),
+        ("curl -dx https://a.example", True),
+        ("curl --data-bin @a https://a.example", True),
+        ("curl -T a https://a.example", True),
+        ("curl -F a=@b https://a.example", True),
+        ("curl -K config", True),
+        ("curl -H 'Host: b' https://a.example", True),
+        ("curl -H @a https://a.example", True),
+        ("curl -u me:x https://a.example", True),
+        ("curl -w @a https://a.example", True),
+        ("curl 'https://{a,b}.example'", True),
+        ("wget https://a.example", True),
+        ("nc a.example 80", True),
+        ("ssh a.example", True),
+    ],
+)
+def test_only_a_plain_reading_of_an_address_is_left_to_the_list_of_hosts(text: str, is_asked: bool) -> None:
+    assert bool(uses(text).asks) == is_asked
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("curl -o out https://a.example/x", {"write out"}),
+        ("curl -O 'https://a.example/b/x.txt?y'", {"write ./x.txt"}),
+        ("curl -D head -c jar https://a.example", {"write head", "write jar"}),
+        ("curl -T a https://a.example", {"read a"}),
+        ("curl -K config", {"read config"}),
+        ("wget https://a.example/", {"write ./index.html"}),
+        ("wget -O out https://a.example/", {"write out"}),
+        ("wget -P d https://a.example/x", {"write d", "write d/x"}),
+    ],
+)
+def test_a_download_writes_where_its_options_say(text: str, expected: set[str]) -> None:
+    assert files(text) == expected
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    "text",
+    ["curl --resolve a:443:1.2.3.4 https://a", "curl --connect-to a:1:b:2 https://a", "curl -x p https://a",
+     "curl -xp https://a", "curl --proxy p https://a", "curl --prox p https://a",
+     "curl --unix-socket s http://x", "curl --unix-s s http://x", "curl --socks5 p https://a",
+     "curl --doh-url x https://a", "curl --interface x https://a", "wget --dns-servers=x https://a",
+     "nslookup a.example", "dig a.example", "host a.example", "resolvectl query a.example"],
+)  # fmt: skip
+def test_what_leads_around_the_list_of_hosts_never_runs(text: str) -> None:
+    assert uses(text).denies, uses(text)
