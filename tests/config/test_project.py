@@ -101,6 +101,7 @@ TABLE = [
         "[network]\nallow = []",
         "may set it",
     ),
+    Row("taint.workspace", '[taint]\nworkspace = "trusted"', '[taint]\nworkspace = "untrusted"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),
     *(

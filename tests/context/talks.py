@@ -115,7 +115,7 @@ class Talk:
 
     def result(self, number: int, text: str) -> None:
         """What the call of that number in the last response came to."""
-        self.note(e.ToolCallFinished(f"t{self._turn}.c{number}", CallResult("ok", text)))
+        self.note(e.ToolCallFinished(f"t{self._turn}.c{number}", CallResult("ok", text, trust="data")))
 
     def turn(self, result: str, words: str = "I look.", most_bytes: int = BOUNDLESS) -> bytes:
         """A request, a response with one call, its result."""

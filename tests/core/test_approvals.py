@@ -215,7 +215,7 @@ def test_an_answer_to_a_question_is_the_result_of_its_call(decision: str) -> Non
     events = questioned().resolve(decision, "red")
     assert kinds(events) == ["ApprovalResolved", "ToolCallFinished"]
     assert only(e.ApprovalResolved, events).decision == "answer"
-    assert only(e.ToolCallFinished, events).result == CallResult("ok", "red", trust="user")
+    assert only(e.ToolCallFinished, events).result == CallResult("ok", "red", trust="user", origin="user")
 
 
 def test_words_answer_an_open_question_and_are_not_said_twice() -> None:

@@ -347,13 +347,6 @@ PERMISSION = (
         "tests/tools/test_declared_arguments.py tests/tools/test_dispatcher.py tests/core/test_who_and_what.py",
     ),
     Mutation(
-        "a result that says nothing of itself is trusted",
-        "protocol/tools.py",
-        '    trust: Trust = "untrusted"\n    """The trust of the text, as the tool declares it."""',
-        '    trust: Trust = "data"\n    """The trust of the text, as the tool declares it."""',
-        "tests/core/test_who_and_what.py",
-    ),
-    Mutation(
         "a home that cannot keep what is replaced fails only the call",
         "tools/dispatcher.py",
         'if isinstance(error, Lapsed) or (isinstance(error, StorageError) and spec.source == "builtin"):',
@@ -370,8 +363,8 @@ PERMISSION = (
     Mutation(
         "a tool may say that its result is more trusted than it declared",
         "tools/dispatcher.py",
-        "trust=least(spec.trust, result.trust or spec.trust)",
-        "trust=result.trust or spec.trust",
+        "trust = least(spec.trust, result.trust or spec.trust)",
+        "trust = result.trust or spec.trust",
         "tests/tools/test_dispatcher.py",
     ),
     Mutation(
@@ -436,7 +429,9 @@ PERMISSION = (
         "tools/gates.py",
         '        Gate("policy", partial(_policy, own), "quick"),\n'
         '        Gate(PLAN, _plan, "quick"),\n'
-        "        # Hooks come here (`tools.hooked`). Taint, rate and budget will follow, in this order.\n"
+        "        # Hooks come here (`tools.hooked`).\n"
+        '        Gate("taint", _taint, "quick"),\n'
+        "        # Rate and budget will follow, in this order.\n"
         '        Gate(APPROVAL, _approval, "quick"),\n',
         '        Gate(APPROVAL, _approval, "quick"),\n        Gate("policy", partial(_policy, own), "quick"),\n',
         "tests/tools/test_gates.py tests/tools/test_dispatcher.py",

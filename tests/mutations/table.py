@@ -12,6 +12,7 @@ from tests.mutations.conduct import CONDUCT
 from tests.mutations.hooks import HOOKS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
+from tests.mutations.taint import TAINT
 from tests.mutations.views import VIEWS
 from tests.mutations.web import WEB
 
@@ -920,4 +921,5 @@ MUTATIONS = (
     *PROGRESS,
     *VIEWS,
     *WEB,
+    *TAINT,
 )

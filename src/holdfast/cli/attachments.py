@@ -29,6 +29,7 @@ from holdfast.protocol.commands import Send
 from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type, weight_of
 from holdfast.protocol.messages import Attachment, Origin
 from holdfast.protocol.settings import Settings
+from holdfast.protocol.trust import Trust
 from holdfast.tools.own import own_places as places_of
 from holdfast.views.lines import Span
 
@@ -88,7 +89,8 @@ def _file(app: App, name: str, folder: Path, within: str = "/") -> Given:
             if not is_inside(within, real):
                 raise Unreadable("lies outside the workspace")
             content = read_stream(file, MEDIA_BYTES)
-        return _given(app, "file", name, content)
+        is_strange = app.config.policy.is_workspace_untrusted and is_inside(os.path.realpath(folder), real)
+        return _given(app, "file", name, content, "untrusted" if is_strange else "data")
     except Unreadable as error:
         raise UsageError(f"{name} {error}.", hint=_HINT) from None
 
@@ -111,7 +113,7 @@ def _check_place(app: App, name: str, folder: str, paths: Iterable[str]) -> None
             )
 
 
-def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
+def _given(app: App, origin: Origin, name: str, content: bytes, trust: Trust = "data") -> Given:
     """Return the content as an attachment. A text is redacted here, before anything is stored.
 
     Raises:
@@ -128,7 +130,7 @@ def _given(app: App, origin: Origin, name: str, content: bytes) -> Given:
     if kind == "text/plain":
         content = clean(app.redact(content.decode())).encode()
     sha256, weight = hashlib.sha256(content).hexdigest(), weight_of(kind, content)
-    return Given(Attachment(origin, app.redact(name), kind, size, sha256, weight), content)
+    return Given(Attachment(origin, app.redact(name), kind, size, sha256, weight, trust), content)
 
 
 def _redirected() -> str:

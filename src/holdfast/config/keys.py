@@ -90,6 +90,7 @@ class Key(NamedTuple):
 AUTONOMY = ("full", "supervised", "read-only")
 """The levels of autonomy, from loose to strict."""
 APPROVE_BY = ("prompt", "wait", "deny")
+WORKSPACE_TRUST = ("trusted", "untrusted")
 
 _AUTONOMY = choice(*AUTONOMY)
 _APPROVE_BY = choice(*APPROVE_BY)
@@ -245,6 +246,14 @@ KEYS: tuple[Key, ...] = (
         (),
         "trust",
         order=Order(hosts_are_within, common_hosts),
+    ),
+    Key(
+        "taint.workspace",
+        choice(*WORKSPACE_TRUST),
+        "Whether strangers wrote files of the workspace: what the model reads there is then untrusted.",
+        WORKSPACE_TRUST[0],
+        "tighten",
+        WORKSPACE_TRUST.index,
     ),
     Key(
         "repeat.note",

@@ -160,6 +160,7 @@ def build(
             allowed_paths=value["policy.allowed_paths"],
             allowed_hosts=value["network.allow"],
             hooks=tuple(each.hook for each in hooks),
+            is_workspace_untrusted=value["taint.workspace"] == "untrusted",
         ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",

@@ -99,9 +99,8 @@ def close_decided(draft: Draft) -> None:
             case Done() | Started() | Proposed() | Waiting():
                 pass
             case Answered(text=text):
-                draft.add(
-                    e.ToolCallFinished(call.call_id, CallResult("ok", text or "(no words)", trust="user"))
-                )
+                told = CallResult("ok", text or "(no words)", trust="user", origin="user")
+                draft.add(e.ToolCallFinished(call.call_id, told))
             case Expired(was_question=was_question):
                 text = UNANSWERED if was_question else EXPIRED
                 draft.add(will_not_run(call, Failure("policy_denied", text)))

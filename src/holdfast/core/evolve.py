@@ -23,6 +23,7 @@ from holdfast.core.state import (
     Expired,
     ModelCall,
     Proposed,
+    Run,
     Stage,
     Started,
     State,
@@ -83,12 +84,18 @@ def _forked(state: State, event: e.SessionForked) -> State:
         session=event.session,
         key="",
         parent=event.parent,
+        run=_without_scopes(state.run),
         inherited=state.before + state.run.totals if state.run is not None else state.before,
         epoch=0,
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),
     )
+
+
+def _without_scopes(run: Run | None) -> Run | None:
+    """What approvals of others cover is not covered here."""
+    return replace(run, covered=()) if run is not None else None
 
 
 def _of_nobody(model_call: ModelCall | None) -> ModelCall | None:
@@ -114,6 +121,7 @@ def _imported(state: State) -> State:
     )
     return replace(
         state,
+        run=_without_scopes(state.run),
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core import measure, prompted
+from holdfast.core import measure, prompted, taint
 from holdfast.core.changes import attempt_of, charged, labelled, with_models, with_reservation, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
@@ -54,7 +54,8 @@ def of_model(state: State, event: e.ModelEvent) -> State:
 
 
 def _built(state: State, event: e.PromptBuilt) -> State:
-    state = replace(state, prompt=prompted.after_built(event))
+    flags = taint.after(state.taint, state.seq, event)
+    state = replace(state, prompt=prompted.after_built(event), taint=flags)
     for trust in {each.trust: None for each in event.sections if each.trust != "user"}:
         state = labelled(state, Label("prompt", trust))
     return state

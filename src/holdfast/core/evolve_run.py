@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import plan, progress, prompted
+from holdfast.core import plan, progress, prompted, taint
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.evolve_side import of_next_run
 from holdfast.core.measure import UNLEARNT, Measure, learnt_with
@@ -70,6 +70,7 @@ def _message(state: State, event: e.MessageReceived) -> State:
     return replace(
         spoken,
         title=title,
+        taint=taint.after(state.taint, state.seq, event),
         principal=principal,
         unsaid=unsaid,
         plan=plan.after_words(state.plan),

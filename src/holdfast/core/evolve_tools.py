@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard, ledger, plan, progress
+from holdfast.core import guard, ledger, plan, progress, taint
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -25,7 +25,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.tools import TELLING
+from holdfast.protocol.tools import TELLING, covered_by
 from holdfast.protocol.trust import Label
 
 _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
@@ -96,6 +96,8 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
     call = next((call for call in state.turn.calls if call.call_id == event.call_id), None)
     state = labelled(state, Label(call.name if call is not None else "", result.trust))
+    flags = taint.after(state.taint, state.seq, event)
+    state = state if flags is state.taint else replace(state, taint=flags)
     if call is None or type(call.stage) is Done:
         return state
     if isinstance(call.stage, Started) and not call.likeness.only_looks:
@@ -128,7 +130,8 @@ def _failing(state: State, failure: Failure | None) -> State:
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:
-    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question))
+    covers = covered_by(event.decisions)
+    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question), covers)
     asked = with_call(state, event.call_id, stage=stage, permission=None, resources=event.resources)
     return replace(asked, approvals=state.approvals + 1)
 
@@ -163,7 +166,7 @@ def _entered(state: State, call: Call, event: e.ApprovalResolved) -> State:
 def _decided(state: State, call: Call, stage: Waiting, event: e.ApprovalResolved) -> State:
     match event.decision:
         case "approve":
-            permission = Permission(stage.approval_id, stage.sha256)
+            permission = Permission(stage.approval_id, stage.sha256, stage.covers)
             return with_call(state, call.call_id, stage=Proposed(), permission=permission)
         case "answer":
             return with_call(state, call.call_id, stage=Answered(event.note))
@@ -179,7 +182,11 @@ def _consumed(state: State, event: e.ApprovalConsumed) -> State:
     for call in state.turn.calls:
         permission = call.permission
         if permission is not None and permission.approval_id == event.approval_id:
-            return with_call(state, call.call_id, permission=replace(permission, is_consumed=True))
+            used = with_call(state, call.call_id, permission=replace(permission, is_consumed=True))
+            covered = used.run.covered if used.run is not None else ()
+            if not permission.covers or permission.covers in covered:
+                return used
+            return with_run(used, covered=(*covered, permission.covers))
     return state
 
 

@@ -27,7 +27,7 @@ from holdfast.protocol.messages import Usage, Verdict
 from holdfast.protocol.request import Purpose, SidePurpose
 from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
-from holdfast.protocol.trust import Label
+from holdfast.protocol.trust import CLEAN, Label, Taint
 
 Phase = Literal[
     "idle", "preparing", "calling", "backing_off", "admitting", "acting", "waiting", "paused", "stopping"
@@ -121,6 +121,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """The limit that was reached: only a last pass follows, unless the limit is raised before it."""
     has_landed: bool = False
     """The last pass was answered."""
+    covered: tuple[str, ...] = ()
+    """What approvals that were used cover for the rest of the run (`tools.Decision.covers`)."""
     is_paused: bool = False
     question: str = ""
     """What the paused run asks the user; empty if a person paused it."""
@@ -235,6 +237,8 @@ class Permission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval_id: str
     sha256: str
     """The hash of everything that the person was shown."""
+    covers: str = ""
+    """What it covers beside the call, once it is used (`tools.Decision.covers`)."""
     is_consumed: bool = False
     """An attempt has started with it. It counts for every further attempt of the same call."""
 
@@ -250,6 +254,8 @@ class Waiting(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=Fals
     sha256: str
     deadline_ms: int
     is_question: bool = False
+    covers: str = ""
+    """What an approval would cover beside the call."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -356,6 +362,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     principal: Principal = NOBODY
     """The sender for whom the run works: the last one who spoke, or who continued the run. It has only the scopes
     that all speakers of the run share. `name` is their label."""
+    taint: Taint = CLEAN
+    """The flags: what the model may have read."""
     labels: tuple[Label, ...] = ()
     """Every source of content in the session (a tool or a speaker) with its trust, each once."""
     approvals: int = 0

@@ -22,7 +22,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import APPROVAL, Admission, Allowed, Asked, CallResult, Refused, Told
+from holdfast.protocol.tools import APPROVAL, HOLDFAST, Admission, Allowed, Asked, CallResult, Refused, Told
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -34,7 +34,12 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
     """Act on what the gates say about a call, or what a look at an interrupted call showed."""
     match found:
         case Probed(happened="yes"):
-            draft.add(e.ToolCallFinished(call.call_id, CallResult("ok", DONE_BEFORE, trust="data")))
+            draft.add(
+                e.ToolCallFinished(
+                    call.call_id,
+                    CallResult("ok", DONE_BEFORE, trust="data", origin=HOLDFAST, is_private=False),
+                )
+            )
         case Probed():
             draft.add(abandoned(call, "it was interrupted, and a look did not show that it happened"))
         case Lost():

@@ -167,7 +167,9 @@ def _side_calls(state: State) -> list[Action]:
 def _admissions(state: State, run: Run) -> list[Action]:
     if run.is_paused:
         return []
-    basis = (state.settings, state.principal, state.labels, state.plan.is_made)
+    basis = (
+        state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made,
+    )  # fmt: skip
     return [Admit(action_key(call), call, basis) for call in admissible(state)]
 
 

@@ -102,9 +102,10 @@ def _workspace(inputs: Inputs) -> Iterator[Piece]:
     yield Piece(
         "workspace", "settings", f"{place} {texts.GUIDANCE}" if has_files else place, "every prompt has it"
     )
+    trust: Trust = "untrusted" if inputs.settings.policy.is_workspace_untrusted else "data"
     for each in inputs.guidance:
         why = "the file is there, and only its beginning fits" if each.is_cut else "the file is there"
-        yield Piece("workspace", each.path, _quoted(each), why, "data")
+        yield Piece("workspace", each.path, _quoted(each), why, trust)
 
 
 def _quoted(file: Guidance) -> str:

@@ -54,6 +54,9 @@ class ToolResult(
     name: str
     text: str
     is_error: bool = False
+    origin: str = ""
+    """Where the text comes from: the tool, and what it read where that says more."""
+    trust: Trust = "data"
 
 
 class Media(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="media"):

@@ -35,7 +35,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.protocol.settings import Output, Policy, Settings
 from holdfast.protocol.tools import Admission, Expectation, ToolSpec
-from holdfast.protocol.trust import Label, Trust
+from holdfast.protocol.trust import CLEAN, Label, Taint, Trust
 
 T = TypeVar("T")
 
@@ -372,7 +372,8 @@ class CallContext(msgspec.Struct, frozen=True):
     expects: Expectation | None = None
     """What the tool planned, as the intent recorded it."""
     policy: Policy = Policy()
-    """The rules of the run: a tool that connects compares each address with them."""
+    """The rules of the run: a tool that connects compares each address with them. They also say whether the
+    workspace is untrusted."""
 
 
 class Medium(msgspec.Struct, frozen=True):
@@ -391,6 +392,10 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Details for the journal only: the end of a traceback, a killed process's pid."""
     trust: Trust | None = None
     """The trust of this text, if it is less than the tool declares."""
+    origin: str = ""
+    """What the tool read, as a name: a host, a server. Empty: the tool's own name says all."""
+    is_private: bool | None = None
+    """Whether the text shows what is not meant for others; None: as the tool's spec says."""
     media: tuple[Medium, ...] = ()
     """What belongs to the result beside the text. The text says where."""
     is_negative: bool = False
@@ -431,6 +436,10 @@ class Proposal(msgspec.Struct, frozen=True):
     """The sender for whom the call happens."""
     labels: tuple[Label, ...] = ()
     """Everything that the session contains by now, which the model may follow."""
+    taint: Taint = CLEAN
+    """The flags of the session."""
+    covered: tuple[str, ...] = ()
+    """What approvals of this run cover (`tools.Decision.covers`)."""
     grants: tuple[str, ...] = ()
     """Permissions that last. Nothing grants any yet."""
     has_plan: bool = False

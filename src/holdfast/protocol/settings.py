@@ -64,6 +64,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """The hosts that tools may reach."""
     hooks: tuple[Hook, ...] = ()
     """The hooks, in the order in which they are asked."""
+    is_workspace_untrusted: bool = False
+    """Whether strangers wrote the files of the workspace."""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):

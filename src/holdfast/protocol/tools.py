@@ -61,6 +61,9 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Who made it: `builtin` (comes with Holdfast), `function` (belongs to the program), otherwise `foreign`."""
     trust: Trust = "untrusted"
     """The trust of its results."""
+    is_private: bool | None = None
+    """Whether its results show what is not meant for others. None: if they are `data`; of a tool that writes, only
+    those that say why it failed."""
     kinds: dict[str, ParameterKind] = {}
     """The parameters that mean something to the gates, by name. The gates look only at these. Every text inside such
     an argument counts as one path, command or URL.
@@ -213,6 +216,13 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     verdict: Literal["allow", "ask", "deny"]
     rule: str = ""
     reason: str = ""
+    covers: str = ""
+    """What an approval covers beside the call, for the rest of the run, as its reason says: `host:NAME`, `search`."""
+
+
+def covered_by(decisions: Iterable[Decision]) -> str:
+    """Return what an approval covers beside the call; empty if nothing."""
+    return next((each.covers for each in decisions if each.verdict == "ask" and each.covers), "")
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
@@ -344,10 +354,13 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
     )
 
 
+CallStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
+
+
 class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of a started call as it is recorded: redacted, clipped and labelled."""
 
-    status: Literal["ok", "error", "timeout", "cancelled", "unknown"]
+    status: CallStatus
     """`unknown`: the attempt was given up, and may still be running (a Python function cannot be killed)."""
     text: str
     """What the model reads."""
@@ -357,9 +370,22 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     output_chars: int = 0
     """The length of the whole output."""
     duration_ms: int = 0
-    trust: Trust = "untrusted"
-    """The trust of the text, as the tool declares it."""
+    trust: Trust = msgspec.field(default_factory=lambda: "untrusted")
+    """The trust of the text, as the tool declares it. Every record has it, because a factory's default is encoded."""
     attachments: tuple[Attachment, ...] = ()
     """Images and PDFs that belong to the result."""
     evidence: Evidence = NOTHING_SHOWN
     """What the result shows, for the guard."""
+    origin: str = ""
+    """Where the text comes from: the tool, and what it read where that says more; `holdfast` for the runtime."""
+    is_private: bool | None = None
+    """Whether it shows what is not meant for others; None: if it is `data`. With `trust`, it has the flags that a
+    result brings into a session, so that of a child session brings the child's."""
+
+    @property
+    def shows_private(self) -> bool:
+        return self.trust == "data" if self.is_private is None else self.is_private
+
+
+HOLDFAST = "holdfast"
+"""The origin of what the runtime says in place of a tool."""

@@ -22,6 +22,26 @@ class Label(msgspec.Struct, frozen=True, gc=False, order=True):
     trust: Trust
 
 
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """What first set a flag."""
+
+    seq: int
+    """The record."""
+    origin: str
+
+
+class Taint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the model may have read in a session. Nothing ever takes a flag back."""
+
+    untrusted: Mark | None = None
+    """Text that somebody outside may have written for the model."""
+    private: Mark | None = None
+    """What is not meant for others: files, memory, output of programs."""
+
+
+CLEAN = Taint()
+
+
 def least(*trusts: Trust) -> Trust:
     """The trust of a mixture: that of its least trusted part. Nothing at all is as good as the user's word."""
     return max(trusts, key=ORDER.index, default="user")

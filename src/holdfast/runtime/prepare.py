@@ -339,6 +339,8 @@ class Planner:
             state.settings,
             principal=state.principal,
             labels=state.labels,
+            taint=state.taint,
+            covered=state.run.covered if state.run is not None else (),
             has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
             check=self._check,

@@ -42,7 +42,7 @@ from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
-from holdfast.protocol.tools import KNOWN, CallResult
+from holdfast.protocol.tools import HOLDFAST, KNOWN, CallResult, CallStatus
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
@@ -57,6 +57,7 @@ MAX_TOOL_TEXT_CHARS = 24_000
 MAX_SIDE_CHARS = 64_000
 """The longest answer of a side call that is kept."""
 MAX_DETAIL_CHARS = 2_000
+MAX_ORIGIN_CHARS = 200
 CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
@@ -278,7 +279,7 @@ class Runner:
         call = action.call
         original = self._originals.of(self._session, call)
         if original is None:
-            return CallResult("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP), trust="data")
+            return _own("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP))
         teller = _Teller(self._bus, original.redact, self._session, call.call_id)
         is_left = False
 
@@ -308,10 +309,10 @@ class Runner:
             work = self._ports.tools.run(call.name, original.arguments, context)
             raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except Left:
-            return CallResult("unknown", IGNORED.format(name=call.name), trust="data")
+            return _own("unknown", IGNORED.format(name=call.name))
         except asyncio.CancelledError:
             text = "The call was stopped before it ended. What it did until then stays done."
-            return CallResult("cancelled", text, Failure("cancelled", text), trust="data")
+            return _own("cancelled", text, Failure("cancelled", text))
         finally:
             is_left = True
             teller.flush()
@@ -348,6 +349,8 @@ class Runner:
                 ran=action.attempt.effect == "exec",
                 arguments=action.call.arguments,
             ),
+            origin=_origin(raw, action.call.name, redact),
+            is_private=None if raw.is_private == (trust == "data") else raw.is_private,
         )
 
     def _way_to(self, blob: str, settings: Settings) -> str:
@@ -462,4 +465,15 @@ def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) ->
         failure = Failure("provider_fatal", "The adapter of the provider failed. See the journal.", detail)
         return ModelFailure(failure, estimated=("input", "output"))
     failure = Failure("tool_execution", "The tool failed.", detail)
-    return CallResult("error", failure.message, failure, trust="data")
+    return _own("error", failure.message, failure)
+
+
+def _own(status: CallStatus, text: str, failure: Failure | None = None) -> CallResult:
+    """Return what the runtime says in place of a tool."""
+    return CallResult(status, text, failure, trust="data", origin=HOLDFAST, is_private=False)
+
+
+def _origin(raw: RawResult, name: str, redact: Redactor) -> str:
+    """Return where a result comes from: the tool, and what it read."""
+    read = " ".join(redact(clean(raw.origin)).split())[:MAX_ORIGIN_CHARS]
+    return f"{name} {read}" if read else name

@@ -46,6 +46,7 @@ from holdfast.tools.telling import Telling
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
 _DETAIL_CHARS = 4_000
+_WORKSPACE_KINDS = frozenset({"path", "command"})
 
 
 class Dispatcher:
@@ -112,10 +113,9 @@ class Dispatcher:
         """
         found = self._registry.found(name)
         if found is None:
-            return RawResult("error", f"The tool {name} no longer exists.", trust="data")
+            return RawResult("error", f"The tool {name} no longer exists.", trust="data", is_private=False)
         tool, spec = found
-        result = bounded(await _run(tool, spec, arguments, context))
-        return msgspec.structs.replace(result, trust=least(spec.trust, result.trust or spec.trust))
+        return _labelled(spec, bounded(await _run(tool, spec, arguments, context)), context)
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
         """Ask the tool whether an interrupted call happened."""
@@ -160,6 +160,21 @@ async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext)
         if limit.expired():
             return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
         return failed(spec.name, error)
+
+
+def _labelled(spec: ToolSpec, result: RawResult, context: CallContext) -> RawResult:
+    """Return the result with its trust, and with whether it is private: as the tool says, or what its spec says."""
+    is_private = result.is_private if result.is_private is not None else spec.is_private
+    if is_private is None:
+        is_private = spec.trust == "data" and (spec.effect != "write" or result.status != "ok")
+    trust = least(spec.trust, result.trust or spec.trust)
+    if context.policy.is_workspace_untrusted and is_private and _reads_workspace(spec):
+        trust = least(trust, "untrusted")
+    return msgspec.structs.replace(result, trust=trust, is_private=is_private)
+
+
+def _reads_workspace(spec: ToolSpec) -> bool:
+    return spec.source == "builtin" or not _WORKSPACE_KINDS.isdisjoint(spec.kinds.values())
 
 
 async def _admission(case: Case, tool: Tool) -> Admission:

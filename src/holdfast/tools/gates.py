@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.policy.rules import Facts, judge, strictest, touched
+from holdfast.policy.taint import objection
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Settings
@@ -81,7 +82,9 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
         Gate("secrets", partial(_secrets, secret_in), "quick"),
         Gate("policy", partial(_policy, own), "quick"),
         Gate(PLAN, _plan, "quick"),
-        # Hooks come here (`tools.hooked`). Taint, rate and budget will follow, in this order.
+        # Hooks come here (`tools.hooked`).
+        Gate("taint", _taint, "quick"),
+        # Rate and budget will follow, in this order.
         Gate(APPROVAL, _approval, "quick"),
     )
 
@@ -148,6 +151,18 @@ async def _plan(case: Case) -> Verdict:
     if proposal.has_plan or not proposal.settings.conduct.needs_plan or effect in ("read", "ask", "tell"):
         return case
     return refused(PLAN, Failure("policy_denied", NO_PLAN.format(tool=case.spec.name)), "no-plan")
+
+
+async def _taint(case: Case) -> Verdict:
+    """Ask about what could send something out, if the session has read what it should not send or follow."""
+    proposal = case.proposal
+    if proposal.taint.untrusted is None:
+        return case
+    urls = case.facts.urls if case.facts is not None else ()
+    found = objection(case.spec, case.values, urls, case.decisions, proposal.taint, proposal.covered)
+    if found is None:
+        return case
+    return msgspec.structs.replace(case, decisions=(*case.decisions, found))
 
 
 async def _approval(case: Case) -> Verdict:

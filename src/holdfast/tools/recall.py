@@ -67,6 +67,7 @@ class RecallHistory(Unplanned):
             on_interrupt="rerun",
             source="builtin",
             trust="data",
+            is_private=False,  # what it shows set its flags when it came
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

@@ -1,0 +1,44 @@
+"""The two flags of a session, folded from its records: what the model may have read by now.
+
+They follow from records that are there anyway, so they survive whatever keeps the journal: a cut of the view, a
+snapshot, a fork, a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.protocol import events as e
+from holdfast.protocol.trust import Mark, Taint
+
+
+def after(taint: Taint, seq: int, event: e.Event) -> Taint:
+    """Return the flags after a record. The first record that sets a flag stays its mark."""
+    if taint.untrusted is not None and taint.private is not None:
+        return taint
+    origin, is_untrusted, is_private = _brought(event)
+    changes: dict[str, Any] = {}
+    if is_untrusted and taint.untrusted is None:
+        changes["untrusted"] = Mark(seq, origin)
+    if is_private and taint.private is None:
+        changes["private"] = Mark(seq, origin)
+    return (
+        Taint(changes.get("untrusted", taint.untrusted), changes.get("private", taint.private))
+        if changes
+        else taint
+    )
+
+
+def _brought(event: e.Event) -> tuple[str, bool, bool]:
+    """Return where what an event brings comes from, and whether that is untrusted and private."""
+    match event:
+        case e.ToolCallFinished(result=result):
+            return result.origin, result.trust == "untrusted", result.shows_private
+        case e.MessageReceived(attachments=attachments):  # what a person attached is not private
+            names = [each.name or each.origin for each in attachments if each.trust == "untrusted"]
+            return names[0] if names else "", bool(names), False
+        case e.PromptBuilt(sections=sections):
+            names = [each.source for each in sections if each.trust == "untrusted"]
+            return names[0] if names else "", bool(names), False
+        case _:
+            return "", False, False
