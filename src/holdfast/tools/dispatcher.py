@@ -237,7 +237,7 @@ async def _plan(case: Case, tool: Tool) -> Expectation | None:
 
 
 def _raise_what_ends_the_session(error: Exception, spec: ToolSpec) -> None:
-    """Raise the error if it is no result. What a tool of the program raises says nothing about this home."""
+    """Raise the error unless it is a result. What a tool of the program raises says nothing about this home."""
     if isinstance(error, Lapsed) or (isinstance(error, StorageError) and spec.source == "builtin"):
         raise error
 
