@@ -40,6 +40,7 @@ _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
 _PORTS = "holdfast.runtime.ports:Ports"
 _CONTROLLER = "holdfast.runtime.controller:SessionController"
 _TOOLS = "holdfast.tools.builtin:make_tools"
+_WEB = "holdfast.tools.web:Web"
 _BUILT_IN = "holdfast.tools.builtin:built_in"
 _SCHEMA_TEXT = "holdfast.tools.answers:schema_text"
 _JUDGE = "holdfast.tools.answers:verdict"
@@ -294,7 +295,13 @@ async def open_app(
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         tools = factory(_TOOLS)(
-            extra_tools, secret_in=redact.known_in, own=own, images=images, journals=store, hooks=hooks
+            extra_tools,
+            secret_in=redact.known_in,
+            own=own,
+            images=images,
+            journals=store,
+            hooks=hooks,
+            web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(config, home, store, tools, redact, clock, environ, http)

@@ -20,6 +20,7 @@ USER_FILE = """approve_by = "deny"
 model = "anthropic:claude-sonnet-5"
 policy.allowed_paths = ["src"]
 network.allow = ["a.example"]
+search.engines = ["exa"]
 """
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
 
@@ -101,6 +102,7 @@ TABLE = [
         "[network]\nallow = []",
         "may set it",
     ),
+    Row("search.engines", '[search]\nengines = ["tavily"]', "[search]\nengines = []", "may set it"),
     Row("taint.workspace", '[taint]\nworkspace = "trusted"', '[taint]\nworkspace = "untrusted"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),
     Row("repeat.stop", "[repeat]\nstop = 1_000", "[repeat]\nstop = 4"),

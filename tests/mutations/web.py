@@ -75,4 +75,18 @@ WEB = (
         'return "rerun" if spec.effect == "network" else spec.on_interrupt',
         "tests/tools/test_http_request.py",
     ),
+    Mutation(
+        "a cache never forgets",
+        "tools/cache.py",
+        "if put_ms <= limit_ms]",
+        "if put_ms < 0]",
+        "tests/tools/test_cache.py tests/tools/test_web_search.py",
+    ),
+    Mutation(
+        "an engine that fails ends the search",
+        "tools/web_search.py",
+        "                continue\n",
+        "                break\n",
+        "tests/tools/test_web_search.py",
+    ),
 )

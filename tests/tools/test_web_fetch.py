@@ -11,7 +11,7 @@ import pytest
 from holdfast.policy.protected import Own
 from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Refused
-from holdfast.tools import web_fetch
+from holdfast.tools import page as pages
 from holdfast.tools.builtin import make_tools
 from tests.tools.conftest import Bench
 from tests.tools.web_server import WebServer, response, web_server
@@ -157,7 +157,7 @@ async def test_what_a_server_refuses_is_an_error_with_its_words(site: Site) -> N
 async def test_a_page_that_is_made_to_be_slow_large_or_deep_ends_within_its_limit(
     site: Site, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_fetch, "EXTRACTION_S", 0.3)
+    monkeypatch.setattr(pages, "EXTRACTION_S", 0.3)
     start = time.monotonic()
     shown = await site.read(page)
     assert "No text could be made of this page." in shown or "[no text]" in shown

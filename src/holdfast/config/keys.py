@@ -35,6 +35,7 @@ from holdfast.protocol.allowed import (
 from holdfast.protocol.hooks import tool_glob_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
+from holdfast.protocol.search import common_engines, engine_of, engines_are_within
 from holdfast.protocol.settings import Conduct, Context, Guard, Repairs
 
 TURNS_MAX = 10_000
@@ -246,6 +247,16 @@ KEYS: tuple[Key, ...] = (
         (),
         "trust",
         order=Order(hosts_are_within, common_hosts),
+    ),
+    Key(
+        "search.engines",
+        entries(
+            engine_of, 'search engines, like ["exa", "duckduckgo", "searxng=https://search.example.net"]'
+        ),
+        "The search engines that web_search asks, in order.",
+        (),
+        "trust",
+        order=Order(engines_are_within, common_engines),
     ),
     Key(
         "taint.workspace",

@@ -159,6 +159,7 @@ def build(
             allow=_ranked(value["policy.allow"]),
             allowed_paths=value["policy.allowed_paths"],
             allowed_hosts=value["network.allow"],
+            search=value["search.engines"],
             hooks=tuple(each.hook for each in hooks),
             is_workspace_untrusted=value["taint.workspace"] == "untrusted",
         ),

@@ -20,6 +20,7 @@ from holdfast.policy.urls import url_problem
 from holdfast.protocol.allowed import AllowedPath, access_to
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.rules import SHELL, Layer, PolicyRule
+from holdfast.protocol.search import WEB_SEARCH
 from holdfast.protocol.settings import Autonomy, Policy, Settings
 from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
@@ -148,6 +149,8 @@ def offers(tool: str, settings: Settings) -> bool:
         return settings.conduct.is_calibrated
     if tool in NEED_HOSTS and not settings.policy.allowed_hosts:
         return False
+    if tool == WEB_SEARCH and not settings.policy.search:
+        return False
     return is_offered(tool, settings.tools.allow_tools, settings.tools.deny_tools)
 
 
@@ -222,6 +225,8 @@ def _least_access(path: PathFact, facts: Facts) -> int:
 
 def egress(facts: Facts) -> Decision | None:
     """Deny addresses whose host is not listed, or that programs may read in different ways."""
+    if facts.tool == WEB_SEARCH and facts.is_built_in and not facts.policy.search:
+        return _deny("egress", "No search engine is configured ([search] engines). Work without a search.")
     for url in facts.urls:
         if (problem := url_problem(url, facts.policy.allowed_hosts)) is not None:
             return _deny(*problem)
@@ -307,7 +312,7 @@ def autonomy(facts: Facts) -> Decision | None:
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
         return Decision(by="policy", verdict="allow", rule=rule)
-    if facts.is_built_in and facts.urls and _only_asks(facts):  # `egress` found their hosts listed
+    if facts.is_built_in and _only_asks(facts):
         return Decision(by="policy", verdict="allow", rule="egress")
     if (permission := _permission(facts)) is not None:
         return Decision(by="policy", verdict="allow", rule=f"allow:{permission.text}")
@@ -315,7 +320,11 @@ def autonomy(facts: Facts) -> Decision | None:
 
 
 def _only_asks(facts: Facts) -> bool:
-    return facts.tool in _READS_THE_WEB or (facts.tool in _SENDS_REQUESTS and facts.only_asks)
+    """Return whether a call only reads from where a person has listed. `egress` found its hosts and engines there."""
+    if facts.tool == WEB_SEARCH:
+        return True
+    reads = facts.tool in _READS_THE_WEB or (facts.tool in _SENDS_REQUESTS and facts.only_asks)
+    return reads and bool(facts.urls)
 
 
 RULES: tuple[Rule, ...] = (

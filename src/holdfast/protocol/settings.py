@@ -62,6 +62,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """The paths of the workspace that tools may use; with `:ro`, only to read."""
     allowed_hosts: tuple[str, ...] = ()
     """The hosts that tools may reach."""
+    search: tuple[str, ...] = ()
+    """The search engines that `web_search` asks, in order. Only it reaches their hosts."""
     hooks: tuple[Hook, ...] = ()
     """The hooks, in the order in which they are asked."""
     is_workspace_untrusted: bool = False

@@ -16,6 +16,7 @@ from holdfast.tools.gates import gates_of
 from holdfast.tools.hooked import with_hooks
 from holdfast.tools.http_request import HttpRequest
 from holdfast.tools.own import OwnPlaces, own_places
+from holdfast.tools.page import Pages
 from holdfast.tools.plan import UpdatePlan
 from holdfast.tools.read_output import ReadOutput
 from holdfast.tools.recall import RecallHistory
@@ -25,6 +26,7 @@ from holdfast.tools.shell import Shell
 from holdfast.tools.survey import Surveyor
 from holdfast.tools.web import Web
 from holdfast.tools.web_fetch import WebFetch
+from holdfast.tools.web_search import WebSearch
 
 
 def make_tools(
@@ -65,6 +67,7 @@ def built_in(
     web: Web | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
+    web, pages = web or Web(), Pages(processes)
     return (
         ReadFile(own),
         WriteFile(own, images),
@@ -78,6 +81,7 @@ def built_in(
         answer(),
         ReadOutput(processes, journals),
         RecallHistory(journals),
-        WebFetch(processes, web or Web()),
-        HttpRequest(web or Web()),
+        WebFetch(web, pages),
+        HttpRequest(web),
+        WebSearch(web, pages),
     )

@@ -1,7 +1,7 @@
 """Makes text of a page, in a process that can be killed: `python -I -S page_child.py FOLDER < request`.
 
-The first line of the request is JSON with the charset that the server names; the page follows. FOLDER has the
-library. Some pages of a few hundred KiB take its parser minutes.
+The first line of the request is JSON: what is wanted, and the charset that the server names. The page follows. FOLDER
+has the library. Some pages of a few hundred KiB take its parser minutes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 MAX_MEMORY_BYTES = 1 << 30
+MAX_ROWS = 50
 _HIDDEN = '[hidden], [aria-hidden="true"], template'
 _HIDING = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|(?:opacity|font-size):0(?:\.0*)?(?![.\d])"
@@ -22,10 +23,9 @@ _MAX_STYLE_CHARS = 10_000
 
 
 def main() -> None:
-    """Print the title and the text of the page, without what its own elements hide."""
+    """Print what the request wants: the text of the page, or the results on the page of a search engine as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.path.insert(0, sys.argv[1])
-    from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
     from resiliparse.parse.html import HTMLTree
 
@@ -33,11 +33,33 @@ def main() -> None:
     said = map_encoding_to_html5(request["charset"], fallback_utf8=False) if request["charset"] else None
     charset = said or detect_encoding(page, from_html_meta=True) or "utf-8"
     tree = HTMLTree.parse_from_bytes(page, charset, "replace")
+    if request["wants"] == "results":
+        sys.stdout.write(json.dumps(_results(tree.body)))
+    else:
+        sys.stdout.write(_text(tree))
+
+
+def _text(tree: Any) -> str:
+    """Return the title and the text of the page, without what its own elements hide."""
+    from resiliparse.extract.html2text import extract_plain_text
+
     if tree.body is not None:
         _remove_hidden(tree.body)
     text = extract_plain_text(tree, links=True, alt_texts=True)
     title = " ".join((tree.title or "").split())
-    sys.stdout.write(f"{title}\n\n{text}\n" if title else f"{text}\n")
+    return f"{title}\n\n{text}\n" if title else f"{text}\n"
+
+
+def _results(body: Any) -> dict[str, Any]:
+    """Return the results of DuckDuckGo's page without scripts."""
+    found = []
+    for row in body.query_selector_all(".result")[:MAX_ROWS] if body is not None else ():
+        link, text = row.query_selector(".result__a"), row.query_selector(".result__snippet")
+        if link is not None:
+            shown = text.text if text is not None else ""
+            found.append({"title": link.text, "url": link.getattr("href") or "", "text": shown})
+    says_none = body is not None and body.query_selector(".no-results, .result--no-result") is not None
+    return {"results": found, "says_none": says_none}
 
 
 def _remove_hidden(body: Any) -> None:

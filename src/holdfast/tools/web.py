@@ -11,12 +11,13 @@ import codecs
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
 
@@ -46,6 +47,13 @@ class Web(msgspec.Struct, frozen=True):
 
     lookup: Lookup | None = None
     """Resolves names; None: this machine's resolver."""
+    keys: Mapping[str, str] = {}
+    """The environment, in which the keys of search engines are."""
+    now_ms: Callable[[], int] = SYSTEM_CLOCK.uptime_ms
+
+    def key_of(self, variable: str) -> str:
+        """Return the key in a variable; empty if there is no key."""
+        return self.keys.get(variable, "").strip()
 
     async def exchange(
         self,
@@ -53,14 +61,16 @@ class Web(msgspec.Struct, frozen=True):
         context: CallContext,
         wants: Callable[[Response], bool],
         allowed: Sequence[str] | None = None,
+        limit_s: float = TIMEOUT_S,
     ) -> Response | RawResult:
-        """Return the response to a request, or a result that says why nothing came. It takes at most `TIMEOUT_S`.
+        """Return the response to a request, or a result that says why nothing came.
 
         Args:
             request: What to send.
             context: Of the call.
             wants: Whether the body of a response is read.
             allowed: The hosts that the call may reach; None: those of the run.
+            limit_s: The longest that it takes, with all redirects.
 
         Raises:
             Lapsed: the lease is over, and nothing was sent after that.
@@ -68,7 +78,7 @@ class Web(msgspec.Struct, frozen=True):
         from holdfast.tools.egress import NoResponse, Reach, exchange, system_lookup
 
         hosts = context.policy.allowed_hosts if allowed is None else allowed
-        limit_s = min(TIMEOUT_S, context.timeout_s, context.idle_s)
+        limit_s = min(limit_s, context.timeout_s, context.idle_s)
         try:
             async with asyncio.timeout(limit_s):
                 return await exchange(

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Launch, Processes
-from holdfast.sandbox.unnamed import unnamed_file
-from holdfast.tools.blocking import in_thread
+from holdfast.tools.page import EXTRACTION_S, Pages
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.web import (
     HTML,
     TIMEOUT_S,
     Web,
-    charset_of,
     head_of,
     is_text,
     marked,
@@ -30,17 +23,13 @@ from holdfast.tools.web import (
 if TYPE_CHECKING:
     from holdfast.tools.egress import Response
 
-EXTRACTION_S = 10.0
-"""The longest that it takes to make text of a page: some pages are made to take forever."""
-_LIBRARY = "resiliparse"
-
 
 class WebFetch(Unplanned):
     """web_fetch: returns the text of a page, without what it hides, or JSON and plain text as they are."""
 
-    def __init__(self, processes: Processes, web: Web) -> None:
-        self._processes = processes
+    def __init__(self, web: Web, pages: Pages) -> None:
         self._web = web
+        self._pages = pages
         self.spec = ToolSpec(
             name="web_fetch",
             description="Read an http:// or https:// address of a listed host: the text of a page with its links, or "
@@ -77,24 +66,4 @@ class WebFetch(Unplanned):
         """Return the text of the body; None if it could not be made."""
         if response.mime not in HTML:
             return text_of(response)
-        found = find_spec(_LIBRARY)
-        if found is None or found.origin is None:
-            return None
-        folder = Path(found.origin).parent.parent
-        with unnamed_file() as stdin:
-            request = json.dumps({"charset": charset_of(response)}).encode() + b"\n"
-            await in_thread(lambda: stdin.write(request + response.body))
-            stdin.seek(0)
-            child = str(Path(__file__).with_name("page_child.py"))
-            launch = Launch(
-                argv=(sys.executable, "-I", "-S", "-X", "utf8", child, str(folder)),
-                cwd="/",
-                key=context.key,
-                env={},
-                timeout_s=EXTRACTION_S,
-                idle_s=EXTRACTION_S,
-                check=context.check,
-                stdin_fd=stdin.fileno(),
-            )
-            ended = await self._processes.run(launch, lambda _: None)
-        return ended.output if ended.how == "exited" and ended.exit_code == 0 else None
+        return await self._pages.text(response, context)
