@@ -73,7 +73,7 @@ async def test_a_page_comes_as_text_between_marks_that_nothing_in_it_can_forge(
 ) -> None:
     result = await fetched(web, server.url("/page"))
     head, begin, *page, end = result.text.split("\n")
-    assert (result.status, result.trust) == ("ok", "untrusted")
+    assert (result.status, result.trust, result.origin) == ("ok", "untrusted", f"127.0.0.1:{server.port}")
     assert head == f"[GET {server.url('/page')}: 200 OK, text/html, 38 bytes]"
     assert page == ["Herons", "", "They wade."]
     mark = begin.removeprefix("[page, mark ")[:16]

@@ -53,7 +53,7 @@ async def test_a_request_has_its_method_headers_and_body_and_comes_back_whole(ap
     (heard,) = api.server.heard
     assert (heard.method, heard.body.decode()) == ("POST", '{"n": "ü"}')
     assert (heard.headers["x-kind"], heard.headers["content-type"]) == ("a", "application/json")
-    assert (result.status, result.trust) == ("ok", "untrusted")
+    assert (result.status, result.trust, result.origin) == ("ok", "untrusted", f"127.0.0.1:{api.server.port}")
     head, _, *lines = result.text.split("\n")
     assert head == f"[POST {api.server.url('/made')}: 201 Created, application/json, 9 bytes]"
     assert lines[:-1] == ["location: /made/1", "content-type: application/json", "", '{"id": 1}']

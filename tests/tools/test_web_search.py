@@ -118,7 +118,7 @@ async def test_each_engine_is_asked_and_read_in_its_own_format(engines: Engines,
     engines.listed(name)
     result = await engines.search("grey  herons", limit=2)
     head, _, *lines = result.text.split("\n")
-    assert (result.status, result.trust) == ("ok", "untrusted")
+    assert (result.status, result.trust, result.origin) == ("ok", "untrusted", name)
     assert head == f"[2 results by {name}]"
     assert lines[:-1] == [
         "1. Grey herons", "   https://birds.example/grey", "   They wade.", "",

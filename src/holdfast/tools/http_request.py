@@ -14,7 +14,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
-from holdfast.tools.web import TIMEOUT_S, Web, head_of, is_text, marked, text_of, unreadable, visible
+from holdfast.tools.web import TIMEOUT_S, Web, head_of, host_of, is_text, marked, text_of, unreadable, visible
 
 if TYPE_CHECKING:
     from holdfast.tools.egress import Response
@@ -67,7 +67,7 @@ class HttpRequest(Unplanned):
 
         headers: dict[str, str] = arguments.get("headers", {})
         if problem := headers_problem(headers):
-            return RawResult("error", problem, trust="data")
+            return RawResult("error", problem)
         body: str | None = arguments.get("body")
         if body is not None and "content-type" not in {name.lower() for name in headers}:
             headers = {**headers, "Content-Type": _type_of(body)}
@@ -120,7 +120,9 @@ def _result(method: str, response: Response) -> RawResult:
     problem = unreadable(response) if response.body or not is_text(response) else ""
     shown = marked("response", "\n".join([*lines, "", "" if problem else text_of(response)]))
     text = "\n".join([head_of(method, response), *([problem] if problem else []), shown])
-    return RawResult("ok" if response.status < 400 and not problem else "error", text)
+    return RawResult(
+        "ok" if response.status < 400 and not problem else "error", text, origin=host_of(response)
+    )
 
 
 def _one_line(value: str) -> str:

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -85,14 +86,19 @@ class Web(msgspec.Struct, frozen=True):
                     request, Reach(hosts, context.check, self.lookup or system_lookup), wants
                 )
         except NoResponse as error:
-            return RawResult("error", str(error), error.detail, trust="data")
+            return RawResult("error", str(error), error.detail)
         except TimeoutError:
-            return RawResult("timeout", f"There was no whole response within {limit_s:g} s.", trust="data")
+            return RawResult("timeout", f"There was no whole response within {limit_s:g} s.")
 
 
 def is_text(response: Response) -> bool:
     """Return whether the body is text, by its type. A body without a type is looked at when it is there."""
     return not response.mime or _TEXT.fullmatch(response.mime) is not None
+
+
+def host_of(response: Response) -> str:
+    """Return the host that a response came from, with its port if it is not the usual one."""
+    return urlsplit(response.url).netloc.lower()
 
 
 def unreadable(response: Response) -> str:

@@ -14,6 +14,7 @@ from holdfast.tools.web import (
     TIMEOUT_S,
     Web,
     head_of,
+    host_of,
     is_text,
     marked,
     text_of,
@@ -60,7 +61,7 @@ class WebFetch(Unplanned):
         if text is None:
             return RawResult("error", f"{head}\nNo text could be made of this page.")
         shown = f"{head}\n{marked('page', text)}" if text.strip() else f"{head}\n[no text]"
-        return RawResult("ok" if response.status < 300 else "error", shown)
+        return RawResult("ok" if response.status < 300 else "error", shown, origin=host_of(response))
 
     async def _text(self, response: Response, context: CallContext) -> str | None:
         """Return the text of the body; None if it could not be made."""

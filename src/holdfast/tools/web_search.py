@@ -66,9 +66,7 @@ class WebSearch(Unplanned):
         """Return the results of the first engine that answers."""
         query, limit = " ".join(visible(arguments["query"]).split()), arguments.get("limit", 5)
         if _redact(query) != query:
-            return RawResult(
-                "error", "The query contains what looks like a secret. Leave it out.", trust="data"
-            )
+            return RawResult("error", "The query contains what looks like a secret. Leave it out.")
         listed = context.policy.search
         key = (listed, query.casefold(), limit)
         known = self._known.get(key)
@@ -84,7 +82,7 @@ class WebSearch(Unplanned):
             self._known.put(key, (entry.name, shown))
             return _result(entry.name, shown, failures)
         why = "; ".join(failures) or "none is configured ([search] engines)"
-        return RawResult("error", f"No search engine answered: {why}.", trust="data")
+        return RawResult("error", f"No search engine answered: {why}.")
 
     async def _answer(
         self, entry: SearchEngine, query: str, limit: int, context: CallContext
@@ -123,7 +121,7 @@ def _result(engine: str, shown: str, failures: Sequence[str], *, is_cached: bool
     cached = ", from less than 15 minutes ago" if is_cached else ""
     before = "".join(f"; {each}" for each in failures)
     head = f"[{counted(count, 'result')} by {engine}{cached}{before}]"
-    return RawResult("ok", f"{head}\n{marked('results', shown)}" if shown else head)
+    return RawResult("ok", f"{head}\n{marked('results', shown)}" if shown else head, origin=engine)
 
 
 def _shown(hits: Sequence[Hit], limit: int) -> str:
