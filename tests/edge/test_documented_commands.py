@@ -31,6 +31,9 @@ OTHER_CODES = {
 """The exit codes of commands that do not end with 0 here."""
 FILES = {
     "bugs.schema.json": '{"type": "array"}',
+    "answer.txt": "Done.\n",
+    "answers.jsonl": '{"text": "Done."}\n',
+    "tools.json": '[{"name": "look"}]',
     "calls.jsonl": '{"command": "ls"}\n',
     "other.toml": "[limits]\nturns = 7\n",
     "holdfast.toml": 'autonomy = "full"\n',

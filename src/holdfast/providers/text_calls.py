@@ -1,0 +1,308 @@
+"""Reads the tool calls that a model wrote into its text, as it arrives or whole.
+
+A call counts only where the model itself makes one: not in a quotation, a fence, its thinking, or what it repeats
+from a tool. A block counts only when it is whole. The text that is left has no part of a block.
+
+The cost grows with the length of the text and not faster, whatever it is: a block that is not whole yet is read again
+only when the text has doubled, and nothing else is read twice.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from holdfast.protocol.text_formats import AUTO
+from holdfast.providers.text_blocks import Block, Broken, Cut, NoCall, RawCall, calls_of, fenced_json_at
+from holdfast.providers.text_formats import AFTER_THOUGHTS, ECHOES, THOUGHTS, Family, form_of
+
+Reason = Literal["quoted", "fenced", "echoed", "thinking", "truncated", "malformed", "skipped", "bare_json"]
+
+MAX_REJECTED = 64
+"""The most rejected blocks of a text that are named."""
+_EXCERPT_CHARS = 400
+_INFO_CHARS = 200
+"""The longest line that opens a fence."""
+_RETRY_CHARS = 64
+_QUOTES = "\"'“‘«"
+_QUOTED: dict[str, Reason] = {"fence": "fenced", "code": "quoted", "echo": "echoed"}
+
+
+class Rejected(NamedTuple):
+    """A block that looks like a call and does not count."""
+
+    reason: Reason
+    why: str
+    excerpt: str
+    """The beginning of what was written."""
+
+
+class Reading(NamedTuple):
+    """What a text says."""
+
+    calls: tuple[RawCall, ...]
+    text: str
+    rejected: tuple[Rejected, ...] = ()
+
+
+class _Quote(NamedTuple):
+    """A part of the text in which nothing is a call."""
+
+    kind: Literal["fence", "code", "thinking", "echo"]
+    ends: tuple[str, ...]
+
+
+class TextReader:
+    """Reads one response. Feed it the pieces in order, then close it. The pieces may have any size."""
+
+    def __init__(self, format_name: str = AUTO) -> None:
+        self._form = form_of(format_name)
+        self._text = ""
+        """What waits for more."""
+        self._at = 0
+        self._is_final = False
+        self._later: list[str] = []
+        self._later_chars = 0
+        self._retry_chars = 0
+        """A block was not whole: do nothing before so many characters came."""
+        self._shown: list[str] = []
+        self._kept: list[str] = []
+        self._calls: list[RawCall] = []
+        self._rejected: list[Rejected] = []
+        self._is_broken = False
+        """A block could not be read. No later call runs: it may rely on what did not happen."""
+        self._quote: _Quote | None = None
+        self._is_line_start = True
+        """Only spaces came since the last line break."""
+        self._is_cited = False
+        """The line begins with >."""
+        self._last = ""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece. Return the text that can be shown by now."""
+        self._later.append(piece)
+        self._later_chars += len(piece)
+        return "" if self._later_chars < self._retry_chars else self._advance()
+
+    def close(self) -> Reading:
+        """Return what the whole text says."""
+        self._is_final = True
+        self._advance()
+        text = "".join(self._kept)
+        if not self._calls:
+            self._name_bare(text)
+        return Reading(tuple(self._calls), text, tuple(self._rejected))
+
+    def _advance(self) -> str:
+        self._text = "".join([self._text[self._at :], *self._later])
+        self._later, self._later_chars, self._retry_chars, self._at = [], 0, 0, 0
+        self._shown = []
+        while self._at < len(self._text) and self._step():
+            pass
+        return "".join(self._shown)
+
+    def _step(self) -> bool:
+        """Read up to the end of the next token. Return whether there may be another one."""
+        found = self._form.tokens.search(self._text, self._at)
+        if found is None:
+            self._pass_to(len(self._text) if self._is_final else self._held())
+            return False
+        self._pass_to(found.start())
+        if not self._is_final and self._may_go_on(found.start(), found.end()):
+            return False
+        token = found[0]
+        if token == "\n":
+            self._line_break()
+            return True
+        if token[0] in "`~" and token not in self._form.families:
+            return self._ticks(token)
+        return self._token(token)
+
+    def _held(self) -> int:
+        """Return where a token may have begun at the end of the text."""
+        begin = max(self._at, len(self._text) - self._form.longest)
+        for at in range(begin, len(self._text)):
+            if self._text[at:] in self._form.prefixes:
+                return at
+        return len(self._text)
+
+    def _may_go_on(self, begin: int, end: int) -> bool:
+        """Whether the token at the end of the text may be the beginning of a longer one."""
+        if self._text[begin] in "`~" and end == len(self._text) and end - begin < _INFO_CHARS:
+            return True
+        return len(self._text) - begin < self._form.longest and self._text[begin:] in self._form.prefixes
+
+    # --- text ---
+
+    def _pass_to(self, end: int) -> None:
+        """Move on to a position, over plain text."""
+        chunk, self._at = self._text[self._at : end], end
+        if not chunk or (self._quote is not None and self._quote.kind == "thinking"):
+            return
+        self._shown.append(chunk)
+        self._kept.append(chunk)
+        self._last = chunk[-1]
+        line = chunk[chunk.rfind("\n") + 1 :]
+        if "\n" in chunk:
+            self._is_line_start, self._is_cited = True, False
+        if self._is_line_start:
+            words = line.lstrip()
+            self._is_line_start, self._is_cited = not words, self._is_cited or words.startswith(">")
+
+    def _line_break(self) -> None:
+        if self._is_line_start and self._quote is not None and self._quote.kind == "code":
+            self._quote = None  # an empty line ends a paragraph, and what was quoted in it
+        self._pass_to(self._at + 1)
+
+    def _ticks(self, run: str) -> bool:
+        """Read backticks or tildes: the beginning or the end of a fence, or of words of code."""
+        after = self._at + len(run)
+        is_fence = self._is_line_start and len(run) >= 3
+        end_of_line = self._text.find("\n", after, after + _INFO_CHARS)
+        if is_fence and end_of_line < 0 and not self._is_final and len(self._text) - after < _INFO_CHARS:
+            return False
+        rest = self._text[after : end_of_line if end_of_line >= 0 else after + _INFO_CHARS]
+        if self._quote is None:
+            if is_fence and "`" not in rest:
+                self._quote = _Quote("fence", (run,))
+            elif run[0] == "`":
+                self._quote = _Quote("code", (run,))
+        elif self._quote.kind == "code":
+            self._quote = None if run in self._quote.ends else self._quote
+        elif self._quote.kind == "fence" and is_fence and not rest.strip():
+            self._quote = None if run.startswith(self._quote.ends) else self._quote
+        self._pass_to(after)
+        return True
+
+    # --- tokens ---
+
+    def _token(self, token: str) -> bool:
+        after = self._at + len(token)
+        family = self._form.families.get(token)
+        if self._quote is not None:
+            return self._quoted(token, family)
+        if family is not None:
+            if self._is_cited or (self._last in _QUOTES and self._last and not family.is_bare):
+                self._reject("quoted", "the call is a quotation", token)
+            elif not family.is_whole or not "".join(self._kept[-4:]).strip():
+                return self._block(family, after)
+        elif token in THOUGHTS:
+            self._quote = _Quote("thinking", THOUGHTS[token])
+            self._at = after
+            return True
+        elif token in AFTER_THOUGHTS:
+            self._forget()
+            self._at = after
+            return True
+        elif token in ECHOES:
+            self._quote = _Quote("echo", (ECHOES[token],))
+        elif token in self._form.noise:
+            self._at = after
+            return True
+        self._pass_to(after)
+        return True
+
+    def _quoted(self, token: str, family: Family | None) -> bool:
+        """Read a token where nothing is a call."""
+        quote, after = self._quote, self._at + len(token)
+        if quote is not None and token in quote.ends and quote.kind in ("thinking", "echo"):
+            if quote.kind == "echo":
+                self._pass_to(after)
+            self._quote = None
+            self._at = self._at if family is not None else after
+            return True
+        if quote is not None and family is not None and quote.kind != "thinking" and not family.is_bare:
+            self._reject(_QUOTED[quote.kind], "the call is a quotation", token)
+        self._pass_to(after)
+        return True
+
+    def _forget(self) -> None:
+        """All before was thinking, although nothing said so."""
+        for call in self._calls:
+            self._reject("thinking", "the call is a part of the model's thinking", call.name)
+        self._calls, self._kept, self._last = [], [], ""
+        self._is_line_start, self._is_cited = True, False
+
+    # --- blocks ---
+
+    def _block(self, family: Family, after: int) -> bool:
+        """Read the block of an opener."""
+        begin = self._at
+        try:
+            block = family.read(self._text, begin if family.is_bare and family.opener in "{[" else after)
+        except NoCall:
+            self._pass_to(after)
+            return True
+        except Cut:
+            return self._not_whole(family)
+        except Broken as broken:
+            return self._not_readable(family, after, broken)
+        if family.is_whole and (not self._is_final or self._text[block.end :].strip()):
+            if not self._is_final:
+                return self._wait()
+            self._pass_to(after)
+            return True
+        self._take(block)
+        return True
+
+    def _take(self, block: Block) -> None:
+        if self._is_broken:
+            for call in block.calls:
+                self._reject(
+                    "skipped", "it follows a call that cannot be read, and may rely on it", call.name
+                )
+        else:
+            self._calls.extend(block.calls)
+        self._at, self._last = block.end, ""
+        if block.hides_until:
+            self._quote = _Quote("thinking", block.hides_until)
+
+    def _not_whole(self, family: Family) -> bool:
+        if not self._is_final:
+            return self._wait()
+        if family.is_bare:
+            self._pass_to(len(self._text))
+        else:
+            self._reject("truncated", "the text ends inside the call", self._text[self._at :])
+            self._at = len(self._text)
+        return True
+
+    def _not_readable(self, family: Family, after: int, broken: Broken) -> bool:
+        if not self._is_final:
+            return self._wait()
+        looked = max(after, min(broken.at, len(self._text)))
+        if family.is_bare:
+            self._pass_to(looked)
+            return True
+        end = self._text.find(family.closer, looked) if family.closer else -1
+        end = end + len(family.closer) if end >= 0 else len(self._text)
+        self._reject("malformed", str(broken), self._text[self._at : end])
+        self._is_broken = True
+        self._at = end
+        return True
+
+    def _wait(self) -> bool:
+        self._retry_chars = max(_RETRY_CHARS, len(self._text) - self._at)
+        return False
+
+    def _reject(self, reason: Reason, why: str, written: str) -> None:
+        if len(self._rejected) < MAX_REJECTED:
+            self._rejected.append(Rejected(reason, why, written[:_EXCERPT_CHARS]))
+
+    def _name_bare(self, text: str) -> None:
+        """Reject a text that consists of a call in JSON."""
+        if not text.lstrip().startswith(("{", "[", "```")):
+            return
+        try:
+            value, end = fenced_json_at(text, 0)
+            calls_of(value, end, needs_arguments=True)
+        except (Cut, Broken):
+            return
+        if not text[end:].strip():
+            self._reject("bare_json", "JSON without a wrapper is never a call", text)
+
+
+def read_text(text: str, format_name: str = AUTO) -> Reading:
+    """Return what a whole text says."""
+    reader = TextReader(format_name)
+    reader.feed(text)
+    return reader.close()
