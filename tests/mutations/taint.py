@@ -14,7 +14,7 @@ TAINT = (
     ),
     Mutation(
         "a later record becomes the mark of a flag",
-        "core/taint.py",
+        "protocol/flags.py",
         "    if is_private and taint.private is None:",
         "    if is_private:",
         "tests/core/test_taint.py",
@@ -29,7 +29,7 @@ TAINT = (
     Mutation(
         "an untrusted attachment sets no flag",
         "core/evolve_run.py",
-        "        taint=taint.after(state.taint, state.seq, event),\n",
+        "        taint=flags_after(state.taint, state.seq, event),\n",
         "",
         "tests/core/test_taint.py",
     ),

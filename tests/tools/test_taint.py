@@ -38,6 +38,18 @@ def strange() -> Annotated[str, "untrusted"]:
     return "words"
 
 
+@tool(effect="read")
+def mail() -> Annotated[str, "untrusted", "private"]:
+    """Read mail."""
+    return "words"
+
+
+@tool(effect="read")
+def add() -> Annotated[str, "public"]:
+    """Add."""
+    return "3"
+
+
 @tool(effect="write")
 def fail() -> str:
     """Fail."""
@@ -59,7 +71,7 @@ async def ran(bench: Bench, name: str, /, *, is_strange: bool = False, **argumen
 async def test_files_and_the_output_of_programs_are_private_and_what_a_write_says_is_not(
     bench_of: Callable[..., Bench],
 ) -> None:
-    bench = bench_of(page, strange, fail)
+    bench = bench_of(page, strange, mail, add, fail)
     (bench.workspace / "a.txt").write_text("secret\n")
     private = [
         await ran(bench, "read_file", path="a.txt"),
@@ -77,8 +89,11 @@ async def test_files_and_the_output_of_programs_are_private_and_what_a_write_say
         (await ran(bench, "edit_file", path="a.txt", old="secret", new="x"), "data"),
         (await ran(bench, "page", url=ALLOWED), "untrusted"),
         (await ran(bench, "strange"), "untrusted"),
+        (await ran(bench, "add"), "data"),
         (await ran(bench, "gone"), "data"),
     ]
+    mixed = await ran(bench, "mail")
+    assert (mixed.trust, mixed.is_private) == ("untrusted", True)
     assert [(each.trust, each.is_private) for each, _ in others] == [(trust, False) for _, trust in others]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core import measure, prompted, taint
+from holdfast.core import measure, prompted
 from holdfast.core.changes import attempt_of, charged, labelled, with_models, with_reservation, with_run
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
@@ -20,6 +20,7 @@ from holdfast.core.state import (
     facts,
 )
 from holdfast.protocol import events as e
+from holdfast.protocol.flags import flags_after
 from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.request import quoted_in
 from holdfast.protocol.trust import Label
@@ -54,7 +55,7 @@ def of_model(state: State, event: e.ModelEvent) -> State:
 
 
 def _built(state: State, event: e.PromptBuilt) -> State:
-    flags = taint.after(state.taint, state.seq, event)
+    flags = flags_after(state.taint, state.seq, event)
     state = replace(state, prompt=prompted.after_built(event), taint=flags)
     for trust in {each.trust: None for each in event.sections if each.trust != "user"}:
         state = labelled(state, Label("prompt", trust))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import plan, progress, prompted, taint
+from holdfast.core import plan, progress, prompted
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.evolve_side import of_next_run
 from holdfast.core.measure import UNLEARNT, Measure, learnt_with
@@ -23,6 +23,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
+from holdfast.protocol.flags import flags_after
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.settings import SettingsRef, settings_by
 from holdfast.protocol.trust import Label
@@ -70,7 +71,7 @@ def _message(state: State, event: e.MessageReceived) -> State:
     return replace(
         spoken,
         title=title,
-        taint=taint.after(state.taint, state.seq, event),
+        taint=flags_after(state.taint, state.seq, event),
         principal=principal,
         unsaid=unsaid,
         plan=plan.after_words(state.plan),

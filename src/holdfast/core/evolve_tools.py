@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard, ledger, plan, progress, taint
+from holdfast.core import guard, ledger, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -25,6 +25,7 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.flags import flags_after
 from holdfast.protocol.tools import TELLING, covered_by
 from holdfast.protocol.trust import Label
 
@@ -96,7 +97,7 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
     call = next((call for call in state.turn.calls if call.call_id == event.call_id), None)
     state = labelled(state, Label(call.name if call is not None else "", result.trust))
-    flags = taint.after(state.taint, state.seq, event)
+    flags = flags_after(state.taint, state.seq, event)
     state = state if flags is state.taint else replace(state, taint=flags)
     if call is None or type(call.stage) is Done:
         return state

@@ -40,6 +40,8 @@ class Taint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 CLEAN = Taint()
+Flag = Literal["untrusted", "private"]
+FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 
 def least(*trusts: Trust) -> Trust:

@@ -79,7 +79,8 @@ def tool(
     Policy judges a parameter annotated `Annotated[str, "path"]` (or `"command"`, `"url"`) like those of the built-in
     tools. `Annotated[float, "timeout"]` sets the time limit of the call. Policy judges no other argument.
     The result has the trust `data`, and `untrusted` with the effect `network`. `-> Annotated[str, "untrusted"]`
-    sets another trust.
+    sets another trust. A result that is `data` counts as private; `-> Annotated[str, "public"]` or `"private"` says
+    otherwise.
 
     Args:
         function: The function under a bare `@tool`.
@@ -123,6 +124,7 @@ def tool(
             keeps_time=isolation == "process" or not inspect.iscoroutinefunction(function),
             source="function",
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
+            is_private=signature.is_private,
             kinds=signature.kinds,
         )
         if isolation == "process" and not fits(None, signature.deps):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
@@ -22,6 +22,8 @@ _SHAPE = "Arguments_of_a_call"
 _KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
 TOOL_TRUST: tuple[Trust, ...] = ("data", "untrusted")
 """The trust that a function may declare for its result. It never has the trust of a person or of the model."""
+_PRIVACY: Mapping[str, bool] = {"private": True, "public": False}
+"""Whether its result shows what is not meant for others, as it may declare."""
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -41,6 +43,8 @@ class Signature(msgspec.Struct, frozen=True):
     """What the parameters mean to the gates, from `Annotated[str, "path"]`."""
     trust: Trust | None
     """The trust of the result, from `-> Annotated[str, "untrusted"]`; None if it is not declared."""
+    is_private: bool | None
+    """Whether the result is private, from `-> Annotated[str, "private"]` or `"public"`; None: not declared."""
 
 
 def describe(function: Callable[..., object]) -> Signature:
@@ -82,8 +86,8 @@ def describe(function: Callable[..., object]) -> Signature:
     summary, about = docstring(function)
     shape = msgspec.defstruct(_SHAPE, fields, kw_only=True, forbid_unknown_fields=True)
     schema, kinds = _schema(shape, rest, name, about, defaults), _kinds(hints, name)
-    trust = _trust(hints.get("return"), name)
-    return Signature(schema, summary, shape, rest or dict, context_name, deps, kinds, trust)
+    trust, is_private = _declared(hints.get("return"), name)
+    return Signature(schema, summary, shape, rest or dict, context_name, deps, kinds, trust, is_private)
 
 
 def _hints(function: Callable[..., object], name: str) -> dict[str, Any]:
@@ -104,14 +108,16 @@ def _kinds(hints: dict[str, Any], name: str) -> dict[str, ParameterKind]:
     return found
 
 
-def _trust(hint: Any, name: str) -> Trust | None:
-    said = [*words_of(hint)]
+def _declared(hint: Any, name: str) -> tuple[Trust | None, bool | None]:
+    """Return what a function declares about its result."""
+    said, known = [*words_of(hint)], (*TOOL_TRUST, *_PRIVACY)
     for word in said:
-        if word not in TOOL_TRUST:
+        if word not in known:
             raise TypeError(
-                f"{name}: its result has the annotation {word!r}, which is not one of {', '.join(TOOL_TRUST)}"
+                f"{name}: its result has the annotation {word!r}, which is not one of {', '.join(known)}"
             )
-    return next((trust for trust in TOOL_TRUST if trust in said), None)
+    trust = next((trust for trust in TOOL_TRUST if trust in said), None)
+    return trust, next((value for word, value in _PRIVACY.items() if word in said), None)
 
 
 def _schema(

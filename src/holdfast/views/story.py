@@ -6,6 +6,7 @@ It serves people who look at a session. The engine has a state of its own (`core
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Literal
 
 import msgspec
@@ -33,10 +34,12 @@ from holdfast.protocol.events import (
     ToolCallRefused,
     ToolCallStarted,
 )
+from holdfast.protocol.flags import flags_after, set_by
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, calls_of
 from holdfast.protocol.request import Stretch
 from holdfast.protocol.settings import Group, Settings, settings_by, settings_with
+from holdfast.protocol.trust import CLEAN, Flag, Taint, Trust
 from holdfast.views.notices import decided
 
 Outcome = Responded | ModelCallFailed | ModelCallCut | ModelCallAbandoned | SideCallEnded
@@ -144,6 +147,12 @@ class Call(msgspec.Struct, frozen=True):
     """The decision of a person, with their name."""
     is_masked: bool = False
     """`arguments` is a masked copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
+    origin: str = ""
+    """Where the result comes from; empty if no tool and nobody returned one."""
+    trust: Trust | None = None
+    """The trust of the result; None without one."""
+    sets: tuple[Flag, ...] = ()
+    """The flags of the session that this result was the first to set."""
     repeat: int = 1
     """How many consecutive turns had this call with this result."""
 
@@ -168,6 +177,8 @@ class Story(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
     last_ms: int
     """The time of the newest record."""
+    taint: Taint
+    """The flags of the session."""
     groups: dict[str, Group]
     """The groups of settings, by name."""
 
@@ -179,7 +190,8 @@ def story(records: Sequence[Record]) -> Story:
     groups: dict[str, Group] = {}
     for record in records:
         groups |= record.event.groups if isinstance(record.event, SettingsStored) else {}
-    return Story(_runs(numbered, groups), _attempts(numbered), _calls(numbered), last_ms, groups)
+    taint = reduce(lambda before, record: flags_after(before, record.seq, record.event), records, CLEAN)
+    return Story(_runs(numbered, groups), _attempts(numbered), _calls(numbered), last_ms, taint, groups)
 
 
 def starts(calls: Iterable[Call]) -> int:
@@ -283,6 +295,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
     asked: dict[str, str] = {}
     alive_ms: dict[int, int] = {}
     epochs: dict[str, int] = {}
+    taint = CLEAN
     turn = 0
 
     def change(call_id: str, **changes: object) -> None:
@@ -294,6 +307,8 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
         match record.event:
             case ModelCallStarted(turn=turn):
                 pass
+            case MessageReceived() | PromptBuilt():
+                taint = flags_after(taint, record.seq, record.event)
             case Responded(parts=parts):
                 for part in calls_of(parts):
                     calls[part.call_id] = Call(
@@ -311,6 +326,8 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
             case ToolCallFinished(call_id=call_id, result=result):
                 change(call_id, ended_ms=at_ms, status=result.status, text=result.text)
                 change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
+                before, taint = taint, flags_after(taint, record.seq, record.event)
+                change(call_id, origin=result.origin, trust=result.trust, sets=set_by(before, taint))
             case ToolCallRefused(call_id=call_id, failure=failure):
                 change(call_id, ended_ms=at_ms, status="refused", text=failure.message)
             case ToolCallAbandoned(call_id=call_id, text=text):

@@ -12,6 +12,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, ModelCallStarted, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
 from holdfast.protocol.request import Purpose, Stretch
+from holdfast.protocol.trust import Flag
 from holdfast.views.caching import possible_share, share_of
 from holdfast.views.estimates import error_of, errors, sentence
 from holdfast.views.lines import (
@@ -41,6 +42,10 @@ STYLES = {
     "refused": "magenta",
 }
 """The colour of each status; others are red."""
+SET: Mapping[Flag, str] = {
+    "untrusted": "from here on, the session contains untrusted text",
+    "private": "from here on, the session contains private data",
+}
 _RESULT_LINES = 4
 _REQUEST_HEAD = ("#", "turn", "at", "took", "bytes", "in", "error", "cache", "out", "cost")
 
@@ -220,7 +225,16 @@ def call_lines(story: Story, width: int) -> Iterator[Line]:
             Span(f"  {local(call.at_ms, '%H:%M:%S')}{_note(call)}", "dim"),
         ]  # fmt: skip
         yield [Span("    " + one_line(call.arguments, width - 4))]
+        yield from label_lines(call, "    ")
         yield from result_lines(call.text, width, "    ")
+
+
+def label_lines(call: Call, indent: str) -> Iterator[Line]:
+    """Return what the line of a call leaves out: what its tool read, and the flags that its result set."""
+    if call.origin and call.origin != call.name:
+        yield [Span(f"{indent}from {one_line(call.origin, 200)}", "dim")]
+    for flag in call.sets:
+        yield [Span(f"{indent}{SET[flag]}", "yellow")]
 
 
 def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:
@@ -244,6 +258,7 @@ def _note(call: Call) -> str:
     notes += [f"repeat {call.repeat}"] if call.repeat > 1 else []
     notes += [neutral(call.decision)] if call.decision else []
     notes += [MASKED] if call.is_masked else []
+    notes += [call.trust] if call.trust is not None else []
     return "".join(f"  {note}" for note in notes)
 
 

@@ -27,6 +27,7 @@ from holdfast.protocol.limits import usd
 from holdfast.protocol.messages import Reasoning, Text, ToolCall
 from holdfast.protocol.rows import SessionRow
 from holdfast.protocol.settings import Group
+from holdfast.protocol.trust import FLAGS
 from holdfast.views.lines import COMMAND, MASKED, Line, Span, iso, local, neutral, one_line, took
 from holdfast.views.notices import notice
 from holdfast.views.stored import StoredSession
@@ -36,6 +37,7 @@ from holdfast.views.tables import (
     counted_calls,
     counted_turns,
     has_price,
+    label_lines,
     length_of,
     money,
     result_lines,
@@ -102,6 +104,7 @@ def overview(session: StoredSession) -> dict[str, Any]:
         "updated_at": iso(row.updated_ms),
         "due_at": iso(row.due_ms) if row.due_ms else None,
         "trace_id": trace_id(row.session, told.runs[-1].number if told.runs else 0),
+        "taint": {flag: getattr(told.taint, flag) for flag in FLAGS},
         "records": len(session.stored),
         "waiting": session.waiting,
         "left_out": [list(r) for r in told.attempts[-1].left_out] if told.attempts else [],
@@ -134,6 +137,11 @@ def _head(session: StoredSession, told: Story) -> Iterator[Line]:
     facts.append(("spent", _spent(own)))
     if shared is not None:
         facts.append(("parent", f"{row.parent} spent {_spent(shared)}"))
+    marks = [(flag, getattr(told.taint, flag)) for flag in FLAGS]
+    set_ = [
+        f"{flag} ({one_line(mark.origin, 80)}, record {mark.seq})" for flag, mark in marks if mark is not None
+    ]
+    facts.append(("has read", ", ".join(set_)))
     facts.append(("last", local(row.updated_ms) + (f", due {local(row.due_ms)}" if row.due_ms else "")))
     if session.waiting:
         facts.append(("inbox", f"{counted(session.waiting, 'command')} that no process has read yet"))
@@ -250,7 +258,9 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
         return
     length = f" {length_of(call)}".rstrip()
     repeat = f" ↻ {call.repeat}" if call.repeat > 1 else ""
-    yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}", "dim")]
+    trust = f"  {call.trust}" if call.trust is not None else ""
+    yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}{trust}", "dim")]
+    yield from label_lines(call, f"{_INDENT}  ")
     yield from result_lines(call.text, width, f"{_INDENT}  ")
 
 

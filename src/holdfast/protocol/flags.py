@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.protocol import events as e
-from holdfast.protocol.trust import Mark, Taint
+from holdfast.protocol.trust import FLAGS, Flag, Mark, Taint
 
 
-def after(taint: Taint, seq: int, event: e.Event) -> Taint:
+def flags_after(taint: Taint, seq: int, event: e.Event) -> Taint:
     """Return the flags after a record. The first record that sets a flag stays its mark."""
     if taint.untrusted is not None and taint.private is not None:
         return taint
@@ -27,6 +27,11 @@ def after(taint: Taint, seq: int, event: e.Event) -> Taint:
         if changes
         else taint
     )
+
+
+def set_by(before: Taint, now: Taint) -> tuple[Flag, ...]:
+    """Return the flags that are set now and were not before."""
+    return tuple([flag for flag in FLAGS if getattr(now, flag) is not None and getattr(before, flag) is None])
 
 
 def _brought(event: e.Event) -> tuple[str, bool, bool]:
