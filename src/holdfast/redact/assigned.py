@@ -16,7 +16,24 @@ _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
 _SECRET_NAMES = ("token", "secret", "credential", "key")
 _KEY_OWNERS = tuple(
     owner + dash
-    for owner in ("api", "access", "auth", "account", "private", "signing", "encryption", "license", "secret")
+    for owner in (
+        "api",
+        "access",
+        "auth",
+        "account",
+        "private",
+        "signing",
+        "encryption",
+        "license",
+        "secret",
+        "iam",
+        "ibm",
+        "cloud",
+        "softlayer",
+        "sl",
+        "artif",
+        "artifactory",
+    )
     for dash in ("", "_", "-")
 )
 """`key` alone does not name a secret. After one of these it does."""

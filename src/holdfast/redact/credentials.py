@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from holdfast.redact.assigned import is_placeholder
 from holdfast.redact.gates import widened
+from holdfast.redact.named import PLACES, Place
 from holdfast.redact.spans import Span
 
 _AUTHORIZATION = re.compile(
@@ -20,7 +21,7 @@ _BEARER = re.compile(r"\b[Bb](?:earer|EARER)\s{1,4}(?P<s>[\w.~+/=-]{16,})")
 _API_HEADER = re.compile(
     r"""(?i)x-[a-z-]{0,30}(?:key|token|auth)\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?(?P<s>[^\s"'\\,<>]{8,})"""
 )
-_URL_USER = re.compile(r"://[^\s/?#:@\"'<>]{0,256}:(?P<s>[^\s/?#@\"'<>]{3,512})@(?=[\w\[])")
+_URL_USER = re.compile(r"://[^\s/?#:@\"'<>]{0,256}:(?P<s>[^\s/?#\"'<>]{3,512})@(?=[\w\[])")
 _CURL_USER = re.compile(
     r"""\s(?:-u|--user|--proxy-user)(?:[ \t]{1,4}|=)?"""
     r"""(?P<s>(?=[^\s]*:)(?:"[^"\n]{0,256}"|'[^'\n]{0,256}'|[^\s"'])+)"""
@@ -30,10 +31,13 @@ _CARD = re.compile(r"[2-6]\d{3}(?:[ -]?\d){8,15}(?![\w-]|\.\d)")
 _CARD_NUMBER = re.compile(r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7]|35|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
 
 
-def find_credentials(text: str) -> Iterator[Span]:
-    """Yield headers, users in URLs and on command lines, and card numbers."""
+def find_credentials(text: str, whole: str = "") -> Iterator[Span]:
+    """Yield headers, users in URLs and on command lines, and card numbers.
+
+    `whole`: what the text is a part of. The name of a command may be far before its options.
+    """
     for hints, pattern, kind, is_real in _PLACES:
-        if any(hint in text for hint in hints):
+        if any(hint in text for hint in hints) or (whole and hints is _COMMANDS and "curl" in whole):
             for match in pattern.finditer(text):
                 if is_real(match["s"]):
                     yield Span(*match.span("s"), kind)
@@ -63,12 +67,14 @@ def _is_card(text: str) -> bool:
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-_PLACES: tuple[tuple[tuple[str, ...], re.Pattern[str], str, Callable[[str], bool]], ...] = (
+_COMMANDS = ("curl",)
+_PLACES: tuple[Place, ...] = (
     (("uthorization", "UTHORIZATION"), _AUTHORIZATION, "authorization", _is_header_value),
     (("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
     (("-key", "-Key", "-token", "-Token", "-auth", "-Auth"), _API_HEADER, "authorization", _is_header_value),
     (("://",), _URL_USER, "url-credentials", _is_user_password),
-    (("curl",), _CURL_USER, "password", _is_user_password),
+    (_COMMANDS, _CURL_USER, "password", _is_user_password),
+    *PLACES,
 )
 
 

@@ -32,6 +32,9 @@ _PASSES_MAX = 8
 """Masking one secret may uncover the beginning of the next, if two follow each other directly."""
 _UNSEEN_CHARS = 16_384
 """What a short command reads. It takes milliseconds without the gates, and about twenty to make them."""
+_PART_CHARS = 4096
+_OVERLAP_CHARS = 1_400
+"""Longer than any place that goes over several lines: a list of 16 values."""
 SHAPES_GATE = Gate(shapes.gate_patterns(), _UNSEEN_CHARS)
 PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS)
 """Both are closed for ordinary text. One gate for all would be slower, because it would have to learn every
@@ -92,8 +95,7 @@ class Redactor:
                 found += _begun_at_end(text, needle)
         if SHAPES_GATE.is_open(text):
             found += find_shapes(text)
-        if PLACES_GATE.is_open(text):
-            found += [*find_assigned(text), *find_credentials(text)]
+        found += _find_places(text)
         if not found:
             return found
         found.sort(key=lambda span: (span.start, -span.end))
@@ -141,6 +143,31 @@ def mask(text: str, spans: list[Span]) -> str:
         pieces += [text[at : span.start], f"[redacted:{span.kind}]"]
         at = span.end
     return "".join(pieces) + text[at:]
+
+
+def _find_places(text: str) -> Iterator[Span]:
+    """Yield the secrets that their places show. Only the parts of the text for which the gate is open are read."""
+    for begin, end in _parts(text):
+        part = text[begin:end]
+        if PLACES_GATE.is_open(part):
+            for span in chain(find_assigned(part), find_credentials(part, text)):
+                yield span._replace(start=span.start + begin, end=span.end + begin)
+
+
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where parts of whole lines begin and end.
+
+    They overlap, so that each place is in one of them: it is shorter than the overlap, or in one line.
+    """
+    begin = 0
+    while True:
+        end = text.find("\n", begin + _PART_CHARS)
+        last = text.find("\n", end + _OVERLAP_CHARS) if end >= 0 else -1
+        if last < 0:
+            yield begin, len(text)
+            return
+        yield begin, last
+        begin = end
 
 
 def _begun_at_end(text: str, needle: str) -> Iterator[Span]:

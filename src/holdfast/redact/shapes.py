@@ -119,6 +119,10 @@ _SHAPES = (
     _shape("sourcegraph", "sgp_", r"sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40}(?!\w)"),
     _shape("intra42", "s-s4t2", r"s-s4t2(?:ud|af)-[a-f0-9]{64}"),
     _shape("heroku", "HRKU-", r"HRKU-AA[\w-]{58}"),
+    _shape(
+        "softlayer", "api.softlayer.com/", r"api\.softlayer\.com/soap/v3(?:\.1)?/(?P<s>[a-z0-9]{64})(?!\w)"
+    ),
+    _shape("artifactory", "AKCp", r"AKCp\d[A-Za-z0-9]{60,}"),
     _shape("fly", "fo1_ fm1 fm2", r"fo1_[\w-]{43}|fm[12][a-z]?_[A-Za-z0-9+/]{100,}={0,3}"),
     _shape("doppler", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[a-zA-Z0-9]{40,}"),
     _shape("dynatrace", "dt0c01.", r"dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
