@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import shutil
+import ssl
 import subprocess
 import sys
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,7 @@ async def test_nothing_is_sent_that_the_call_does_not_say(
     [
         ["127.0.0.2"], ["10.1.2.3"], ["169.254.169.254"], ["::ffff:127.0.0.2"], ["64:ff9b::7f00:2"],
         ["2002:7f00:1::"], ["::127.0.0.1"], ["fd00::1"], ["0.0.0.0"], ["::"], ["93.184.215.14", "127.0.0.2"],
+        ["127.0.0.1", "127.0.0.2"],
         ["::1"],
     ],
 )  # fmt: skip
@@ -257,6 +261,46 @@ async def test_a_server_that_is_not_there_is_a_result(web: Bench, names: Names) 
         port = gone.port
     web.settings = changed(web.settings, allowed_hosts=(f"127.0.0.1:{port}",))
     assert f"127.0.0.1:{port} cannot be reached." in (await fetched(web, f"http://127.0.0.1:{port}/")).text
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for listed.example that signs itself, with its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl")
+    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    names = ("-subj", "/CN=listed.example", "-addext", "subjectAltName=DNS:listed.example")
+    made = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    command = [openssl, "req", *made, *names, "-keyout", str(file), "-out", str(file.with_suffix(".crt"))]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
+    return file
+
+
+@pytest.mark.requirement("C13", "L2")
+async def test_a_certificate_has_to_be_valid_for_the_name_and_https_leads_to_no_plain_http(
+    web: Bench, server: WebServer, names: Names, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    serving.load_cert_chain(certificate)
+    trusting.load_verify_locations(certificate)
+    names.known = {"listed.example": [["127.0.0.1"]], "other.example": [["127.0.0.1"]]}
+    async with web_server(serving) as secure:
+        listed = [f"{host}:{secure.port}" for host in ("listed.example", "other.example", "127.0.0.1")]
+        web.settings = changed(web.settings, allowed_hosts=(*listed, f"127.0.0.1:{server.port}"))
+        secure.answers["/"] = response("secure", "text/plain")
+        secure.redirect("/plain", server.url("/page"))
+        url = partial(secure.url, scheme="https")
+        assert "no valid certificate for this name" in (await fetched(web, url("/", "listed.example"))).text
+        # What everybody else trusts is chosen when the library is loaded.
+        monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusting)
+        assert "secure" in (await fetched(web, url("/", "listed.example"))).text
+        for host in ("other.example", "127.0.0.1"):
+            assert "no valid certificate for this name" in (await fetched(web, url("/", host))).text
+        result = await fetched(web, url("/plain", "listed.example"))
+        assert "redirects from https to http" in result.text
+    assert server.heard == []
 
 
 @pytest.mark.requirement("C13")

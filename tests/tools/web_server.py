@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -28,8 +29,8 @@ class WebServer:
         self.heard: list[Heard] = []
         self.answers: dict[str, bytes | Answer] = {}
 
-    def url(self, path: str, host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
+    def url(self, path: str, host: str = "127.0.0.1", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
 
     def redirect(self, path: str, to: str, status: int = 302) -> None:
         self.answers[path] = response("", status=f"{status} Moved", headers=(f"Location: {to}",))
@@ -48,7 +49,7 @@ def response(
 
 
 @asynccontextmanager
-async def web_server() -> AsyncIterator[WebServer]:
+async def web_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[WebServer]:
     writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,7 +75,7 @@ async def web_server() -> AsyncIterator[WebServer]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     served = WebServer(server.sockets[0].getsockname()[1])
     try:
         yield served

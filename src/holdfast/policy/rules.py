@@ -127,7 +127,11 @@ def strictest(decisions: Sequence[Decision]) -> Decision:
 
 
 def touched(facts: Facts) -> tuple[Resource, ...]:
-    """What the call touches: the paths that it names, or anything where nobody can tell or where they are many."""
+    """What the call touches: the paths that it names, or anything where nobody can tell or where they are many. What
+    reads the web may read what an earlier call made, on a server of this machine.
+    """
+    if facts.is_built_in and _only_asks(facts):
+        return (Resource("read"),)
     if facts.effect not in ("read", "write") or facts.commands or len(facts.paths) > MOST_PATHS:
         return EVERYTHING
     return tuple([Resource(facts.effect, path.resolved) for path in facts.paths]) or (Resource(facts.effect),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,18 +40,27 @@ class Pages:
         found: dict[str, Any] | None = msgspec.json.decode(printed) if printed is not None else None
         return found
 
-    async def _printed(self, wants: str, response: Response, context: CallContext) -> str | None:
+    async def _printed(self, wanted: str, response: Response, context: CallContext) -> str | None:
         found = find_spec(_LIBRARY)
         if found is None or found.origin is None:
             return None
         folder = Path(found.origin).parent.parent
-        request = json.dumps({"wants": wants, "charset": charset_of(response)}).encode() + b"\n"
         with unnamed_file() as stdin:
-            await in_thread(lambda: stdin.write(request + response.body))
+            await in_thread(lambda: stdin.write(response.body))
             stdin.seek(0)
             child = str(Path(__file__).with_name("page_child.py"))
             launch = Launch(
-                argv=(sys.executable, "-I", "-S", "-X", "utf8", child, str(folder)),
+                argv=(
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-X",
+                    "utf8",
+                    child,
+                    str(folder),
+                    wanted,
+                    charset_of(response),
+                ),
                 cwd="/",
                 key=context.key,
                 env={},

@@ -1,12 +1,11 @@
-"""Makes text of a page, in a process that can be killed: `python -I -S page_child.py FOLDER < request`.
+"""Makes text of a page, in a process that can be killed: `python -I -S page_child.py FOLDER WANTED CHARSET < page`.
 
-The first line of the request is JSON: what is wanted, and the charset that the server names. The page follows. FOLDER
-has the library. Some pages of a few hundred KiB take its parser minutes.
+FOLDER has the library, WANTED is `text` or `results`, and CHARSET is the one that the server names, or empty.
+Some pages of a few hundred KiB take its parser minutes.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 import sys
@@ -23,20 +22,18 @@ _MAX_STYLE_CHARS = 10_000
 
 
 def main() -> None:
-    """Print what the request wants: the text of the page, or the results on the page of a search engine as JSON."""
+    """Print what is wanted: the text of the page, or the results on the page of a search engine as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.path.insert(0, sys.argv[1])
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
     from resiliparse.parse.html import HTMLTree
 
-    request, page = json.loads(sys.stdin.buffer.readline()), sys.stdin.buffer.read()
-    said = map_encoding_to_html5(request["charset"], fallback_utf8=False) if request["charset"] else None
+    wanted, named = sys.argv[2:]
+    page = sys.stdin.buffer.read()
+    said = map_encoding_to_html5(named, fallback_utf8=False) if named else None
     charset = said or detect_encoding(page, from_html_meta=True) or "utf-8"
     tree = HTMLTree.parse_from_bytes(page, charset, "replace")
-    if request["wants"] == "results":
-        sys.stdout.write(json.dumps(_results(tree.body)))
-    else:
-        sys.stdout.write(_text(tree))
+    sys.stdout.write(_results(tree.body) if wanted == "results" else _text(tree))
 
 
 def _text(tree: Any) -> str:
@@ -50,8 +47,10 @@ def _text(tree: Any) -> str:
     return f"{title}\n\n{text}\n" if title else f"{text}\n"
 
 
-def _results(body: Any) -> dict[str, Any]:
-    """Return the results of DuckDuckGo's page without scripts."""
+def _results(body: Any) -> str:
+    """Return the results of DuckDuckGo's page without scripts, as JSON."""
+    import json  # the text of a page does without it
+
     found = []
     for row in body.query_selector_all(".result")[:MAX_ROWS] if body is not None else ():
         link, text = row.query_selector(".result__a"), row.query_selector(".result__snippet")
@@ -59,7 +58,7 @@ def _results(body: Any) -> dict[str, Any]:
             shown = text.text if text is not None else ""
             found.append({"title": link.text, "url": link.getattr("href") or "", "text": shown})
     says_none = body is not None and body.query_selector(".no-results, .result--no-result") is not None
-    return {"results": found, "says_none": says_none}
+    return json.dumps({"results": found, "says_none": says_none})
 
 
 def _remove_hidden(body: Any) -> None:
