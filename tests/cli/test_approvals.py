@@ -137,14 +137,9 @@ def test_the_second_answer_is_told_who_was_first_and_when(cli: Cli) -> None:
     assert ", 20" in second.out
 
 
-def test_an_unknown_approval_and_a_flag_of_a_later_version_end_with_2(cli: Cli) -> None:
+def test_an_unknown_approval_ends_with_2(cli: Cli) -> None:
     assert cli("approve", "NONE-1").code == 2
     assert cli("deny", "NONE-1").code == 2
-    cli("run", "x", "-m", a_model(cli))
-    (approval,) = open_approvals(cli)
-    refused = cli("approve", approval["id"], "--always")
-    assert (refused.code, "not available yet" in refused.err) == (2, True)
-    assert open_approvals(cli) == [approval]
 
 
 def test_a_question_is_approved_only_with_words(cli: Cli) -> None:

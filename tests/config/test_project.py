@@ -96,6 +96,7 @@ TABLE = [
         '[policy]\nallowed_paths = ["src/x", "src/y:ro"]',
         "may set it",
     ),
+    Row("policy.grants_last", '[policy]\ngrants_last = "24h"', '[policy]\ngrants_last = "1h"'),
     Row(
         "network.allow",
         '[network]\nallow = ["b.example"]',

@@ -20,13 +20,23 @@ from holdfast.protocol.answers import Answer
 from holdfast.protocol.commands import Command, Compact, Continue, Pause, Resolve, Restore, Send, Stop, owner
 from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.grants import Grant
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
 from holdfast.protocol.plan import Plan, Step
 from holdfast.protocol.prompt import Section
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import groups_of, ref_of
-from holdfast.protocol.tools import Allowed, CallResult, FileChange, FileRestore, Files, KeptFile, Resource
+from holdfast.protocol.tools import (
+    Allowed,
+    CallResult,
+    FileChange,
+    FileRestore,
+    Files,
+    KeptFile,
+    Offer,
+    Resource,
+)
 from tests.core.stories import (
     SESSION,
     SETTINGS,
@@ -158,6 +168,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ApprovalRequested(f"{SESSION}-1", "t1.c1", "shell", "{}", "s", 9),
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
         e.ApprovalConsumed(f"{SESSION}-1"),
+        e.GrantMade(f"{SESSION}-1", Grant(f"{SESSION}-g1", "shell", Offer("shell(make)"), 9, 5), "cli:ann"),
+        e.GrantRevoked(f"{SESSION}-g1", "cli:ann"),
         e.FilesRestoring("undo", "cli:ann", (2,), (FileRestore("/w", "a", "b", "", new_folders=1),), (KEPT,)),
         e.FilesRestored("undo", ("a",), (KEPT,)),
     )

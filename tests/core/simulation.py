@@ -53,11 +53,13 @@ from holdfast.protocol.commands import (
     Resolve,
     Restore,
     Restored,
+    Revoke,
     Send,
     Stop,
     owner,
 )
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.grants import grant_in, permission_of
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
@@ -68,9 +70,11 @@ from holdfast.protocol.tools import (
     Allowed,
     Asked,
     CallResult,
+    Decision,
     FileChange,
     FileRestore,
     Files,
+    Offer,
     Refused,
     Resource,
     Told,
@@ -224,10 +228,11 @@ class Simulation:
         for approval in asked * 4:
             bodies += [
                 Resolve(approval, "approve"),
+                Resolve(approval, "approve", makes_grant=True),
                 Resolve(approval, "deny"),
                 Resolve(approval, "answer", "so"),
             ]
-        return self.pick(bodies)
+        return self.pick([*bodies, *(Revoke(each.id) for each in self.state.grants)])
 
     def _outcome(self) -> None:
         """Something that is in flight ends."""
@@ -309,14 +314,22 @@ class Simulation:
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
         change = Files((FileChange("a", "", "b"),))
         resources = self.pick(TOUCHED)
+        decisions = APPROVED if call.permission is not None and self.pick((True, False)) else PASSED
+        if self.state.grants and call.permission is None and self.pick((True, False)):
+            decisions = (Decision("policy", "ask"), permission_of(self.pick(self.state.grants)))
         allowed = Allowed(
-            APPROVED if call.permission is not None and self.pick((True, False)) else PASSED,
+            decisions,
             arguments=call.arguments,
             on_interrupt=on_interrupt,
             expects=change,
             resources=resources,
         )
-        asked = Asked(arguments=call.arguments, question=self.pick(("", "Which?")), resources=resources)
+        asked = Asked(
+            arguments=call.arguments,
+            question=self.pick(("", "Which?")),
+            resources=resources,
+            offer=self.pick((None, Offer(f"shell({call.name})"))),
+        )
         refused = Refused(Failure("policy_denied", "No."))
         rest = [] if call.permission is not None else [asked] * 4
         told = Told(PlanUpdate(self.pick(PLANS)), PASSED, call.arguments)
@@ -381,6 +394,9 @@ class Simulation:
             case e.ToolCallStarted(call_id=call_id, attempt=attempt):
                 self._started.add(f"{call_id}#{attempt}")
                 assert not self._results[call_id], "a call that has its result does not start again"
+            case e.ToolCallAdmitted(decisions=decisions) if name := grant_in(decisions):
+                (grant,) = [each for each in self.state.grants if each.id == name]
+                assert grant.is_live(record.at_ms), "a grant that has ended covers nothing"
             case e.RunStarted():
                 assert open_run(self.state) is None
             case e.RunStopped(run=run):

@@ -48,6 +48,13 @@ def tools_of(world: World) -> Iterable[Tool]:
         await asyncio.sleep(0.1)
         return f"charged {amount}"
 
+    @tool(effect="exec", on_interrupt="rerun")
+    async def ring(bell: str, context: Context) -> str:
+        """Ring a bell; idempotent by the key."""
+        world.called.append(("ring", context.key))
+        world.by_key[context.key] = bell
+        return f"rang {bell}"
+
     @tool(effect="network")
     async def send(text: str, context: Context) -> str:
         """Send something away."""
@@ -90,7 +97,7 @@ def tools_of(world: World) -> Iterable[Tool]:
         world.called.append(("fail", context.key))
         raise RuntimeError(why * 2_000)
 
-    return (look, note, charge, send, pay, wait, sulk, shoot, fail)
+    return (look, note, charge, ring, send, pay, wait, sulk, shoot, fail)
 
 
 def call(tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -248,6 +255,25 @@ SCENARIOS = [
         tools_of,
         _with(Step(Resolve("", "approve", "fine"))),
         SUPERVISED,
+    ),
+    Scenario(
+        "granted",
+        [calls(call("ring", bell="a")), calls(call("look", name="x"), call("ring", bell="a")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve", makes_grant=True))),
+        SUPERVISED,
+    ),
+    Scenario(
+        "grant lapsed",
+        [
+            calls(call("ring", bell="a")),
+            calls(call("ring", bell="a"), call("wait", seconds=200)),
+            calls(call("ring", bell="a")),
+            DONE,
+        ],
+        tools_of,
+        _with(Step(Resolve("", "approve", makes_grant=True)), Step(Resolve("", "approve"))),
+        {**SUPERVISED, "grants_last_s": 120.0},
     ),
     Scenario(
         "denied",

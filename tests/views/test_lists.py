@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast.protocol.grants import Grant
 from holdfast.protocol.rows import Approval
-from holdfast.views.lines import cells, wrapped
-from holdfast.views.lists import approval_call_lines, approval_lines, clipped_call
+from holdfast.protocol.tools import Content, Offer, Reach
+from holdfast.views.lines import Span, cells, wrapped
+from holdfast.views.lists import approval_call_lines, approval_lines, clipped_call, lasting_lines
 
 
 def test_a_clipped_call_says_how_much_is_hidden() -> None:
@@ -48,3 +51,33 @@ def test_the_lines_of_an_approval_stay_at_its_left_on_a_narrow_terminal() -> Non
     assert first == row.id
     assert any("asked" in line for line in others)
     assert all(len(line) - len(line.lstrip()) <= 14 for line in others), others
+
+
+@pytest.mark.requirement("S6", "H5")
+def test_hidden_characters_in_all_that_a_question_shows_are_written_out() -> None:
+    hidden = "a\u202eb\u200b"
+    reach = Reach(
+        (Content(f"/{hidden}", "0" * 64), Content("/large", "99 bytes, 1, 2")), (hidden,), (hidden,)
+    )
+    arguments = json.dumps({"command": hidden})
+    row = Approval("ID", "S", "t1.c1", "shell", arguments, 0, 1, binary=hidden, reach=reach)
+    text = "\n".join("".join(map(str, map(_text, line))) for line in approval_call_lines(row))
+    assert text.count("a\\u202eb\\u200b") == 5
+    assert "/large (99 bytes)" in text
+    assert hidden not in text
+
+
+@pytest.mark.requirement("S6", "H5")
+def test_a_question_tells_of_the_grant_that_has_ended_and_of_the_one_it_offers() -> None:
+    lapsed = Grant("S-g1", "deploy", Offer("deploy(site)", "0" * 64), 1_750_000_000_000, 3)
+    row = Approval("ID", "S", "t1.c1", "deploy", "{}", 0, 1, offer=lapsed.offer, lapsed=lapsed)
+    ended, offered = ("".join(map(_text, line)) for line in lasting_lines(row))
+    assert ended.startswith("  The grant S-g1 covered this, and ended 2025-06-15 ")
+    assert offered == "  always      deploy(site) with exactly these arguments"
+    (used_up, _) = lasting_lines(replace(row, lapsed=replace(lapsed, uses=0)))
+    assert "has been used as often as it may be" in _text(used_up[0])
+    assert list(lasting_lines(replace(row, offer=None, lapsed=None))) == []
+
+
+def _text(span: Span | str) -> str:
+    return span if isinstance(span, str) else span.text

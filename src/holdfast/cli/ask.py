@@ -15,7 +15,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Index
 from holdfast.protocol.rows import Approval
 from holdfast.views.lines import EXACT, Line, Span, neutral
-from holdfast.views.lists import approval_call_lines, clipped_call, framed, readable_call
+from holdfast.views.lists import approval_call_lines, clipped_call, framed, lasting_lines, readable_call
 
 _LOOK_S = 0.1
 """How often to check whether the approval was decided elsewhere."""
@@ -93,24 +93,30 @@ async def _approval(person: Person, row: Approval, diff: Sequence[Line], *, can_
     _, hidden = clipped_call(row.arguments)
     tell([])
     tell([Span(row.tool, "bold yellow"), "  ", Span(row.reason, EXACT)])
-    for line in (*diff, *approval_call_lines(row)):
+    for line in (*diff, *approval_call_lines(row), *lasting_lines(row)):
         tell(line)
     if not can_run:
         tell([Span(f"  {_ELSEWHERE}", "yellow")])
     _tell_way_out(person)
     while True:
         more = f", v shows {counted(hidden, 'hidden character')}" if hidden else ""
-        answer = await _line(person, f"Approve it? y, n, or n and why{more}: ")
+        always = ", a: always" if row.offer is not None else ""
+        answer = await _line(person, f"Approve it? y, n, or n and why{always}{more}: ")
         word, _, why = answer.strip().partition(" ")
         match word.lower():
             case "v" if hidden:
                 for line in framed(readable_call(row.arguments)):
                     tell(line)
                 hidden = 0
-            case "y" | "yes" if hidden:
+            case "a" | "always" if row.offer is None:
+                why_not = neutral(row.no_offer) or "No grant may cover it."
+                tell([f"  {why_not} Type y to approve this one call."])
+            case "y" | "yes" | "a" | "always" if hidden:
                 tell([f"  Press v first. It shows {counted(hidden, 'hidden character')}."])
             case "y" | "yes":
                 return Resolve(row.id, "approve", why)
+            case "a" | "always":
+                return Resolve(row.id, "approve", why, makes_grant=True)
             case "n" | "no":
                 return Resolve(row.id, "deny", why)
             case _:

@@ -96,7 +96,9 @@ def _say_result(ended: _Ended, how: str) -> None:
 def approve(
     approval: ApprovalName,
     note: Note = "",
-    is_for_always: Annotated[bool, typer.Option("--always", hidden=True)] = False,
+    is_for_always: Annotated[
+        bool, typer.Option("--always", help="Also approve all such calls of this session, for a while.")
+    ] = False,
     home: HomeFlag = None,
 ) -> int:
     """Approve a call that waits for you, or answer a question with --note.
@@ -104,10 +106,9 @@ def approve(
     \b
     holdfast approvals
     holdfast approve ID
+    holdfast approve ID --always      the same command needs no approval for 12 hours
     """
-    if is_for_always:
-        raise UsageError("--always is not available yet.", hint="Leave it out.")
-    return asyncio.run(_decide(home_of(home), approval, "approve", note))
+    return asyncio.run(_decide(home_of(home), approval, "approve", note, makes_grant=is_for_always))
 
 
 def deny(approval: ApprovalName, note: Note = "", home: HomeFlag = None) -> int:
@@ -119,15 +120,19 @@ def deny(approval: ApprovalName, note: Note = "", home: HomeFlag = None) -> int:
     return asyncio.run(_decide(home_of(home), approval, "deny", note))
 
 
-async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], note: str) -> int:
+async def _decide(
+    home: Home, name: str, decision: Literal["approve", "deny"], note: str, *, makes_grant: bool = False
+) -> int:
     async with _asked(home, name) as (app, row):
+        if makes_grant and not row.decision:
+            _check_offer(row)
         if row.question and decision == "approve" and not note.strip():
             hint = f'Answer it with `holdfast approve {row.id} --note "TEXT"`.'
             raise UsageError(f"{row.id} is a question: {neutral(row.question)}", hint=hint)
         is_ours = False
         if not row.decision:
             is_answer = bool(row.question) and decision == "approve"
-            body = Resolve(row.id, "answer" if is_answer else decision, note)
+            body = Resolve(row.id, "answer" if is_answer else decision, note, makes_grant)
             command_id = await app.controller.decide_now(row.session, sender(), body)
             row = await app.store.approval(row.id) or row
             records = await app.store.read(row.session)
@@ -148,10 +153,39 @@ async def _decide(home: Home, name: str, decision: Literal["approve", "deny"], n
                 say([f"{_DECIDED[decided_as]}: {row.tool} in session {row.session}."])
                 if not row.question:
                     say(approval_call_lines(row))
+                if makes_grant:
+                    await _say_grant(app, row)
                 if not await app.controller.is_driven_elsewhere(row.session):
                     say(["A process that waits for it at a terminal continues. If none does, continue with:"])
                     say([["  ", Span(f"holdfast resume {row.session}", COMMAND)]])
                 return 0
+
+
+def _check_offer(row: Approval) -> None:
+    """Refuse a grant that the question did not offer. Nothing is decided then.
+
+    Raises:
+        UsageError: no grant may cover the call.
+    """
+    if row.question:
+        raise UsageError(f"{row.id} is a question, and --always is for calls. Nothing was decided.")
+    if row.offer is None:
+        why = neutral(row.no_offer) or "It was asked before grants existed."
+        hint = f"Approve this one call with `holdfast approve {row.id}`."
+        raise UsageError(f"No grant may cover this call. {why} Nothing was decided.", hint=hint)
+
+
+async def _say_grant(app: App, row: Approval) -> None:
+    session = await app.store.session(row.session)
+    if session is not None and session.grants:
+        grant = session.grants[-1]
+        until = f"until {local(grant.until_ms)}"
+        say(
+            [
+                f"granted: {neutral(grant.rule)} in this session, {until}.",
+                ["Take it back with: ", Span(f"holdfast grants revoke {grant.id}", COMMAND)],
+            ]
+        )
 
 
 def _too_late(how: str, when: str) -> int:

@@ -36,7 +36,7 @@ from holdfast.protocol.hooks import tool_glob_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
-from holdfast.protocol.settings import Conduct, Context, Guard, Repairs
+from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -239,6 +239,14 @@ KEYS: tuple[Key, ...] = (
         (EVERYWHERE,),
         "trust",
         order=Order(paths_are_within, common_paths),
+    ),
+    Key(
+        "policy.grants_last",
+        duration(60, 7 * 86_400),
+        "How long a grant of `approve --always` lasts.",
+        Policy().grants_last_s,
+        "tighten",
+        _less,
     ),
     Key(
         "network.allow",

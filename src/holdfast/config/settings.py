@@ -162,6 +162,7 @@ def build(
             search=value["search.engines"],
             hooks=tuple(each.hook for each in hooks),
             is_workspace_untrusted=value["taint.workspace"] == "untrusted",
+            grants_last_s=value["policy.grants_last"],
         ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from holdfast.core import grants
 from holdfast.core.closing import will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.state import (
@@ -18,8 +21,9 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal, Resolve
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.ids import approval_id
-from holdfast.protocol.tools import Asked, CallResult, bound
+from holdfast.protocol.grants import Grant, grant_in
+from holdfast.protocol.ids import approval_id, grant_id
+from holdfast.protocol.tools import APPROVAL, Allowed, Asked, CallResult, bound
 
 NOBODY_HERE = "This call needs a person's approval, and this run has nobody to ask. Find another way."
 EXPIRED = (
@@ -62,6 +66,9 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             resources=asked.resources,
             seal=asked.seal,
             reach=asked.reach,
+            offer=asked.offer,
+            no_offer=asked.no_offer,
+            lapsed=grants.found(draft.state, asked.lapsed) if asked.lapsed else None,
         )
     )
 
@@ -78,12 +85,52 @@ def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
         if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
             expire(draft, body.approval_id)
         elif waiting.approval_id == body.approval_id:
+            if body.makes_grant and (body.decision != "approve" or waiting.grant is None):
+                return  # asked for more than is offered: nothing is decided
             decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
             if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):
                 return
             # What a person writes steers the model, so its rights are recorded with it.
             scopes = principal.scopes if decision == "answer" or body.note else ()
             draft.add(e.ApprovalResolved(body.approval_id, decision, principal.label, body.note, scopes))
+            if body.makes_grant and waiting.grant is not None:
+                _grant(draft, waiting.grant, body.approval_id, principal.label)
+
+
+def _grant(draft: Draft, offered: Grant, approval: str, by: str) -> None:
+    state = draft.state
+    if state.settings is None:
+        return
+    until_ms = draft.now_ms + int(state.settings.policy.grants_last_s * 1000)
+    name = grant_id(state.session, state.granted + 1)
+    draft.add(e.GrantMade(approval, replace(offered, id=name, until_ms=until_ms), by))
+
+
+def revoke(draft: Draft, name: str, principal: Principal) -> None:
+    """Record that a grant is taken back. If it is gone already, this means nothing."""
+    if grants.found(draft.state, name) is not None:
+        draft.add(e.GrantRevoked(name, principal.label))
+
+
+def ask_instead(draft: Draft, call: Call, allowed: Allowed) -> None:
+    """Ask about a call that a grant covered when the gates judged it, and no longer does."""
+    decisions = tuple([each for each in allowed.decisions if each.by != APPROVAL])
+    ask(
+        draft,
+        call,
+        Asked(
+            decisions=decisions,
+            arguments=allowed.arguments,
+            source=allowed.source,
+            seal=allowed.seal,
+            cwd=allowed.cwd,
+            binary=allowed.binary,
+            reach=allowed.reach,
+            lapsed=grant_in(allowed.decisions),
+            resources=allowed.resources,
+            likeness=allowed.likeness,
+        ),
+    )
 
 
 def expire(draft: Draft, approval: str) -> None:

@@ -34,6 +34,7 @@ from holdfast.protocol.commands import (
     Resolve,
     Restore,
     Restored,
+    Revoke,
     Send,
     Stop,
 )
@@ -166,6 +167,8 @@ def _command(draft: Draft, cause: Commanded) -> None:
             _continue(draft, command.principal, settings)
         case Resolve():
             approvals.resolve(draft, command.body, command.principal)
+        case Revoke(grant_id=name):
+            approvals.revoke(draft, name, command.principal)
         case Pause():
             run = open_run(draft.state)
             if run is not None and not run.is_paused and run.stopping is None:

@@ -77,7 +77,7 @@ def _of_session(state: State, event: e.SessionEvent) -> State:
 
 def _forked(state: State, event: e.SessionForked) -> State:
     """A branch has its own name, its own epochs, and asks its own approvals: a permission that its parent was
-    given is not its own. What its parent had in flight no driver of the branch started."""
+    given is not its own, and a grant neither. What its parent had in flight no driver of the branch started."""
     calls = tuple(_of_a_branch(call) for call in state.turn.calls)
     return replace(
         state,
@@ -86,6 +86,7 @@ def _forked(state: State, event: e.SessionForked) -> State:
         parent=event.parent,
         run=_without_scopes(state.run),
         inherited=state.before + state.run.totals if state.run is not None else state.before,
+        grants=(),
         epoch=0,
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
@@ -125,6 +126,7 @@ def _imported(state: State) -> State:
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),
+        grants=(),
         restoring_seq=0,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import guard, ledger, plan, progress
+from holdfast.core import grants, guard, ledger, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -34,8 +34,8 @@ _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 def of_tool(state: State, event: e.ToolEvent) -> State:
     match event:
-        case e.ToolCallAdmitted(call_id=call_id, resources=resources):
-            return with_call(state, call_id, resources=resources)
+        case e.ToolCallAdmitted(call_id=call_id, resources=resources, decisions=decisions):
+            return with_call(grants.used(state, decisions), call_id, resources=resources)
         case e.ToolCallStarted():
             return _started(state, event)
         case e.ToolCallFinished():
@@ -69,6 +69,10 @@ def of_approval(state: State, event: e.ApprovalEvent) -> State:
             return _resolved(state, event)
         case e.ApprovalConsumed():
             return _consumed(state, event)
+        case e.GrantMade(grant=grant):
+            return grants.made(state, grant)
+        case e.GrantRevoked(grant_id=name):
+            return grants.without(state, name)
 
 
 def _started(state: State, event: e.ToolCallStarted) -> State:
@@ -131,8 +135,11 @@ def _failing(state: State, failure: Failure | None) -> State:
 
 
 def _asked(state: State, event: e.ApprovalRequested) -> State:
-    covers = covered_by(event.decisions)
-    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, bool(event.question), covers)
+    covers, grant = covered_by(event.decisions), grants.offered(event)
+    is_question = bool(event.question)
+    stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, is_question, covers, grant)
+    if event.lapsed is not None:
+        state = grants.without(state, event.lapsed.id)
     asked = with_call(state, event.call_id, stage=stage, permission=None, resources=event.resources)
     return replace(asked, approvals=state.approvals + 1)
 

@@ -21,6 +21,7 @@ from holdfast.core.reflecting import Reflecting
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
+from holdfast.protocol.grants import Grant
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, Verdict
@@ -256,6 +257,8 @@ class Waiting(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=Fals
     is_question: bool = False
     covers: str = ""
     """What an approval would cover beside the call."""
+    grant: Grant | None = None
+    """The grant that an approval may make, without its id and its end."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -368,6 +371,10 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """Every source of content in the session (a tool or a speaker) with its trust, each once."""
     approvals: int = 0
     """How many approvals were requested so far. The id of the next one is derived from it."""
+    grants: tuple[Grant, ...] = ()
+    """The grants that nobody revoked, oldest first. One that has ended stays until a question has told of it."""
+    granted: int = 0
+    """How many grants were made so far."""
     models: Models = Models()
     side: Side = Side()
     reflecting: Reflecting = Reflecting()

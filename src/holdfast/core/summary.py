@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.core.state import State, Totals, facts, phase
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Record
-from holdfast.protocol.rows import Approval, ApprovalMark, SessionRow, SessionStatus
+from holdfast.protocol.rows import Approval, ApprovalMark, GrantRow, SessionRow, SessionStatus
 
 _OPEN: dict[str, SessionStatus] = {"waiting": "waiting", "paused": "paused", "backing_off": "parked"}
 
@@ -78,6 +78,13 @@ def summary(state: State) -> SessionRow:
         created_ms=state.created_ms,
         updated_ms=state.at_ms,
         seq=state.seq,
+        grants=tuple(
+            [
+                GrantRow(each.id, each.tool, each.offer.rule, each.until_ms)
+                for each in state.grants
+                if each.uses
+            ]
+        ),
     )
 
 
@@ -112,6 +119,9 @@ def approval(name: str, asked: Record, decided: Record | None) -> Approval | Non
         binary=event.binary,
         is_masked=bool(event.seal),
         reach=event.reach,
+        offer=event.offer,
+        no_offer=event.no_offer,
+        lapsed=event.lapsed,
     )
     if decided is None:
         return row

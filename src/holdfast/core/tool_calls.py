@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from holdfast.core import approvals, told
+from holdfast.core import approvals, grants, told
 from holdfast.core.closing import abandoned, lost, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.guard import likeness_of, refusal
@@ -21,6 +21,7 @@ from holdfast.core.state import (
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.grants import grant_in
 from holdfast.protocol.outcomes import Lost, Probed
 from holdfast.protocol.tools import APPROVAL, HOLDFAST, Admission, Allowed, Asked, CallResult, Refused, Told
 
@@ -59,8 +60,18 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.add(will_not_run(call, Failure("failed_before", why)))
         case Asked() as asked:
             approvals.ask(draft, call, asked)
+        case Allowed() as allowed if _has_lapsed(draft, allowed):
+            approvals.ask_instead(draft, call, allowed)
         case Allowed() as allowed:
             _start(draft, call, allowed)
+
+
+def _has_lapsed(draft: Draft, allowed: Allowed) -> bool:
+    """Return whether a grant has ended since the gates found that it covers the call."""
+    if not (name := grant_in(allowed.decisions)):
+        return False
+    grant = grants.found(draft.state, name)
+    return grant is None or not grant.is_live(draft.now_ms)
 
 
 def _failed_before(draft: Draft, call: Call, found: Allowed | Asked) -> str:

@@ -168,7 +168,7 @@ def _admissions(state: State, run: Run) -> list[Action]:
     if run.is_paused:
         return []
     basis = (
-        state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made,
+        state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made, state.grants,
     )  # fmt: skip
     return [Admit(action_key(call), call, basis) for call in admissible(state)]
 

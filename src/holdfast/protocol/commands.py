@@ -71,6 +71,14 @@ class Resolve(msgspec.Struct, frozen=True, omit_defaults=True, tag="resolve"):
     approval_id: str
     decision: Decided
     note: str = ""
+    makes_grant: bool = False
+    """An approval also makes the grant that its request offered. Without such an offer, nothing is decided."""
+
+
+class Revoke(msgspec.Struct, frozen=True, tag="revoke"):
+    """Take a grant back."""
+
+    grant_id: str
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause"):
@@ -116,7 +124,7 @@ class Compact(msgspec.Struct, frozen=True, omit_defaults=True, tag="compact"):
     """The last record when it was made. Otherwise it does not count."""
 
 
-CommandBody = Send | Continue | Resolve | Pause | Stop | Restore | Restored | Compact
+CommandBody = Send | Continue | Resolve | Revoke | Pause | Stop | Restore | Restored | Compact
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):

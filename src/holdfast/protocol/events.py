@@ -19,6 +19,9 @@ from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.files import FilesRestored as FilesRestored
 from holdfast.protocol.files import FilesRestoring as FilesRestoring
+from holdfast.protocol.grants import Grant
+from holdfast.protocol.grants import GrantMade as GrantMade
+from holdfast.protocol.grants import GrantRevoked as GrantRevoked
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
@@ -33,6 +36,7 @@ from holdfast.protocol.tools import (
     Decision,
     Effect,
     Expectation,
+    Offer,
     OnInterrupt,
     Reach,
     Resource,
@@ -460,6 +464,12 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     seal: str = ""
     """A seal of the original, if `arguments` is a masked copy. `sha256` covers it, and it reveals nothing."""
     reach: Reach = NO_REACH
+    offer: Offer | None = None
+    """The grant that an approval may make."""
+    no_offer: str = ""
+    """Why it may make none, as a sentence."""
+    lapsed: Grant | None = None
+    """A grant that would have covered the call, and has ended: nothing told of that before."""
 
 
 Resolution = Literal[Decided, "expired", "withdrawn"]
@@ -520,7 +530,7 @@ ToolEvent = (
     | AnswerGiven
 )
 ContextEvent = ContextCompacted | SummaryDiscarded | CompactionAsked | ContextRestored
-ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed
+ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed | GrantMade | GrantRevoked
 FileEvent = FilesRestoring | FilesRestored
 Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | ApprovalEvent | FileEvent
 

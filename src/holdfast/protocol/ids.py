@@ -64,6 +64,16 @@ def call_id(turn: int, index: int) -> str:
     return f"t{turn}.c{index}"
 
 
+def grant_id(session: str, number: int) -> str:
+    """Return the id of a grant, unique in a home: the session's id and the grant's number in it."""
+    return f"{session}-g{number}"
+
+
+def session_of_grant(name: str) -> str:
+    """Return the session of a grant."""
+    return name.rpartition("-g")[0]
+
+
 def approval_id(session: str, number: int) -> str:
     """Return the id of an approval, unique in a home: the session's id and the approval's number in it."""
     return f"{session}-{number}"

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
+from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
@@ -235,6 +236,10 @@ class Index(Protocol):
         """Return the sessions that are due by then, longest waiting first."""
         ...
 
+    async def granting(self) -> list[SessionRow]:
+        """Return the sessions with grants, in the order in which they were made."""
+        ...
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         """Return approvals by age, of one session or of all."""
         ...
@@ -440,8 +445,9 @@ class Proposal(msgspec.Struct, frozen=True):
     """The flags of the session."""
     covered: tuple[str, ...] = ()
     """What approvals of this run cover (`tools.Decision.covers`)."""
-    grants: tuple[str, ...] = ()
-    """Permissions that last. Nothing grants any yet."""
+    grants: tuple[Grant, ...] = ()
+    """The session's grants. Some may have ended."""
+    now_ms: int = 0
     has_plan: bool = False
     """The run has a plan."""
     is_approved: bool = False

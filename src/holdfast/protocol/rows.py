@@ -11,13 +11,23 @@ import msgspec
 
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.events import Resolution
+from holdfast.protocol.grants import Grant
 from holdfast.protocol.messages import Usage
-from holdfast.protocol.tools import NO_REACH, Reach
+from holdfast.protocol.tools import NO_REACH, Offer, Reach
 
 SessionStatus = Literal[
     "new", "open", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
 ]
 """`open`: a run has not ended. `running`: somebody drives it, which no row says (`runtime.driven`)."""
+
+
+class GrantRow(msgspec.Struct, frozen=True, gc=False):
+    """A grant of a session."""
+
+    id: str
+    tool: str
+    rule: str
+    until_ms: int
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,6 +57,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     created_ms: int = 0
     updated_ms: int = 0
     seq: int = 0
+    grants: tuple[GrantRow, ...] = ()
+    """Those that nobody revoked and that are not used up. Some may have ended since."""
 
 
 class Sought(msgspec.Struct, frozen=True):
@@ -94,6 +106,12 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     is_masked: bool = False
     """`arguments` is a masked copy: what looks like a secret in it is hidden, and runs as the model wrote it."""
     reach: Reach = NO_REACH
+    offer: Offer | None = None
+    """The grant that an approval may make."""
+    no_offer: str = ""
+    """Why it may make none, as a sentence."""
+    lapsed: Grant | None = None
+    """A grant that would have covered the call, and has ended."""
 
 
 class ApprovalMark(msgspec.Struct, frozen=True):

@@ -68,6 +68,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """The hooks, in the order in which they are asked."""
     is_workspace_untrusted: bool = False
     """Whether strangers wrote the files of the workspace."""
+    grants_last_s: float = 43_200.0
+    """How long a grant lasts."""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):

@@ -270,6 +270,15 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
+class Offer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The narrowest grant that would cover a call."""
+
+    rule: str
+    """`shell(WORDS)` with exactly these words, `TOOL(PATH)` or `TOOL`."""
+    arguments: str = ""
+    """The SHA-256 of the canonical arguments, which must be the same; empty for a command, whose words are."""
+
+
 class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All gates passed the call: this is what starts."""
 
@@ -306,6 +315,12 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cwd: str = ""
     binary: str = ""
     reach: Reach = NO_REACH
+    offer: Offer | None = None
+    """The grant that an approval may make."""
+    no_offer: str = ""
+    """Why it may make none, as a sentence."""
+    lapsed: str = ""
+    """The id of a grant that would have covered the call, and has ended."""
     question: str = ""
     """The question to a person, and its options; empty if an approval is asked for."""
     options: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from holdfast.protocol.commands import (
     Resolve,
     Restore,
     Restored,
+    Revoke,
     Send,
     Stop,
 )
@@ -24,6 +25,7 @@ from holdfast.protocol.commands import (
 _NAMES: dict[type[CommandBody], str] = {
     Send: "message", Continue: "request to go on", Resolve: "decision", Pause: "pause", Stop: "stop",
     Restore: "intent to put files back", Restored: "report on files", Compact: "request to compact",
+    Revoke: "request to revoke a grant",
 }  # fmt: skip
 _PASSING = (StorageError, StorageFull, StorageLocked, StorageReadOnly)
 """Failures after which the session goes on as soon as their cause is gone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.errors import UsageError
-from holdfast.protocol.commands import Command, Continue, Resolve, Send
+from holdfast.protocol.commands import Command, Continue, Resolve, Revoke, Send
 from holdfast.protocol.ids import is_command_id
 from holdfast.redact import Redactor
 from holdfast.redact.deep import in_every_text, texts_in
@@ -68,6 +68,8 @@ def _names(command: Command) -> Iterator[tuple[str, str]]:
             )
         case Resolve(approval_id=approval_id):
             yield "The approval", approval_id
+        case Revoke(grant_id=grant_id):
+            yield "The grant", grant_id
         case _:
             pass
 

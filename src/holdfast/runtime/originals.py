@@ -42,6 +42,8 @@ HIDDEN = (
 HOOK_SECRET = (
     "This call did not run: a hook put what looks like a secret into its arguments, and these are stored."
 )
+NO_OFFER = "Its arguments contain what looks like a secret."
+"""Why no grant may cover the call."""
 MAX_HELD_CHARS = 64 * 1024 * 1024
 """The most characters that all originals may have together. Beyond that, the oldest are dropped."""
 
@@ -105,7 +107,7 @@ class Originals:
             reach=_reached(admission.reach, safe.reach),
         )
         if isinstance(safe, Asked):
-            return safe
+            return replace(safe, offer=None, no_offer=NO_OFFER)
         if (session, call.call_id) in self._kept:  # otherwise it ended meanwhile
             written = original.written or original.arguments
             is_changed = any(map(_is_change, admission.decisions))

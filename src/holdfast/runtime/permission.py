@@ -6,6 +6,7 @@
 | Send or Continue with settings | configure too |
 | Continue, Pause, Stop, Compact | speak: a sender who may start an agent may also stop it |
 | Resolve | approve; for a question: answer |
+| Revoke | approve |
 | Restore, Restored | configure |
 
 If a sender without `answer` speaks while a question is open, the core takes the words as a message.
@@ -24,6 +25,7 @@ from holdfast.protocol.commands import (
     Resolve,
     Restore,
     Restored,
+    Revoke,
     Scope,
     Send,
     Stop,
@@ -69,6 +71,8 @@ async def _needed(store: Store, command: Command) -> list[Scope]:
         case Resolve(approval_id=name):
             row = await store.approval(name)
             return ["answer" if row is not None and row.question else "approve"]
+        case Revoke():
+            return ["approve"]
         case Pause() | Stop() | Compact():
             return ["speak"]
         case Restore() | Restored():

@@ -341,6 +341,8 @@ class Planner:
             labels=state.labels,
             taint=state.taint,
             covered=state.run.covered if state.run is not None else (),
+            grants=state.grants,
+            now_ms=self._ports.clock.now_ms(),
             has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
             check=self._check,

@@ -55,6 +55,7 @@ LAST_NUMBER = (
     "max((SELECT ifnull(max(number), 0) FROM sessions), (SELECT ifnull(max(session), 0) FROM deleted))"
 )
 """The last number that a session ever had."""
+_GRANTS = b'"grants":'
 _MARKED = (
     "SELECT a.id, s.id, asked_seq, decided_seq FROM approvals AS a JOIN sessions AS s ON s.number = a.session"
 )
@@ -386,6 +387,13 @@ def due(connection: sqlite3.Connection, upto_ms: int, limit: int) -> list[Sessio
         (upto_ms, limit),
     )
     return [_session_row(*values) for values in rows]
+
+
+def granting(connection: sqlite3.Connection) -> list[SessionRow]:
+    """Do what `Store.granting` says."""
+    # Only a row with grants has this text: inside a value its quotes would be escaped.
+    rows = connection.execute(f"SELECT {_ROW} FROM sessions WHERE instr(row, ?) ORDER BY number", (_GRANTS,))
+    return [row for values in rows if (row := _session_row(*values)).grants]
 
 
 def _mentions(connection: sqlite3.Connection, session: str, text: str) -> bool:

@@ -184,6 +184,9 @@ class SqliteStore:
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self._ask(lambda connection: reads.due(connection, upto_ms, limit))
 
+    async def granting(self) -> list[SessionRow]:
+        return await self._ask(reads.granting)
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self._ask(lambda connection: reads.approvals(connection, session, is_open))
 

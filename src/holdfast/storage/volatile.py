@@ -380,6 +380,9 @@ class VolatileStore:
         rows = (kept.row for kept in self._sessions.values() if 0 < kept.row.due_ms <= upto_ms)
         return sorted(rows, key=lambda row: row.due_ms)[:limit]
 
+    async def granting(self) -> list[SessionRow]:
+        return [kept.row for kept in self._sessions.values() if kept.row.grants]
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         rows = [
             await self.approval(name)

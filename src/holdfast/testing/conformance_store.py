@@ -36,6 +36,7 @@ from holdfast.protocol.rows import (
     Approval,
     ApprovalMark,
     Commit,
+    GrantRow,
     Recovered,
     SessionRow,
     SessionStatus,
@@ -331,6 +332,18 @@ class StoreConformance(LeaseConformance):
         assert names(await store.approvals()) == [first, other, last]
         assert names(await store.approvals(one.session)) == [first, last]
         assert await store.approval("nobody-1") is None
+
+    async def test_sessions_with_grants_are_found(self, store: Store) -> None:
+        name = '"grants":[1]'
+        plain, granting = await drive(store, 1), await drive(store, 2)
+        await plain.commit(MessageReceived("x"), row=SessionRow(plain.session, title=name, seq=1))
+        assert await store.granting() == []
+        grant = GrantRow(f"{granting.session}-g1", "shell", "shell(make)", NOW_MS)
+        row = SessionRow(granting.session, title=name, seq=1, grants=(grant,))
+        await granting.commit(MessageReceived("x"), row=row)
+        assert await store.granting() == [row]
+        await granting.commit(MessageReceived("y"))
+        assert await store.granting() == []
 
     # --- lists
 

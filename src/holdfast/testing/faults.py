@@ -159,6 +159,9 @@ class FaultyStore:
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
         return await self.pass_on(lambda: self._inner.due(upto_ms, limit))
 
+    async def granting(self) -> list[SessionRow]:
+        return await self.pass_on(lambda: self._inner.granting())
+
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self.pass_on(lambda: self._inner.approvals(session, is_open))
 

@@ -24,6 +24,7 @@ from holdfast.protocol.tools import (
     Allowed,
     Asked,
     Expectation,
+    Offer,
     Reach,
     Refused,
     Told,
@@ -34,6 +35,7 @@ from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import after_interruption, commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
+from holdfast.tools.granting import NoOffer, offered
 from holdfast.tools.limits import limited, over
 from holdfast.tools.reach import reach_of
 from holdfast.tools.registry import Registry
@@ -188,6 +190,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
     likeness = likeness_of(spec, case.values, workspace)
     reach = await _reach(case, binary)
     if is_question or case.is_open:
+        offer = "" if is_question else _offer(case)
         return Asked(
             decisions=case.decisions,
             arguments=case.canonical,
@@ -195,6 +198,9 @@ async def _admission(case: Case, tool: Tool) -> Admission:
             cwd=cwd,
             binary=binary,
             reach=reach,
+            offer=None if isinstance(offer, str) else offer,
+            no_offer=offer if isinstance(offer, str) else "",
+            lapsed=case.lapsed,
             question=values["question"] if is_question else "",
             options=tuple(values.get("options", ())) if is_question else (),
             resources=case.resources,
@@ -217,6 +223,16 @@ async def _admission(case: Case, tool: Tool) -> Admission:
         resources=case.resources,
         likeness=likeness,
     )
+
+
+def _offer(case: Case) -> Offer | str:
+    """Return the grant that an approval of the call may make, or why it may make none."""
+    if case.facts is None:
+        return ""
+    try:
+        return offered(case.spec, case.proposal, case.facts, case.decisions, case.canonical)
+    except NoOffer as why:
+        return str(why)
 
 
 async def _reach(case: Case, binary: str) -> Reach:

@@ -15,13 +15,16 @@ import msgspec
 from holdfast.policy.rules import Facts, judge, strictest, touched
 from holdfast.policy.taint import objection
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.grants import permission_of
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
+from holdfast.tools.granting import covering, has_programs
 from holdfast.tools.http_request import credentials_in
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.reach import reach_of
 from holdfast.tools.schema import BadSchema, SchemaGate
 
 PLAN = "plan"
@@ -47,6 +50,8 @@ class Case(msgspec.Struct, frozen=True):
     """The decisions, in order."""
     facts: Facts | None = None
     """What the policy judged."""
+    lapsed: str = ""
+    """A grant that would cover the call, and has ended."""
 
     @property
     def is_asked(self) -> bool:
@@ -166,11 +171,32 @@ async def _taint(case: Case) -> Verdict:
 
 
 async def _approval(case: Case) -> Verdict:
-    """Ask for approval, if a gate wants it and nobody has given it."""
-    if not (case.proposal.is_approved and case.is_open):
+    """Ask for approval, if a gate wants it, nobody has given it, and no grant covers the call."""
+    if not case.is_open:
         return case
-    decisions = (*case.decisions, Decision(by=APPROVAL, verdict="allow"))
-    return msgspec.structs.replace(case, decisions=decisions)
+    if case.proposal.is_approved:
+        return _with(case, Decision(by=APPROVAL, verdict="allow"))
+    return await _granted(case) if case.proposal.grants else case
+
+
+async def _granted(case: Case) -> Verdict:
+    """Let a call pass that a grant covers. Otherwise note the grant that covered such calls until it ended."""
+    facts, proposal = case.facts, case.proposal
+    if facts is None:
+        return case
+    grants = covering(case.spec, proposal, facts, case.decisions, case.canonical)
+    live = [grant for grant in grants if grant.is_live(proposal.now_ms)]
+    if live:
+        programs = (await in_thread(lambda: reach_of(facts, ""))).programs if facts.commands else ()
+        live = [grant for grant in live if has_programs(grant, programs)]
+    if live:
+        return _with(case, permission_of(live[0]))
+    ended = [grant for grant in grants if not grant.is_live(proposal.now_ms)]
+    return msgspec.structs.replace(case, lapsed=ended[-1].id) if ended else case
+
+
+def _with(case: Case, decision: Decision) -> Case:
+    return msgspec.structs.replace(case, decisions=(*case.decisions, decision))
 
 
 def refused(by: str, failure: Failure, rule: str = "") -> Refused:

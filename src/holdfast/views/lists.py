@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.protocol.counts import counted
 from holdfast.protocol.limits import usd
-from holdfast.protocol.rows import Approval, SessionRow
+from holdfast.protocol.rows import Approval, GrantRow, SessionRow
 from holdfast.protocol.tools import Content
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.views.lines import (
@@ -25,7 +25,7 @@ from holdfast.views.lines import (
     one_line,
     table,
 )
-from holdfast.views.notices import decided
+from holdfast.views.notices import decided, offer_told
 from holdfast.views.tables import money
 from holdfast.views.transcript import status_of
 
@@ -119,6 +119,7 @@ def approval_lines(rows: list[Approval], width: int) -> Iterator[Line]:
             yield [f"  one of: {neutral(', '.join(row.options))}"]
         if not row.question:
             yield from approval_call_lines(row)
+            yield from lasting_lines(row)
         if row.decision:  # accepted, and read by nobody yet
             how = decided(row.decision, neutral(row.decided_by))
             yield [f"  {how}, {local(row.decided_ms)}; it counts when the session goes on:"]
@@ -127,6 +128,38 @@ def approval_lines(rows: list[Approval], width: int) -> Iterator[Line]:
         yield [""]
     if any(clipped_call(row.arguments)[1] for row in rows):
         yield ["The hidden part is in ", Span("holdfast approvals --json", COMMAND)]
+
+
+def grant_row(session: str, row: GrantRow) -> dict[str, Any]:
+    """Return a grant for scripts."""
+    return {
+        "id": row.id,
+        "session": session,
+        "tool": row.tool,
+        "rule": row.rule,
+        "until": iso(row.until_ms),
+    }
+
+
+def grant_lines(rows: Sequence[tuple[str, GrantRow]], width: int) -> list[Line]:
+    """Return one line per grant."""
+    cells: list[list[Span | str]] = [[Span(name, "bold") for name in ("id", "until", "rule")]]
+    for _, row in rows:
+        cells.append([row.id, local(row.until_ms, "%m-%d %H:%M"), one_line(row.rule, width)])
+    return table(cells, width)
+
+
+def lasting_lines(row: Approval) -> Iterator[Line]:
+    """Return which grant an approval may make, or why none, and which one has ended."""
+    if row.lapsed is not None:
+        ended = (
+            f"ended {local(row.lapsed.until_ms)}"
+            if row.lapsed.uses
+            else "has been used as often as it may be"
+        )
+        yield [Span(f"  The grant {row.lapsed.id} covered this, and {ended}.", "yellow")]
+    if row.offer is not None:
+        yield [Span(f"  {'always':<12}", "dim"), Span(neutral(offer_told(row.offer)), EXACT)]
 
 
 def question_lines(session: str, text: str) -> Iterator[Line]:
@@ -144,7 +177,12 @@ def _answers(row: Approval) -> list[tuple[str, str]]:
         return [("continue", f"holdfast resume {row.session}")]
     if row.question:
         return [("answer", f'holdfast approve {row.id} --note "TEXT"'), ("deny", f"holdfast deny {row.id}")]
-    return [("approve", f"holdfast approve {row.id}"), ("deny", f'holdfast deny {row.id} --note "WHY"')]
+    always = [("always", f"holdfast approve {row.id} --always")] if row.offer is not None else []
+    return [
+        ("approve", f"holdfast approve {row.id}"),
+        *always,
+        ("deny", f'holdfast deny {row.id} --note "WHY"'),
+    ]
 
 
 def approval_call_lines(row: Approval) -> Iterator[Line]:

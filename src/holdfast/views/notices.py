@@ -13,6 +13,8 @@ from holdfast.protocol.events import (
     ContextRestored,
     FilesRestored,
     FilesRestoring,
+    GrantMade,
+    GrantRevoked,
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
@@ -35,7 +37,8 @@ from holdfast.protocol.failures import in_full
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.settings import Group, Settings, settings_by
-from holdfast.views.lines import moment, took
+from holdfast.protocol.tools import Offer
+from holdfast.views.lines import local, moment, took
 
 _NOTES = {
     "repeat": "the model repeats a call that brings the same result, and was told so",
@@ -85,10 +88,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return "a model call was open when its process ended; its cost stays reserved"
         case ModelCallCut():
             return "the response was cut off"
-        case ApprovalRequested() as asked:
-            return _asked(asked)
-        case ApprovalResolved(decision=decision, by=by, note=note):
-            return decided(decision, by) + (f": {note}" if note else "")
+        case ApprovalRequested() | ApprovalResolved() | GrantMade() | GrantRevoked() as told:
+            return _about_permission(told)
         case AnswerGiven(answer=answer, is_doubted=True):
             return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
         case RunPaused() | RunResumed() as told:
@@ -100,6 +101,18 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
         case SessionForked() | SessionRenamed() | SessionImported() as told:
             return _about_origin(told)
     return ""
+
+
+def _about_permission(told: ApprovalRequested | ApprovalResolved | GrantMade | GrantRevoked) -> str:
+    match told:
+        case ApprovalRequested():
+            return _asked(told)
+        case ApprovalResolved(decision=decision, by=by, note=note):
+            return decided(decision, by) + (f": {note}" if note else "")
+        case GrantMade(grant=grant, by=by):
+            return f"{by} granted {offer_told(grant.offer)} until {local(grant.until_ms)} ({grant.id})"
+        case GrantRevoked(grant_id=grant_id, by=by):
+            return f"{by} revoked the grant {grant_id}"
 
 
 def _about_pause(told: RunPaused | RunResumed) -> str:
@@ -181,3 +194,8 @@ def left_out(ranges: Sequence[Stretch]) -> str:
 def decided(decision: Resolution, by: str) -> str:
     """Return how an approval ended, and who decided it: `approved by cli:ann`."""
     return _DECIDED[decision].format(by=by)
+
+
+def offer_told(offer: Offer) -> str:
+    """Return the rule of a grant."""
+    return f"{offer.rule} with exactly these arguments" if offer.arguments else offer.rule

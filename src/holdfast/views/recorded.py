@@ -27,6 +27,7 @@ from holdfast.protocol.commands import (
     Resolve,
     Restore,
     Restored,
+    Revoke,
     Send,
     Stop,
 )
@@ -135,7 +136,10 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
             case e.ApprovalResolved(decision="expired"):  # it was decided too late
                 return _anybody(""), Resolve(event.approval_id, "deny")
             case e.ApprovalResolved(decision="approve" | "deny" | "answer" as said, by=by):
-                return _anybody(by), Resolve(event.approval_id, said, event.note)
+                makes_grant = _first(batch, e.GrantMade) is not None
+                return _anybody(by), Resolve(event.approval_id, said, event.note, makes_grant)
+            case e.GrantRevoked(grant_id=grant_id, by=by):
+                return _anybody(by), Revoke(grant_id)
     run = _first(batch, e.RunStarted)
     if run is not None and run.is_continuation:
         return Principal(run.sender, scopes=run.scopes), Continue(settings)
@@ -244,6 +248,9 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
                 cwd=asked.cwd,
                 binary=asked.binary,
                 reach=asked.reach,
+                offer=asked.offer,
+                no_offer=asked.no_offer,
+                lapsed=asked.lapsed.id if asked.lapsed is not None else "",
                 question=asked.question,
                 options=asked.options,
                 resources=asked.resources,

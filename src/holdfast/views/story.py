@@ -30,11 +30,13 @@ from holdfast.protocol.events import (
     SettingsStored,
     SideCallEnded,
     ToolCallAbandoned,
+    ToolCallAdmitted,
     ToolCallFinished,
     ToolCallRefused,
     ToolCallStarted,
 )
 from holdfast.protocol.flags import flags_after, set_by
+from holdfast.protocol.grants import grant_in
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, calls_of
 from holdfast.protocol.request import Stretch
@@ -333,6 +335,8 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
             case ToolCallAbandoned(call_id=call_id, text=text):
                 ended_ms = alive_ms.get(epochs.get(call_id, record.epoch), at_ms)
                 change(call_id, ended_ms=ended_ms, status="abandoned", text=text)
+            case ToolCallAdmitted(call_id=call_id, decisions=decisions) if name := grant_in(decisions):
+                change(call_id, decision=f"covered by the grant {name}")
             case ApprovalRequested(approval_id=approval_id, call_id=call_id):
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")
