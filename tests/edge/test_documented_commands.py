@@ -73,7 +73,7 @@ class Shown:
         looks = machine.script([*[{"tool_calls": [call("list_dir")]}] * 3, {"text": "Done."}], "looks")
         asks = machine.script([{"tool_calls": [call("shell", command="true")]}, {"text": "Done."}], "asks")
         self.run("run", "Look around.", "-s", "cli:seen", "-m", looks)
-        for _ in range(2):
+        for _ in range(3):
             self.run("run", "Wait for me.", "-m", asks, "--approve-by", "wait")
         self.newest = self.rows("sessions")[0]["session"]
 
@@ -93,8 +93,8 @@ class Shown:
             "DIR": str(self.machine.folder / "copied"),
         }
         if "ID" in words:
-            is_approval = words[0] in ("approve", "deny")
-            named["ID"] = self.rows("approvals")[0]["id"] if is_approval else self.newest
+            lists = {"approve": "approvals", "deny": "approvals", "grants": "grants"}
+            named["ID"] = self.rows(lists[words[0]])[0]["id"] if words[0] in lists else self.newest
         if "NEW" in words:
             named["NEW"] = self.rows("sessions")[0]["session"]
         return self.run(*(named.get(word, word) for word in words))
