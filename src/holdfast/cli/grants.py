@@ -105,7 +105,7 @@ async def _revoke(home: Home, name: str) -> int:
 async def _fact(
     store: Store, session: str, name: str, kind: type[GrantMade] | type[GrantRevoked]
 ) -> Record | None:
-    """Return the session's record of that kind about the grant; None if there is none."""
+    """Return the session's record of that kind about the grant; None without one."""
     if await store.session(session) is None:
         return None
     for stored in await store.read(session):
