@@ -142,11 +142,28 @@ def test_doctor_tells_a_database_that_opens_and_does_not_answer(
 
 def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:
     ids = list(dict.fromkeys(row["id"] for row in holdfast("doctor", "--json").rows))
-    assert ids == ["python", "home", "database", "config", "keys", "sandbox", "disk"]
-    assert len(ids) == len(CHECKS)
+    assert ids == ["python", "home", "database", "config", "keys", "sandbox", "egress", "disk"]
+    assert len(ids) == len(CHECKS) - 1  # hooks are checked if there are hooks
     plain = holdfast("doctor")
     assert plain.code == 0
     assert "! sandbox" in plain.out
+
+
+def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(
+    holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", "t" * 20)
+    monkeypatch.delenv("EXA_API_KEY", raising=False)
+    (tmp_path / "home").mkdir(mode=0o700)
+    config = tmp_path / "home" / "config.toml"
+    config.write_text(
+        '[network]\nallow = ["a.example"]\n[search]\nengines = ["exa", "tavily", "duckduckgo"]\n'
+    )
+    config.chmod(0o600)
+    rows = holdfast("doctor", "--json", "--home", str(tmp_path / "home")).rows
+    found = [(row["severity"], row["message"]) for row in rows if row["id"] == "egress"]
+    missing = "EXA_API_KEY is not set, so its search engine does not answer"
+    assert found == [("ok", "tools reach a.example"), ("warning", missing)]
 
 
 # --- models and init

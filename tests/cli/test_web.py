@@ -73,7 +73,6 @@ async def test_a_search_sends_the_key_of_the_environment_and_records_it_nowhere(
     assert not any(key.encode() in path.read_bytes() for path in cli.home.rglob("*") if path.is_file())
 
 
-@pytest.mark.requirement("C19")
 async def test_pages_are_read_side_by_side(cli: Cli) -> None:
     """The first page comes only when the second one was asked for."""
     is_asked = asyncio.Event()
@@ -95,6 +94,42 @@ async def test_pages_are_read_side_by_side(cli: Cli) -> None:
         ended = await run(cli, {"tool_calls": both}, says("Read."))
     assert ended.code == 0
     assert [each["result"]["status"] for each in records(cli, "ToolCallFinished")] == ["ok", "ok"]
+
+
+@pytest.mark.requirement("C14", "H4")
+@pytest.mark.parametrize("has_read_files", [False, True])
+async def test_after_untrusted_and_private_text_a_search_and_a_get_ask_and_before_it_they_are_quiet(
+    cli: Cli, has_read_files: bool
+) -> None:
+    (cli.workspace / "a.txt").write_text("private\n")
+    looks = [calls("read_file", path="a.txt")] if has_read_files else []
+    rows = json.dumps({"results": [{"title": "T", "url": "https://b.example/", "text": "x"}]})
+    async with web_server() as server, web_server() as engine:
+        server.answers["/"] = response("<p>They wade.")
+        engine.answers["/search"] = response(rows, "application/json")
+        cli.configure(
+            f'autonomy = "full"\n[network]\nallow = ["127.0.0.1:{server.port}"]\n'
+            f'[search]\nengines = ["exa=http://127.0.0.1:{engine.port}"]\n'
+        )
+        fetch = calls("web_fetch", url=server.url("/"))
+        ended = await run(cli, fetch, *looks, calls("web_search", query="herons"), fetch, says("Done."))
+        assert len(engine.heard) == (not has_read_files)
+        assert len(server.heard) == 2 - has_read_files
+    assert ended.code == (5 if has_read_files else 0)
+    asked = [each["name"] for each in records(cli, "ApprovalRequested")]
+    assert asked == (["web_search"] if has_read_files else [])
+
+
+@pytest.mark.requirement("C14")
+async def test_after_untrusted_text_a_request_with_a_body_asks_under_full(cli: Cli) -> None:
+    async with web_server() as server:
+        server.answers["/"] = response("<p>They wade.")
+        cli.configure(f'autonomy = "full"\n[network]\nallow = ["127.0.0.1:{server.port}"]\n')
+        fetch = calls("web_fetch", url=server.url("/"))
+        post = calls("http_request", method="POST", url=server.url("/"), body="x")
+        ended = await run(cli, fetch, post, says("Done."))
+        assert [heard.method for heard in server.heard] == ["GET"]
+    assert ended.code == 5
 
 
 @pytest.mark.requirement("C12", "C13")

@@ -223,6 +223,16 @@ async def test_a_body_is_decompressed_as_far_as_it_was_asked_for(
     assert (result.status == "ok") == is_read
 
 
+async def test_of_a_body_in_several_parts_the_first_is_read_and_the_rest_is_mentioned(
+    web: Bench, server: WebServer
+) -> None:
+    parts = gzip.compress(b"first") + gzip.compress(b"second")
+    server.answers["/parts"] = response(parts, "text/plain", headers=("Content-Encoding: gzip",))
+    text = (await fetched(web, server.url("/parts"))).text
+    assert "5 bytes, only the beginning of a longer body]" in text
+    assert "second" not in text
+
+
 @pytest.mark.requirement("A3")
 async def test_a_body_that_drips_ends_the_call_at_its_limit(
     web: Bench, server: WebServer, skip_ahead: Callable[[float], None]

@@ -28,6 +28,7 @@ from holdfast.config.load import UNSAFE, load
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
+from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
@@ -200,6 +201,23 @@ def check_hooks(home: Home) -> Iterator[Finding]:
         yield Finding("hooks", "ok", ", ".join(source.hook.name for source in config.hooks))
 
 
+def check_egress(home: Home) -> Iterator[Finding]:
+    """Check what tools may reach, and that search engines have their keys."""
+    try:
+        config = load(home, Path.cwd(), {}, os.environ)
+    except ConfigError:
+        return
+    hosts, engines = config.policy.allowed_hosts, config.policy.search
+    listed = ", ".join(hosts[:_LISTED_FILES]) + (", ..." if len(hosts) > _LISTED_FILES else "")
+    yield Finding("egress", "ok", f"tools reach {listed}" if hosts else "tools reach no host")
+    for name in [KEY_VARIABLES.get(engine_of(entry).name) for entry in engines]:
+        if name and not os.environ.get(name, "").strip():
+            hint = f"Set {name}, or leave its engine out of [search] engines."
+            yield Finding(
+                "egress", "warning", f"{name} is not set, so its search engine does not answer", hint
+            )
+
+
 def check_disk(home: Home) -> Iterator[Finding]:
     """Check the free disk space."""
     free = shutil.disk_usage(_nearest(home.folder)).free
@@ -211,8 +229,8 @@ def check_disk(home: Home) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_python, check_home, check_database, check_config, check_keys, check_sandbox, check_hooks,
-    check_disk,
+    check_python, check_home, check_database, check_config, check_keys, check_sandbox, check_egress,
+    check_hooks, check_disk,
 )  # fmt: skip
 
 

@@ -298,24 +298,33 @@ async def _body(content: aiohttp.StreamReader, encoding: str) -> tuple[bytes, bo
         piece = unpack(chunk[:left_packed], left + 1)
         left_packed -= len(chunk)
         pieces.append(piece[:left])
-        is_cut = is_cut or len(piece) > left
+        is_cut = is_cut or len(piece) > left or unpack.has_rest
         left -= len(piece)
         if is_cut:
             return b"".join(pieces), True
     return b"".join(pieces), False
 
 
-def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Return a function that decompresses a chunk to at most so many bytes.
+def _unpacking(encoding: str) -> _Plain | _Inflating:
+    """Return what decompresses a chunk to at most so many bytes.
 
     Raises:
         NoResponse: there is no way to decompress it.
     """
     if encoding in ("", "identity"):
-        return lambda chunk, _: chunk
+        return _Plain()
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise NoResponse("The body is compressed in a way that was not asked for.", encoding)
     return _Inflating(is_deflate=encoding == "deflate")
+
+
+class _Plain:
+    """Leaves chunks as they are."""
+
+    has_rest = False
+
+    def __call__(self, chunk: bytes, most: int) -> bytes:
+        return chunk
 
 
 class _Inflating:
@@ -324,6 +333,11 @@ class _Inflating:
     def __init__(self, *, is_deflate: bool) -> None:
         self._wants_look = is_deflate
         self._inflate = zlib.decompressobj(wbits=31)
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether more follows after the end, which is not decompressed."""
+        return bool(self._inflate.unused_data)
 
     def __call__(self, chunk: bytes, most: int) -> bytes:
         if self._wants_look and chunk:
