@@ -6,6 +6,7 @@ look, and so does everything about a known program that the table does not have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from holdfast.policy.programs_files import FILE_READERS, WRITERS
@@ -30,6 +31,9 @@ _READERS: Mapping[str, Reader] = {
 
 KNOWN = frozenset({*ROWS, *_READERS})
 """Every program that has a place in the table."""
+PROGRAMS_THAT_LOOK = frozenset({*READERS, *PRINTERS, *SEARCHERS, *SEARCH_READERS})
+"""Programs that read and print, unless an option says otherwise."""
+_BACK = re.compile(r"(?:\A|/)(?!\.\.?/)[^/]+/+(?:\./+)*\.\.(?:/|\Z)")
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 _SHOWS_VERSION = frozenset(
     {"python", "python3", "node", "ruby", "perl", "gcc", "cc", "clang", "g++", "php", "lua", "java"}
@@ -80,6 +84,8 @@ def _doubt(use: Use) -> str:
         return "A path is known only when it runs."
     if use.access != "read" and use.word.is_glob:
         return f"It changes every file that `{shown(use.word.text)}` matches."
+    if use.access == "write" and _BACK.search(use.word.text):
+        return f"{shown(use.word.text)} goes through a folder that it may make."
     if use.overwrites:
         return f"It may overwrite or move away {shown(use.word.text)}."
     return ""

@@ -179,10 +179,15 @@ def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
             Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
         )
     if reading.has("-i", "--in-place"):
-        uses.append(Uses(tuple([Use("write", word, overwrites=True) for word in files])))
-        if any("/" in word.text or "*" in word.text for word in reading.values("-i", "--in-place")):
+        endings = reading.values("-i", "--in-place")
+        uses.append(Uses(tuple([_edited(word, ending) for word in files for ending in (Word(""), *endings)])))
+        if any("/" in word.text or "*" in word.text for word in endings):
             uses.append(Uses(asks=f"`{name}` copies the old file to another folder."))
     return merged(uses)
+
+
+def _edited(file: Word, ending: Word) -> Use:
+    return Use("write", file._replace(text=f"{file.text}{ending.text}"), overwrites=True)
 
 
 def is_plain_sed(script: str) -> bool:

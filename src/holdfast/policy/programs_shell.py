@@ -51,7 +51,7 @@ def _set_by(words: Sequence[Word], name: str) -> Iterator[Uses]:
         if not word.is_known and not (equals and _NAME.fullmatch(variable)):
             yield Uses(asks=f"A word of `{name}` is known only when it runs.")
         elif not _NAME.fullmatch(variable.removesuffix("+")):
-            yield Uses(asks=f"`{name}` may run what stands in `{shown(variable)}`.")
+            yield Uses(asks=f"`{name}` may run what is written in `{shown(variable)}`.")
         else:
             yield uses_of_variable(variable.removesuffix("+"), word._replace(text=value))
 
@@ -182,7 +182,7 @@ def _test(command: SimpleCommand, name: str) -> Uses:
         elif word.text in _COMPARES_FILES:
             files += [Use("read", each) for each in (*words[max(at - 1, 0) : at], *beside)]
         elif word.text in ("-v", "-R") and not all(_NAME.fullmatch(each.text) for each in beside):
-            asks = asks or f"`{name} {word.text}` may run what stands in the name."
+            asks = asks or f"`{name} {word.text}` may run what is written in the name."
         elif (
             word.text in _COMPARES_NUMBERS
             and name == "[["

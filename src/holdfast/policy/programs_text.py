@@ -115,7 +115,11 @@ READERS: Mapping[str, Program] = {
         "--skip-bytes= --read-bytes= --strings? --format= --output-duplicates --width? --traditional"
     ),
     "hexdump": Program(plain="-b -c -C -d -e= -n= -o -s= -v -x -X -L?", reads="-f="),
-    "xxd": Program(operands="read write", plain="-a -b -C -c? -E -e -g? -i -l? -n? -o? -p -s? -u -d"),
+    "xxd": Program(
+        operands="read write",
+        plain="-a -b -C -c? -E -e -g? -i -l? -n? -o? -p -s? -u -d",
+        is_ordered=True,
+    ),
     "strings": Program(
         plain="-a -d -f -n= -o -t= -e= -w -s= -T= -U= --all --data --print-file-name --bytes= "
         "--radix= --encoding= --include-all-whitespace --output-separator= --target= --unicode=",
