@@ -96,6 +96,7 @@ TABLE = [
         '[policy]\nallowed_paths = ["src/x", "src/y:ro"]',
         "may set it",
     ),
+    Row("policy.actions_per_hour", "policy.actions_per_hour = 900", "policy.actions_per_hour = 60"),
     Row("policy.grants_last", '[policy]\ngrants_last = "24h"', '[policy]\ngrants_last = "1h"'),
     Row(
         "network.allow",

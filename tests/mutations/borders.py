@@ -277,6 +277,13 @@ PERMISSION = (
         "tests/core/test_grants.py",
     ),
     Mutation(
+        "the limit of calls an hour is not heeded",
+        "tools/gates.py",
+        "if not most or case.proposal.started < most",
+        "if not most or case.proposal.started",
+        "tests/tools/test_granting.py",
+    ),
+    Mutation(
         "a script of an interpreter is not a part of what is approved",
         "tools/reach.py",
         "    if any(map(is_launcher, named)):",

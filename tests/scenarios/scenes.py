@@ -264,6 +264,13 @@ SCENARIOS = [
         SUPERVISED,
     ),
     Scenario(
+        "too many calls an hour",
+        [calls(call("look", name=name)) for name in "abc"] + [DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve"))),
+        {"actions_per_hour": 2},
+    ),
+    Scenario(
         "grant lapsed",
         [
             calls(call("ring", bell="a")),

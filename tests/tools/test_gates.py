@@ -56,7 +56,15 @@ def saying(*decisions: Decision) -> Callable[[Case], object]:
 
 def test_the_order_of_the_gates_is_data_and_all_that_there_are_are_quick() -> None:
     gates = gates_of(lambda _: "", OwnPlaces())
-    assert [gate.name for gate in gates] == ["schema", "secrets", "policy", "plan", "taint", "approval"]
+    assert [gate.name for gate in gates] == [
+        "schema",
+        "secrets",
+        "policy",
+        "plan",
+        "taint",
+        "rate",
+        "approval",
+    ]
     assert {gate.pace for gate in gates} == {"quick"}
 
 

@@ -189,6 +189,23 @@ async def test_a_grant_answers_for_the_autonomy_alone(supervised: Bench) -> None
     assert not isinstance(await judged(supervised, "shell", secret, forged), Allowed | Asked)
 
 
+@pytest.mark.requirement("S6")
+async def test_a_session_that_started_too_many_calls_asks_and_no_grant_answers(supervised: Bench) -> None:
+    text = command("cp a b")
+    grant = grant_of(supervised, "shell", await asked(supervised, "shell", text))
+    supervised.settings = changed(supervised.settings, actions_per_hour=3)
+    assert isinstance(await judged(supervised, "shell", text, grant, started=2), Allowed)
+    found = await judged(supervised, "shell", text, grant, started=3)
+    assert isinstance(found, Asked)
+    assert found.decisions[-1].by == "rate"
+    supervised.settings = changed(supervised.settings, autonomy="full")
+    listing = await judged(supervised, "list_dir", "{}", started=3)
+    assert isinstance(listing, Asked)
+    approved = await judged(supervised, "list_dir", "{}", started=3, is_approved=True)
+    assert isinstance(approved, Allowed)
+    assert isinstance(await judged(supervised, "list_dir", "{}", started=2), Allowed)
+
+
 def add_tools(bench: Bench) -> None:
     @tool(effect="exec")
     def deploy(path: Annotated[str, "path"], to: str) -> None:

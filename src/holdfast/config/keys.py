@@ -241,6 +241,14 @@ KEYS: tuple[Key, ...] = (
         order=Order(paths_are_within, common_paths),
     ),
     Key(
+        "policy.actions_per_hour",
+        whole(1, 1_000_000),
+        "How many calls a session may start within an hour before the next ones need approval.",
+        600,
+        "tighten",
+        _less,
+    ),
+    Key(
         "policy.grants_last",
         duration(60, 7 * 86_400),
         "How long a grant of `approve --always` lasts.",

@@ -163,6 +163,7 @@ def build(
             hooks=tuple(each.hook for each in hooks),
             is_workspace_untrusted=value["taint.workspace"] == "untrusted",
             grants_last_s=value["policy.grants_last"],
+            actions_per_hour=value["policy.actions_per_hour"],
         ),
         reflection_model=value.get("reflection.model") or "",
         compaction_model=value.get("compaction.model") or "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import grants, guard, ledger, plan, progress
+from holdfast.core import grants, guard, ledger, pace, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -94,7 +94,8 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
         likeness=event.likeness,
         **arguments,
     )
-    return replace(started, run=run)
+    starts = pace.after_start(state.starts, state.at_ms) if event.attempt == 1 else state.starts
+    return replace(started, run=run, starts=starts)
 
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:

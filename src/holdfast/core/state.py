@@ -14,6 +14,7 @@ from holdfast.core.compaction import Compaction
 from holdfast.core.failing import NOT_FAILING, Failing
 from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure, Rates
+from holdfast.core.pace import Starts
 from holdfast.core.plan import Planned
 from holdfast.core.progress import Progress
 from holdfast.core.prompted import Prompted
@@ -375,6 +376,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The grants that nobody revoked, oldest first. One that has ended stays until a question has told of it."""
     granted: int = 0
     """How many grants were made so far."""
+    starts: Starts = ()
+    """The starts of calls within the last hour."""
     models: Models = Models()
     side: Side = Side()
     reflecting: Reflecting = Reflecting()

@@ -448,6 +448,8 @@ class Proposal(msgspec.Struct, frozen=True):
     grants: tuple[Grant, ...] = ()
     """The session's grants. Some may have ended."""
     now_ms: int = 0
+    started: int = 0
+    """How many calls of the session started within the last hour."""
     has_plan: bool = False
     """The run has a plan."""
     is_approved: bool = False

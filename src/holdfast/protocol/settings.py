@@ -70,6 +70,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """Whether strangers wrote the files of the workspace."""
     grants_last_s: float = 43_200.0
     """How long a grant lasts."""
+    actions_per_hour: int = 0
+    """When a session has started so many calls within an hour, the next ones ask; 0: they never do."""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="prompt"):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit, common_prefix
 from holdfast.context.record import record_of, request_of
-from holdfast.core import budget, side, side_calls
+from holdfast.core import budget, pace, side, side_calls
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
 from holdfast.core.prompted import Prompted
@@ -333,6 +333,7 @@ class Planner:
         original = self._originals.of(state.session, call)
         arguments = call.arguments if original is None else original.written or original.arguments
         proposed = ToolCall(call.ref, call.name, arguments, call.call_id)
+        now_ms = self._ports.clock.now_ms()
         proposal = Proposal(
             proposed,
             state.session,
@@ -342,7 +343,8 @@ class Planner:
             taint=state.taint,
             covered=state.run.covered if state.run is not None else (),
             grants=state.grants,
-            now_ms=self._ports.clock.now_ms(),
+            now_ms=now_ms,
+            started=pace.started(state.starts, now_ms) if state.settings.policy.actions_per_hour else 0,
             has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
             check=self._check,

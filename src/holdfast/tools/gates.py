@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.policy.rules import Facts, judge, strictest, touched
 from holdfast.policy.taint import objection
+from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import permission_of
 from holdfast.protocol.ports import Proposal
@@ -29,6 +30,10 @@ from holdfast.tools.schema import BadSchema, SchemaGate
 
 PLAN = "plan"
 """The last gate before the hooks."""
+RATE = "rate"
+TOO_MANY = (
+    "This session has started {calls} within an hour, and that is the limit ([policy] actions_per_hour)."
+)
 NO_PLAN = (
     "{tool} was refused: this run needs a plan before anything that writes, executes or sends. Call update_plan "
     "with the steps first, on its own or before this call."
@@ -89,7 +94,7 @@ def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...
         Gate(PLAN, _plan, "quick"),
         # Hooks come here (`tools.hooked`).
         Gate("taint", _taint, "quick"),
-        # Rate and budget will follow, in this order.
+        Gate(RATE, _rate, "quick"),
         Gate(APPROVAL, _approval, "quick"),
     )
 
@@ -168,6 +173,16 @@ async def _taint(case: Case) -> Verdict:
     if found is None:
         return case
     return msgspec.structs.replace(case, decisions=(*case.decisions, found))
+
+
+async def _rate(case: Case) -> Verdict:
+    """Ask about every call of a session that has started too many of them within an hour."""
+    most = case.proposal.settings.policy.actions_per_hour
+    if not most or case.proposal.started < most or case.spec.effect in ("ask", "tell"):
+        return case
+    return _with(
+        case, Decision(RATE, "ask", "actions_per_hour", TOO_MANY.format(calls=counted(most, "call")))
+    )
 
 
 async def _approval(case: Case) -> Verdict:
