@@ -449,7 +449,7 @@ class Proposal(msgspec.Struct, frozen=True):
     """The session's grants. Some may have ended."""
     now_ms: int = 0
     started: int = 0
-    """How many calls of the session started within the last hour."""
+    """How many other calls of the session started within the last hour; 0 if nothing limits them."""
     has_plan: bool = False
     """The run has a plan."""
     is_approved: bool = False

@@ -344,7 +344,7 @@ class Planner:
             covered=state.run.covered if state.run is not None else (),
             grants=state.grants,
             now_ms=now_ms,
-            started=pace.started(state.starts, now_ms) if state.settings.policy.actions_per_hour else 0,
+            started=_started_beside(call, state, now_ms),
             has_plan=state.plan.is_made,
             is_approved=call.permission is not None,
             check=self._check,
@@ -367,6 +367,13 @@ class Planner:
 def _model(step: PrepareRequest | PrepareSide, state: State) -> str:
     """Return the name of the model that the request is for."""
     return (facts_for(state, step.purpose) if isinstance(step, PrepareSide) else facts(state)).name
+
+
+def _started_beside(call: Call, state: State, now_ms: int) -> int:
+    """Return how many other calls started within the last hour; 0 if nothing limits them."""
+    if state.settings is None or not state.settings.policy.actions_per_hour:
+        return 0
+    return pace.started(state.starts, now_ms) - (call.interrupted is not None)
 
 
 def _has_schema(call: Call, state: State) -> bool:
