@@ -487,7 +487,7 @@ PERMISSION = (
         '        Gate(PLAN, _plan, "quick"),\n'
         "        # Hooks come here (`tools.hooked`).\n"
         '        Gate("taint", _taint, "quick"),\n'
-        "        # Rate and budget will follow, in this order.\n"
+        '        Gate(RATE, _rate, "quick"),\n'
         '        Gate(APPROVAL, _approval, "quick"),\n',
         '        Gate(APPROVAL, _approval, "quick"),\n        Gate("policy", partial(_policy, own), "quick"),\n',
         "tests/tools/test_gates.py tests/tools/test_dispatcher.py",
