@@ -86,6 +86,7 @@ TABLE = [
     catalog("cache_write_usd_per_mtok", "0"),
     catalog("context_tokens", "1_000_000"),
     catalog("max_output_tokens", "1_000_000"),
+    catalog("tool_calls", '"text"'),
     Row("sandbox.mode", '[sandbox]\nmode = "unsafe"'),
     Row("policy.deny", "", '[policy]\ndeny = ["shell"]'),
     Row("policy.ask", "", '[policy]\nask = ["shell"]'),

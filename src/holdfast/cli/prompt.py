@@ -19,11 +19,13 @@ from holdfast.config.paths import Home
 from holdfast.core.measure import Measure, expected_tokens
 from holdfast.core.prompted import Prompted, reads_otherwise
 from holdfast.core.state import State, open_run
-from holdfast.prompt import section_of
+from holdfast.prompt import Piece, section_of
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.prompt import Section
 from holdfast.protocol.settings import Settings, changed
-from holdfast.runtime.prompting import fresh, outside
+from holdfast.protocol.tools import ToolSpec
+from holdfast.runtime.in_text import described
+from holdfast.runtime.prompting import fresh, outside, recorded_tools
 
 _NO_MODEL = "script:none"
 """Stands for the model if none is named or configured: the prompt does not depend on it."""
@@ -55,9 +57,15 @@ async def _prompt(home: Home, name: str, flags: RunFlags, *, is_json: bool) -> i
     async with open_app(config, None) as app:
         settings = chosen(app, flags, recorded, is_terminal=False).settings
         if state is not None and _is_in_force(state, settings):
-            text, sections = await _recorded(home, state.prompt), state.prompt.sections
+            text, specs = await _recorded(home, state.prompt)
+            sections = state.prompt.sections
         else:
-            text, sections = _built(app, settings)
+            text, sections, specs = _built(app, settings)
+    tools = described(specs, settings.model.facts, state.session if state is not None else "")
+    if tools:
+        why = "the model writes its calls into its text"
+        sections = (*sections, section_of(Piece("tools", "holdfast", tools, why)))
+        text = f"{text}\n\n{tools}"
     _show(text, sections, is_json=is_json)
     return 0
 
@@ -68,14 +76,15 @@ def _is_in_force(state: State, settings: Settings) -> bool:
     return is_kept and not reads_otherwise(state.settings, settings)
 
 
-async def _recorded(home: Home, prompted: Prompted) -> str:
+async def _recorded(home: Home, prompted: Prompted) -> tuple[str, Sequence[ToolSpec]]:
     async with reading(home) as store:
-        return (await store.blobs.get(prompted.blob)).decode()
+        blobs = store.blobs
+        return (await blobs.get(prompted.blob)).decode(), await recorded_tools(blobs, prompted)
 
 
-def _built(app: App, settings: Settings) -> tuple[str, tuple[Section, ...]]:
+def _built(app: App, settings: Settings) -> tuple[str, tuple[Section, ...], Sequence[ToolSpec]]:
     found = fresh(app.ports, settings, outside(app.ports, settings))
-    return found.text, tuple(map(section_of, found.pieces))
+    return found.text, tuple(map(section_of, found.pieces)), found.specs
 
 
 def _show(text: str, sections: Sequence[Section], *, is_json: bool) -> None:

@@ -15,6 +15,7 @@ from holdfast.config.values import (
     dollars,
     duration,
     entries,
+    near_choice,
     number,
     program,
     rules,
@@ -37,6 +38,7 @@ from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import allow_rule_of, rule_of
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
 from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs
+from holdfast.protocol.text_formats import TOOL_CALLS, UNFIT
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
@@ -212,6 +214,11 @@ KEYS: tuple[Key, ...] = (
             ("cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
             ("context_tokens", whole(1_000, 100_000_000), "The context window of the model."),
             ("max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most output of the model."),
+            (
+                "tool_calls",
+                near_choice(*TOOL_CALLS, never=UNFIT),
+                "`text` or a format, if the model has no native tool calls.",
+            ),
         )
     ),
     Key(

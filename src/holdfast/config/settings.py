@@ -81,6 +81,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
     cache_write_usd_per_mtok: float | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
+    tool_calls: str | None = None
 
 
 class Config(msgspec.Struct, frozen=True):

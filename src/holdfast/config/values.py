@@ -7,7 +7,7 @@ one phrase, which error messages and the schema share. `keys` says which key has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -141,6 +141,18 @@ def choice(*options: str) -> Kind:
     def read(value: Any) -> str:
         if value not in options:
             raise ValueError
+        return str(value)
+
+    return Kind(read, "one of " + ", ".join(options), {"enum": list(options)})
+
+
+def near_choice(*options: str, never: Mapping[str, str]) -> Kind:
+    """One of many names. A wrong one is answered with the nearest, and one that would be wrong with the reason."""
+
+    def read(value: Any) -> str:
+        if value not in options:
+            why = never.get(value) if isinstance(value, str) else None
+            raise Wrong([(value, why or _not_one_of(options, value))])
         return str(value)
 
     return Kind(read, "one of " + ", ".join(options), {"enum": list(options)})

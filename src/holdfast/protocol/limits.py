@@ -62,6 +62,8 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     is_window_known: bool = True
     tiers: tuple[Tier, ...] = ()
     """Prices of larger requests, the smallest size first; the prices above count below the first."""
+    text_calls: str = ""
+    """The format in which the model writes calls into its text (`text_formats`); empty: it makes native calls."""
 
     @property
     def name(self) -> str:

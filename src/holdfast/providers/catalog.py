@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, Tier, microusd
+from holdfast.protocol.text_formats import format_of
 from holdfast.providers.registry import Entry, entry_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write_usd_per_mtok: float | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
+    tool_calls: str | None = None
 
 
 class _Rates(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ def facts(name: str, *, overrides: Mapping[str, Override] | None = None, now_ms:
             Tier(above, rates.input, rates.output, rates.cache_read, rates.cache_write)
             for above, rates in price.larger
         ),
+        text_calls=format_of(said.tool_calls),
     )
 
 

@@ -54,8 +54,9 @@ class _Quote(NamedTuple):
 class TextReader:
     """Reads one response. Feed it the pieces in order, then close it. The pieces may have any size."""
 
-    def __init__(self, format_name: str = AUTO) -> None:
-        self._form = form_of(format_name)
+    def __init__(self, format_name: str = AUTO, *, is_wrapped: bool = False) -> None:
+        """With `is_wrapped`, nothing without a wrapper is a call, whatever the format."""
+        self._form = form_of(format_name, is_wrapped=is_wrapped)
         self._text = ""
         """What waits for more."""
         self._at = 0
@@ -130,6 +131,11 @@ class TextReader:
         if self._text[begin] in "`~" and end == len(self._text) and end - begin < _INFO_CHARS:
             return True
         return len(self._text) - begin < self._form.longest and self._text[begin:] in self._form.prefixes
+
+    @property
+    def last(self) -> str:
+        """What the last step showed."""
+        return "".join(self._shown)
 
     # --- text ---
 
@@ -301,8 +307,8 @@ class TextReader:
             self._reject("bare_json", "JSON without a wrapper is never a call", text)
 
 
-def read_text(text: str, format_name: str = AUTO) -> Reading:
-    """Return what a whole text says."""
-    reader = TextReader(format_name)
+def read_text(text: str, format_name: str = AUTO, *, is_wrapped: bool = False) -> Reading:
+    """Return what a whole text says. See `TextReader`."""
+    reader = TextReader(format_name, is_wrapped=is_wrapped)
     reader.feed(text)
     return reader.close()

@@ -98,6 +98,7 @@ ECHOES: dict[str, str] = {
 }
 """Where a model repeats what a tool returned, or what nobody is to see."""
 NOISE = frozenset([
+    "<function_calls>", "</function_calls>",
     "<|im_end|>", "<|im_start|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end|>", "<|return|>",
     "<|call|>", "<|end_message|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>",
     "<|END_TEXT|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|tool_calls_section_begin|>",
@@ -273,12 +274,15 @@ def formats() -> list[str]:
 
 
 @lru_cache(maxsize=128)
-def form_of(name: str) -> Form:
-    """Return what is looked for in a text of a format. The name `AUTO` is every format that has a wrapper."""
+def form_of(name: str, *, is_wrapped: bool = False) -> Form:
+    """Return what is looked for in a text of a format. The name `AUTO` is every format that has a wrapper.
+
+    With `is_wrapped`, what has no wrapper of its own is not looked for, whatever the format.
+    """
     chosen = _FORMATS.values() if name == AUTO else (_FORMATS[name],)
     families: dict[str, Family] = {}
     for family in (family for group in chosen for family in group):
-        if name != AUTO or not family.is_bare or family.is_whole:
+        if not family.is_bare or (not is_wrapped and (name != AUTO or family.is_whole)):
             families.setdefault(family.opener, family)
     noise = NOISE | {family.closer for family in families.values() if family.closer.startswith(("<", "["))}
     tokens = {*families, *THOUGHTS, *AFTER_THOUGHTS, *ECHOES, *ECHOES.values(), *noise}

@@ -40,6 +40,7 @@ from holdfast.runtime.apart import Apart
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import fill
 from holdfast.runtime.fold import Fold
+from holdfast.runtime.in_text import wire_of
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
 from holdfast.runtime.prompting import difference, recorded_tools
@@ -139,7 +140,10 @@ class Planner:
 
     def wire(self, state: State) -> Wire:
         """How to write the next request, for a model that is ready."""
-        return self._ports.wires[facts(state).name]
+        return self._wire(facts(state), state)
+
+    def _wire(self, model: ModelFacts, state: State) -> Wire:
+        return wire_of(self._ports.wires[model.name], model, state.session)
 
     def take_body(self, purpose: Purpose) -> bytes:
         """Return the bytes of the last prepared request, once."""
@@ -182,7 +186,7 @@ class Planner:
         state, conversation = fold.state, fold.conversation
         assert state.settings is not None
         model, kind, blobs = facts_for(state, step.purpose), side.KINDS[step.purpose], self._ports.store.blobs
-        wire, is_shared = self._ports.wires[model.name], shares_request(state, step.purpose)
+        wire, is_shared = self._wire(model, state), shares_request(state, step.purpose)
         if (is_shared and wire.name != fold.wire) or not conversation.has_request:
             return Unready(Failure("provider_unready", "The view has changed since the last request."))
         await fill(conversation, blobs)

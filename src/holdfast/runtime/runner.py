@@ -48,6 +48,7 @@ from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.in_text import provider_of
 from holdfast.runtime.masking import masked_copy
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
@@ -135,10 +136,10 @@ class Runner:
                 teller.tell(delta.kind, delta.text)
 
         try:
-            provider = await self._ports.resolve(action.model_call.facts.name)
-            reply = await provider.respond(
+            model = action.model_call.facts
+            reply = await provider_of(await self._ports.resolve(model.name), model).respond(
                 ModelAttempt(
-                    facts=action.model_call.facts,
+                    facts=model,
                     body=body,
                     is_streaming=settings.model.is_streaming,
                     idle_s=settings.limits.idle_s,

@@ -15,9 +15,11 @@ from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
 from holdfast.protocol.settings import Settings
+from holdfast.protocol.text_formats import UNREADABLE
 from holdfast.protocol.tools import (
     NO_REACH,
     Admission,
@@ -44,6 +46,7 @@ from holdfast.tools.sameness import likeness_of
 from holdfast.tools.shell import program_of
 from holdfast.tools.survey import Surveyor
 from holdfast.tools.telling import Telling
+from holdfast.tools.unreadable import unreadable
 
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
@@ -93,7 +96,7 @@ class Dispatcher:
         name = proposal.call.name
         found = self._registry.found(name)
         if found is None or (name == ANSWER and not offers(name, proposal.settings)):
-            return refused("schema", self._unknown(name, proposal.settings))
+            return refused("schema", self._unknown(proposal.call, proposal.settings))
         tool, spec = found
         try:
             verdict = await passed(self._gates, Case(proposal, spec))
@@ -143,7 +146,10 @@ class Dispatcher:
         """End all processes that still run."""
         await self._processes.aclose()
 
-    def _unknown(self, name: str, settings: Settings) -> Failure:
+    def _unknown(self, call: ToolCall, settings: Settings) -> Failure:
+        if call.name == UNREADABLE:
+            return unreadable(call.arguments)
+        name = call.name
         offered = [spec.name for spec in self.specs(settings)]
         near = self._registry.nearest(name, offered)
         hint = f"Did you mean {near}?" if near else f"The tools are: {', '.join(offered) or 'none'}."
