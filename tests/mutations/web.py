@@ -50,8 +50,8 @@ WEB = (
     Mutation(
         "credentials go along to another origin",
         "tools/egress.py",
-        "if name.lower() in _KEPT_ABROAD} if new != old else None",
-        "} if new != old else None",
+        "if name.lower() in _KEPT_ABROAD}",
+        "}",
         "tests/tools/test_http_request.py",
     ),
     Mutation(

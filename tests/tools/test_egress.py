@@ -111,7 +111,7 @@ async def test_nothing_is_sent_that_the_call_does_not_say(
         ["::1"],
     ],
 )  # fmt: skip
-async def test_a_listed_name_that_leads_to_a_special_address_is_refused(
+async def test_cve_2026_100574_a_listed_name_that_leads_to_a_special_address_is_refused(
     web: Bench, server: WebServer, names: Names, addresses: list[str]
 ) -> None:
     names.known["listed.example"] = [addresses]
@@ -125,7 +125,7 @@ async def test_a_listed_name_that_leads_to_a_special_address_is_refused(
 async def test_a_name_is_resolved_once_so_that_a_second_answer_leads_nowhere(
     web: Bench, server: WebServer, names: Names
 ) -> None:
-    """CVE class: DNS rebinding."""
+    """Otherwise a name could be rebound between the check and the connection."""
     names.known["listed.example"] = [["127.0.0.1"], ["127.0.0.2"]]
     assert (await fetched(web, server.url("/page", "listed.example"))).status == "ok"
     assert names.asked == ["listed.example"]
@@ -136,10 +136,9 @@ async def test_a_name_is_resolved_once_so_that_a_second_answer_leads_nowhere(
 
 
 @pytest.mark.requirement("C13", "L2")
-async def test_a_redirect_is_followed_only_where_the_call_could_go_itself(
+async def test_cve_2026_43576_a_redirect_is_followed_only_where_the_call_could_go_itself(
     web: Bench, server: WebServer, names: Names
 ) -> None:
-    """CVE class: second-hop SSRF."""
     names.known["listed.example"] = [["127.0.0.1"], ["127.0.0.2"]]
     server.redirect("/far", server.url("/page", "listed.example"))
     result = await fetched(web, server.url("/far"))

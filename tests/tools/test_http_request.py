@@ -114,6 +114,8 @@ async def test_another_origin_gets_neither_credentials_nor_any_other_header_of_t
     api.server.redirect("/there", api.other.url("/"))
     assert (await api.send(path="/here", headers=headers)).status == "ok"
     assert (await api.send(path="/there", headers=headers)).status == "ok"
+    assert (await api.send("POST", "/there", headers={"Authorization": "Bearer x"}, body="b")).status == "ok"
+    assert "authorization" not in api.other.heard[1].headers
     near, far = api.server.heard[1], api.other.heard[0]
     assert [near.headers.get(name.lower()) for name in headers] == [*headers.values()]
     assert [far.headers.get(name.lower()) for name in headers] == [None, None, None, "text/plain"]

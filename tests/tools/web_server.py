@@ -49,7 +49,9 @@ def response(
 
 
 @asynccontextmanager
-async def web_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[WebServer]:
+async def web_server(
+    tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
+) -> AsyncIterator[WebServer]:
     writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +77,7 @@ async def web_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[WebServ
         finally:
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(handle, host, port, ssl=tls)
     served = WebServer(server.sockets[0].getsockname()[1])
     try:
         yield served

@@ -271,10 +271,11 @@ def _redirected(request: Request, status: int, location: str) -> Request:
         raise NoResponse(
             f"The address redirects to {where}. {what} is not repeated elsewhere; send it there if that is right."
         )
-    names = {name for name in request.headers if name.lower() in _KEPT_ABROAD} if new != old else None
-    if body is None and request.body is not None:
-        names = {name for name in names or request.headers if not name.lower().startswith("content-")}
-    headers = {name: value for name, value in request.headers.items() if names is None or name in names}
+    headers = dict(request.headers)
+    if new != old:
+        headers = {name: value for name, value in headers.items() if name.lower() in _KEPT_ABROAD}
+    if body is None:
+        headers = {name: value for name, value in headers.items() if not name.lower().startswith("content-")}
     return Request(method, url, headers, body)
 
 
