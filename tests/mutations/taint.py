@@ -15,7 +15,7 @@ TAINT = (
     Mutation(
         "a later record becomes the mark of a flag",
         "protocol/flags.py",
-        "    if is_private and taint.private is None:",
+        "    if is_private and private is None:",
         "    if is_private:",
         "tests/core/test_taint.py",
     ),

@@ -6,27 +6,22 @@ snapshot, a fork, a crash.
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.protocol import events as e
 from holdfast.protocol.trust import FLAGS, Flag, Mark, Taint
 
 
 def flags_after(taint: Taint, seq: int, event: e.Event) -> Taint:
     """Return the flags after a record. The first record that sets a flag stays its mark."""
-    if taint.untrusted is not None and taint.private is not None:
+    untrusted, private = taint.untrusted, taint.private
+    if untrusted is not None and private is not None:
         return taint
     origin, is_untrusted, is_private = _brought(event)
-    changes: dict[str, Any] = {}
-    if is_untrusted and taint.untrusted is None:
-        changes["untrusted"] = Mark(seq, origin)
-    if is_private and taint.private is None:
-        changes["private"] = Mark(seq, origin)
-    return (
-        Taint(changes.get("untrusted", taint.untrusted), changes.get("private", taint.private))
-        if changes
-        else taint
-    )
+    if is_untrusted and untrusted is None:
+        untrusted = Mark(seq, origin)
+    if is_private and private is None:
+        private = Mark(seq, origin)
+    is_same = untrusted is taint.untrusted and private is taint.private
+    return taint if is_same else Taint(untrusted, private)
 
 
 def set_by(before: Taint, now: Taint) -> tuple[Flag, ...]:

@@ -476,5 +476,7 @@ def _own(status: CallStatus, text: str, failure: Failure | None = None) -> CallR
 
 def _origin(raw: RawResult, name: str, redact: Redactor) -> str:
     """Return where a result comes from: the tool, and what it read."""
+    if not raw.origin:
+        return name
     read = " ".join(redact(clean(raw.origin)).split())[:MAX_ORIGIN_CHARS]
     return f"{name} {read}" if read else name
