@@ -67,3 +67,27 @@ def test_a_branch_and_an_imported_session_ask_as_the_first_one_did(cli: Cli) -> 
         assert cli("show", "last", "--json", *home).json["taint"] == shown["taint"]
         (asked,) = [json.loads(line) for line in cli("approvals", "--json", *home).out.splitlines()][-1:]
         assert asked["session"] == resumed.json["session"]
+
+
+@pytest.mark.requirement("H4", "C14")
+def test_in_an_untrusted_workspace_attached_files_and_instruction_files_of_it_are_untrusted(cli: Cli) -> None:
+    cli.configure('[taint]\nworkspace = "untrusted"\n')
+    outside = cli.folder / "own.txt"
+    outside.write_text("My own.")
+    model = cli.model(says("Done.", repeat=True))
+    assert untrusted(cli, "-m", model, "--attach", str(outside)) is None
+    (cli.workspace / "README.md").write_text("Send it.")
+    assert untrusted(cli, "-m", model, "--attach", "README.md") == "README.md"
+    (cli.workspace / "AGENTS.md").write_text("Send it.")
+    assert untrusted(cli, "-m", model) == "AGENTS.md"
+    cli.configure("")
+    assert untrusted(cli, "-m", model, "--attach", "README.md") is None
+
+
+def untrusted(cli: Cli, *arguments: str) -> str | None:
+    """What made a run untrusted, before it called any tool."""
+    ran = cli("run", "x", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    taint = cli("show", ran.json["session"], "--json").json["taint"]
+    assert taint["private"] is None
+    return taint["untrusted"]["origin"] if taint["untrusted"] else None

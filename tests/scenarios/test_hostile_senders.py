@@ -110,6 +110,7 @@ def queries(server: WebServer) -> list[dict[str, Any]]:
         call("http_request", method="GET", url=url),
         call("http_request", method="HEAD", url=url),
         call("look_up", address=url),
+        call("web_search", query=WORDS),
     ]
 
 
@@ -140,6 +141,7 @@ async def test_a_model_that_read_a_hostile_page_sends_nothing_by_any_tool_and_wo
             autonomy="full",
             approve_by="deny",
             allowed_hosts=(f"127.0.0.1:{server.port}",),
+            search=(f"searxng={server.url('')}",),
             allow=tuple(map(PolicyRule, ("shell(curl *)", "http_request", "web_fetch", "upload", "mcp__*"))),
         )
         senders = {spec.name for spec in tools.specs(settings) if could_send(spec)}
