@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import NoOutput as NoOutput
     from holdfast.errors import ToolError as ToolError
+    from holdfast.errors import ToolUnavailable as ToolUnavailable
 
 __version__ = "0.1.0"
 
@@ -38,12 +39,13 @@ _HOMES = {
     "HoldfastError": "holdfast.errors",
     "NoOutput": "holdfast.errors",
     "ToolError": "holdfast.errors",
+    "ToolUnavailable": "holdfast.errors",
 }
 """The module of each public name. Importing `holdfast` loads none of them."""
 
 __all__ = [
     "Agent", "Approval", "Context", "Delta", "Event", "HoldfastError", "Limits", "NoOutput", "Result", "Runtime",
-    "Session", "SessionInfo", "ToolError", "__version__", "tool",
+    "Session", "SessionInfo", "ToolError", "ToolUnavailable", "__version__", "tool",
 ]  # fmt: skip
 
 

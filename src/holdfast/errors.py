@@ -189,6 +189,10 @@ class ToolError(Exception):
     """
 
 
+class ToolUnavailable(ToolError):
+    """What a tool raises if it cannot work now, whatever its arguments are. The failure names what can stand in."""
+
+
 @contextmanager
 def clearing_up(what: str) -> Iterator[None]:
     """Log errors inside the block and continue: cleanup must not change the outcome of the work."""

@@ -21,6 +21,7 @@ model = "anthropic:claude-sonnet-5"
 policy.allowed_paths = ["src"]
 network.allow = ["a.example"]
 search.engines = ["exa"]
+tools.allow = ["*_file", "shell"]
 """
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
 
@@ -105,6 +106,9 @@ TABLE = [
         "[network]\nallow = []",
         "may set it",
     ),
+    Row("tools.allow", '[tools]\nallow = ["*"]', '[tools]\nallow = ["write_file"]'),
+    Row("tools.deny", "", '[tools]\ndeny = ["shell"]'),
+    Row("tools.unknown_arguments", '[tools]\nunknown_arguments = "strip"'),
     Row("search.engines", '[search]\nengines = ["tavily"]', "[search]\nengines = []", "may set it"),
     Row("taint.workspace", '[taint]\nworkspace = "trusted"', '[taint]\nworkspace = "untrusted"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),

@@ -33,9 +33,14 @@ from holdfast.protocol.allowed import (
     hosts_are_within,
     paths_are_within,
 )
-from holdfast.protocol.hooks import tool_glob_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
-from holdfast.protocol.rules import allow_rule_of, rule_of
+from holdfast.protocol.rules import (
+    allow_rule_of,
+    common_globs,
+    globs_are_within,
+    rule_of,
+    tool_glob_of,
+)
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
 from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs
 from holdfast.protocol.text_formats import TOOL_CALLS, UNFIT
@@ -94,6 +99,7 @@ AUTONOMY = ("full", "supervised", "read-only")
 """The levels of autonomy, from loose to strict."""
 APPROVE_BY = ("prompt", "wait", "deny")
 WORKSPACE_TRUST = ("trusted", "untrusted")
+UNKNOWN_ARGUMENTS = ("strip", "reject")
 
 _AUTONOMY = choice(*AUTONOMY)
 _APPROVE_BY = choice(*APPROVE_BY)
@@ -270,6 +276,30 @@ KEYS: tuple[Key, ...] = (
         (),
         "trust",
         order=Order(hosts_are_within, common_hosts),
+    ),
+    Key(
+        "tools.allow",
+        entries(tool_glob_of, 'globs on the names of tools, like ["*_file", "shell"]'),
+        "The tools that runs may have.",
+        ("*",),
+        "tighten",
+        order=Order(globs_are_within, common_globs),
+    ),
+    Key(
+        "tools.deny",
+        rules(tool_glob_of),
+        "The tools that no run has.",
+        (),
+        "tighten",
+        adds="stricter",
+    ),
+    Key(
+        "tools.unknown_arguments",
+        choice(*UNKNOWN_ARGUMENTS),
+        "Whether a call with arguments that its tool does not take is refused, or runs without them.",
+        UNKNOWN_ARGUMENTS[1],
+        "tighten",
+        UNKNOWN_ARGUMENTS.index,
     ),
     Key(
         "search.engines",

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.protocol.allowed import WrongEntry
 from holdfast.protocol.limits import microusd, usd
-from holdfast.protocol.rules import PolicyRule, Rule, WrongRule
+from holdfast.protocol.rules import PolicyRule, WrongRule
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _UNITS_S = (86_400, 3_600, 60, 1)
@@ -202,7 +202,7 @@ def text(pattern: str, allowed: str) -> Kind:
     return Kind(read, allowed, {"type": "string", "pattern": f"^(?:{pattern})$"})
 
 
-def rules(read_one: Callable[[str], Rule]) -> Kind:
+def rules(read_one: Callable[[str], object]) -> Kind:
     """A list of rules, each of which `read_one` accepts."""
 
     def read(value: Any) -> tuple[PolicyRule, ...]:

@@ -12,7 +12,7 @@ from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
 from holdfast.core.ending import give_up, stop, stop_at_wall
 from holdfast.core.opening import change_settings, start_run
-from holdfast.core.prompted import built
+from holdfast.core.prompted import built, differs
 from holdfast.core.rules import follow_up
 from holdfast.core.state import (
     Proposed,
@@ -269,7 +269,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
         return
     match cause.result:
         case Built() as found:
-            if draft.state.prompt.due:
+            if draft.state.prompt.due or differs(draft.state.prompt, found):
                 draft.add(built(draft.state.prompt, found))
         case e.ContextCompacted() | e.SummaryDiscarded() as view:
             model_calls.take_finding(draft, cause.step.key, view)

@@ -22,6 +22,7 @@ Due = Literal["", "a run opened", "a compaction landed", "the settings changed"]
 
 FIRST = "the first prompt"
 THE_ORDER = "the order"
+OTHER_TOOLS = "tools came or went"
 THE_TOOLS = "the specs of the tools"
 
 
@@ -63,6 +64,7 @@ def _inputs(settings: Settings) -> tuple[object, ...]:
     # edited file count, and cost the provider's cache of the whole conversation.
     return (
         settings.tools,
+        (settings.policy.offered, settings.policy.withheld),
         settings.posture.autonomy,
         settings.prompt,
         settings.output,
@@ -73,8 +75,13 @@ def _inputs(settings: Settings) -> tuple[object, ...]:
 def built(prompted: Prompted, found: Built) -> e.PromptBuilt:
     """Return the record of a new prompt."""
     changed = changes(prompted, found.sections, found.tools)
-    reason = f"{prompted.due}: {', '.join(changed)} changed" if prompted.blob else FIRST
+    reason = f"{prompted.due or OTHER_TOOLS}: {', '.join(changed)} changed" if prompted.blob else FIRST
     return e.PromptBuilt(reason, found.sections, found.blob, found.tools)
+
+
+def differs(prompted: Prompted, found: Built) -> bool:
+    """Return whether what was found is not the prompt in force: tools came or went within a run."""
+    return bool(prompted.blob) and bool(changes(prompted, found.sections, found.tools))
 
 
 def changes(prompted: Prompted, sections: Sequence[Section], tools: str) -> tuple[str, ...]:

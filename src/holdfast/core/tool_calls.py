@@ -23,12 +23,25 @@ from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import grant_in
 from holdfast.protocol.outcomes import Lost, Probed
-from holdfast.protocol.tools import APPROVAL, HOLDFAST, Admission, Allowed, Asked, CallResult, Refused, Told
+from holdfast.protocol.tools import (
+    APPROVAL,
+    HOLDFAST,
+    STRIPPED,
+    Admission,
+    Allowed,
+    Asked,
+    CallResult,
+    Refused,
+    Told,
+)
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
+
+
+LEFT_OUT = "{tool} does not take these arguments, so its call ran without them: {names}."
 
 
 def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> None:
@@ -88,6 +101,9 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     if needed_it and call.permission is not None and not call.permission.is_consumed:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
+    for decision in allowed.decisions:
+        if decision.rule == STRIPPED:
+            draft.add(e.NoteAdded("arguments", LEFT_OUT.format(tool=call.name, names=decision.reason)))
     run = open_run(draft.state)  # with the time up to this commit counted
     if settings is None or run is None:
         return

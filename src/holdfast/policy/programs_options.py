@@ -226,7 +226,7 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
         return Uses(files, asks=f"A word of `{name}` is known only when it runs.")
     if program.at_files and any(word.text.startswith("@") for word in words):
         return Uses(files, asks=f"`{name}` reads more words from a file.")
-    wild = next((word.text for word in words if word.is_glob and word.text[0] in "*?[-"), "")
+    wild = next((word.text for word in words if word.is_glob and word.text[:1] in tuple("*?[-")), "")
     if wild and any(option.meaning != "plain" for option in _options(program).values()):
         why = f"A name that `{shown(wild)}` matches may be read as an option of `{name}`; `./{shown(wild)}` is clear."
         return Uses(files, asks=why)

@@ -155,14 +155,26 @@ def offers(tool: str, settings: Settings) -> bool:
         return False
     if tool == WEB_SEARCH and not settings.policy.search:
         return False
-    return is_offered(tool, settings.tools.allow_tools, settings.tools.deny_tools)
+    is_chosen = is_offered(tool, settings.tools.allow_tools, settings.tools.deny_tools)
+    return is_chosen and is_configured(tool, settings.policy)
+
+
+def is_configured(tool: str, policy: Policy) -> bool:
+    """Return whether the configuration leaves a tool to runs. A denying glob wins."""
+    if any(fnmatchcase(tool, each.text) for each in policy.withheld):
+        return False
+    return any(fnmatchcase(tool, glob) for glob in policy.offered)
 
 
 def tool_globs(facts: Facts) -> Decision | None:
     """Deny a tool that this run may not use."""
-    if facts.tool == ANSWER or is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
+    if facts.tool == ANSWER:
         return None
-    return _deny("tool", f"The tool {facts.tool} is not allowed in this run.")
+    if not is_configured(facts.tool, facts.policy):
+        return _deny("tool", f"[tools] allow and deny do not leave the tool {facts.tool} to runs.")
+    if not is_offered(facts.tool, facts.allow_tools, facts.deny_tools):
+        return _deny("tool", f"The tool {facts.tool} is not allowed in this run.")
+    return None
 
 
 def hard_floor(facts: Facts) -> Decision | None:

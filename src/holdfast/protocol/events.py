@@ -185,7 +185,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     about: Literal[
         "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
-        "workspace", "plan", "reflection", "reflected", "answer",
+        "workspace", "plan", "reflection", "reflected", "answer", "arguments",
     ]  # fmt: skip
     text: str
 

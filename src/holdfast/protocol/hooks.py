@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from holdfast.protocol.allowed import WrongEntry
 from holdfast.protocol.rules import Layer
 
 HookEvent = Literal[
@@ -20,7 +18,6 @@ HookEvent = Literal[
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 OnFailure = Literal["deny", "allow"]
 
-_GLOB = re.compile(r"[A-Za-z0-9_*.-]{1,128}")
 HOOK = "hook"
 """The gate at which hooks are asked about a call."""
 CHANGED = "It changed the arguments."
@@ -88,17 +85,6 @@ class HookAnswer(msgspec.Struct, frozen=True):
     """Redacted and bounded."""
     arguments: dict[str, Any] | None = None
     """Other arguments for the call."""
-
-
-def tool_glob_of(text: str) -> str:
-    """Return a glob for the names of tools.
-
-    Raises:
-        WrongEntry: it could match no tool.
-    """
-    if not _GLOB.fullmatch(text):
-        raise WrongEntry("is not the name of a tool, in which * stands for any characters")
-    return text
 
 
 def hooks_on(event: HookEvent, hooks: Iterable[Hook], tool: str = "") -> list[Hook]:

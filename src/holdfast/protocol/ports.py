@@ -376,9 +376,24 @@ class CallContext(msgspec.Struct, frozen=True):
     """What the program gave to the run for its own functions. It is in memory only."""
     expects: Expectation | None = None
     """What the tool planned, as the intent recorded it."""
+    offers: Callable[[str], bool] = lambda _: False
+    """Whether the run has a tool of this name."""
+    capabilities: tuple[object, ...] = ()
+    """What `get` finds by its type."""
     policy: Policy = Policy()
     """The rules of the run: a tool that connects compares each address with them. They also say whether the
     workspace is untrusted."""
+
+    def get(self, kind: type[T]) -> T:
+        """Return the capability of a type: what the program gave to the run, or what the runtime offers to tools.
+
+        Raises:
+            LookupError: nothing has this type.
+        """
+        for each in (self.deps, *self.capabilities):
+            if isinstance(each, kind):
+                return each
+        raise LookupError(f"This runtime offers no {kind.__name__} to its tools.")
 
 
 class Medium(msgspec.Struct, frozen=True):
@@ -407,6 +422,8 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The error status is an answer, as `evidence.Evidence.is_negative`."""
     is_known: bool = False
     """It was answered from what is known: a note says so."""
+    is_unavailable: bool = False
+    """The tool could not work, whatever its arguments are: a service is down, a program is missing."""
 
 
 class Tool(Protocol):
@@ -476,6 +493,11 @@ class Hooks(Protocol):
 
 class Tools(Protocol):
     """The tools of a runtime behind their gates."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of the tools."""
+        ...
 
     def add(self, tool: Tool) -> None:
         """Take in one more tool; the same one again changes nothing. Runs choose by `Settings.allow_tools`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -49,6 +50,9 @@ BUILT_IN = (
 """Tools whose names are recognised when they are misspelled."""
 _NEAR = 0.8
 _RULE = re.compile(r"([A-Za-z*][A-Za-z0-9_*-]{0,127})(?:\((.*)\))?")
+
+
+_TOOL_GLOB = re.compile(r"[A-Za-z0-9_*-]{1,128}")
 
 
 class PolicyRule(msgspec.Struct, frozen=True, gc=False):
@@ -171,3 +175,31 @@ def _path_rule(tool: str, path: str) -> Rule:
     if path != path.strip():
         raise WrongRule("has spaces around its path", f"{tool}({path.strip()})")
     return Rule(tool, path=path)
+
+
+def tool_glob_of(text: str) -> str:
+    """Return a glob on the names of tools.
+
+    Raises:
+        WrongRule: it is not one.
+    """
+    if not _TOOL_GLOB.fullmatch(text):
+        raise WrongRule("is not the name of a tool, in which * stands for any letters")
+    if (
+        "*" not in text
+        and text not in BUILT_IN
+        and (near := get_close_matches(text, BUILT_IN, n=1, cutoff=_NEAR))
+    ):
+        raise WrongRule("is not a built-in tool", *near)
+    return text
+
+
+def globs_are_within(new: Sequence[str], old: Sequence[str]) -> bool:
+    """Return whether globs match no more names than other ones. A `*` of a glob is matched only by a `*`."""
+    return all(any(fnmatchcase(glob, theirs) for theirs in old) for glob in new)
+
+
+def common_globs(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    """Return the globs of two lists that the other list covers too."""
+    kept = [glob for glob in one if globs_are_within([glob], other)]
+    return tuple(dict.fromkeys([*kept, *(glob for glob in other if globs_are_within([glob], one))]))

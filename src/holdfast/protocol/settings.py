@@ -25,6 +25,10 @@ Autonomy = Literal["read-only", "supervised", "full"]
 ApproveBy = Literal["prompt", "wait", "deny"]
 
 
+UnknownArguments = Literal["reject", "strip"]
+"""What happens to arguments that a tool does not take: the call is refused, or runs without them."""
+
+
 class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="model"):
     """Which model, and how to call it."""
 
@@ -62,6 +66,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """The paths of the workspace that tools may use; with `:ro`, only to read."""
     allowed_hosts: tuple[str, ...] = ()
     """The hosts that tools may reach."""
+    offered: tuple[str, ...] = ("*",)
+    """Globs: the tools that runs may have, before their own choice counts."""
+    withheld: tuple[PolicyRule, ...] = ()
+    """Globs: the tools that no run has."""
+    unknown_arguments: UnknownArguments = "reject"
     search: tuple[str, ...] = ()
     """The search engines that `web_search` asks, in order. Only it reaches their hosts."""
     hooks: tuple[Hook, ...] = ()

@@ -64,6 +64,8 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     is_private: bool | None = None
     """Whether its results show what is not meant for others. None: if they are `data`; of a tool that writes, only
     those that say why it failed."""
+    stand_ins: tuple[str, ...] = ()
+    """Tools that the model may call instead, if this one cannot work whatever its arguments are."""
     kinds: dict[str, ParameterKind] = {}
     """The parameters that mean something to the gates, by name. The gates look only at these. Every text inside such
     an argument counts as one path, command or URL.
@@ -206,6 +208,10 @@ APPROVAL = "approval"
 
 CONVERTED = "converted"
 """The rule of a decision of the schema gate: the arguments were read as their only meaning, not as written."""
+
+
+STRIPPED = "stripped"
+"""The rule of a decision of the schema gate: arguments that the tool does not take were left out."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

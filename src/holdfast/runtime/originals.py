@@ -20,6 +20,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.hooks import CHANGED, HOOK
 from holdfast.protocol.tools import (
     CONVERTED,
+    STRIPPED,
     Admission,
     Allowed,
     Asked,
@@ -169,7 +170,7 @@ def _length(original: Original) -> int:
 
 def _is_converted(admission: Admission) -> bool:
     """Return whether other arguments run than the model wrote."""
-    return any(each.rule == CONVERTED or _is_change(each) for each in admission.decisions)
+    return any(each.rule in (CONVERTED, STRIPPED) or _is_change(each) for each in admission.decisions)
 
 
 def _is_change(decision: Decision) -> bool:

@@ -68,6 +68,8 @@ class Planner:
         self._offered: tuple[str, ...] = ()
         self._bodies: dict[bool, bytes] = {}
         """The bytes of the last prepared request for work, and of the last one of a side call (True)."""
+        self._looked_version = ports.tools.version
+        """The version of the tools when the inputs were looked at."""
         self._looked_seq = 0
         """What made the inputs of the prompt due when they were found unchanged."""
         self._apart = apart
@@ -83,9 +85,16 @@ class Planner:
         return _model(step, state) in self._ports.wires and not self._must_look(step, state)
 
     def _must_look(self, step: PrepareRequest | PrepareSide, state: State) -> bool:
-        """Return whether the inputs of the prompt must be read: something opened since this was done last."""
+        """Return whether the inputs of the prompt must be read: since this was done last, something opened, or the
+        tools changed.
+        """
         is_due = bool(state.prompt.due) and state.prompt.due_seq != self._looked_seq
-        return is_due and isinstance(step, PrepareRequest)
+        return (is_due or self._has_other_tools) and isinstance(step, PrepareRequest)
+
+    @property
+    def _has_other_tools(self) -> bool:
+        """Whether a source brought tools or took them away since the inputs were looked at."""
+        return self._ports.tools.version != self._looked_version
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -118,7 +127,9 @@ class Planner:
             self._ports.wires[model] = (await self._ports.resolve(model)).wire
         if not self._must_look(step, state) or state.settings is None:
             return None
+        version = self._ports.tools.version
         found = await difference(self._ports, state.settings, state.prompt)
+        self._looked_version = version
         if found is None:
             self._looked_seq = state.prompt.due_seq
         return found

@@ -56,7 +56,7 @@ def make_tools(
     processes, places = Processes(), own_places(own)
     registry = Registry([*built_in(processes, places, images, journals, web), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places), hooks)
-    return Dispatcher(registry, processes, gates, Surveyor(places))
+    return Dispatcher(registry, processes, gates, Surveyor(places), [journals] if journals else [])
 
 
 def built_in(

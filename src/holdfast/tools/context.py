@@ -15,6 +15,7 @@ from holdfast.errors import Fenced
 from holdfast.protocol.ports import CallContext
 
 DepsT = TypeVar("DepsT")
+T = TypeVar("T")
 
 
 class Context(Generic[DepsT]):
@@ -34,6 +35,14 @@ class Context(Generic[DepsT]):
         """What the caller of `run(..., deps=...)` gave to the run."""
         deps: DepsT = self._call.deps
         return deps
+
+    def get(self, kind: type[T]) -> T:
+        """Return the capability of a type: the deps of the run, or what the runtime offers to all tools.
+
+        Raises:
+            LookupError: nothing has this type.
+        """
+        return self._call.get(kind)
 
     @property
     def session(self) -> str:

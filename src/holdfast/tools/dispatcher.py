@@ -48,6 +48,8 @@ from holdfast.tools.survey import Surveyor
 from holdfast.tools.telling import Telling
 from holdfast.tools.unreadable import unreadable
 
+TRY = "You can try {name} instead."
+
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
 _DETAIL_CHARS = 4_000
@@ -62,30 +64,42 @@ class Dispatcher:
         processes: The process trees of the tools. They are closed with the dispatcher.
         gates: The gates in order.
         surveyor: Looks at workspaces.
+        capabilities: What tools may ask their context for, by type.
     """
 
     def __init__(
-        self, registry: Registry, processes: Processes, gates: tuple[Gate, ...], surveyor: Surveyor
+        self,
+        registry: Registry,
+        processes: Processes,
+        gates: tuple[Gate, ...],
+        surveyor: Surveyor,
+        capabilities: Sequence[object] = (),
     ) -> None:
-        self._registry = registry
+        self.registry = registry
         self._processes = processes
         self._gates = gates
         self._surveyor = surveyor
+        self._capabilities = (registry, processes, *capabilities)
         self._slow_gates = [gate for gate in gates if gate.pace == "slow"]
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of the tools."""
+        return self.registry.version
 
     def add(self, tool: Tool) -> None:
         """Add a tool. Adding the same tool again changes nothing."""
-        known = self._registry.found(tool.spec.name)
+        known = self.registry.found(tool.spec.name)
         if known is None or known.tool is not tool:
-            self._registry.add(tool)
+            self.registry.add(tool)
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """Return what the model is offered, in a stable order."""
-        return [spec for spec in self._registry.specs() if offers(spec.name, settings)]
+        return [spec for spec in self.registry.specs() if offers(spec.name, settings)]
 
     def is_quick(self, name: str, settings: Settings) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
-        found = self._registry.found(name)
+        found = self.registry.found(name)
         if found is None:
             return True
         has_plan = found.spec.on_interrupt == "probe"
@@ -94,7 +108,7 @@ class Dispatcher:
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""
         name = proposal.call.name
-        found = self._registry.found(name)
+        found = self.registry.found(name)
         if found is None or (name == ANSWER and not offers(name, proposal.settings)):
             return refused("schema", self._unknown(proposal.call, proposal.settings))
         tool, spec = found
@@ -116,15 +130,17 @@ class Dispatcher:
             Lapsed: another driver may have the session.
             StorageError: the home failed, for example because it could not keep what the call replaces.
         """
-        found = self._registry.found(name)
+        found = self.registry.found(name)
         if found is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data", is_private=False)
         tool, spec = found
-        return _labelled(spec, bounded(await _run(tool, spec, arguments, context)), context)
+        context = msgspec.structs.replace(context, capabilities=self._capabilities)
+        result = bounded(await _run(tool, spec, arguments, context))
+        return _labelled(spec, self._with_stand_in(spec, result, context), context)
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
         """Ask the tool whether an interrupted call happened."""
-        found = self._registry.found(proposal.call.name)
+        found = self.registry.found(proposal.call.name)
         if found is None:
             return Probed("unknown")
         try:
@@ -146,12 +162,22 @@ class Dispatcher:
         """End all processes that still run."""
         await self._processes.aclose()
 
+    def _with_stand_in(self, spec: ToolSpec, result: RawResult, context: CallContext) -> RawResult:
+        """Name another tool, if this one failed for a reason that its arguments did not cause."""
+        if not spec.stand_ins or not (result.status == "timeout" or result.is_unavailable):
+            return result
+        known = (name for name in spec.stand_ins if self.registry.found(name) is not None)
+        name = next(filter(context.offers, known), "")
+        return (
+            msgspec.structs.replace(result, text=f"{result.text} {TRY.format(name=name)}") if name else result
+        )
+
     def _unknown(self, call: ToolCall, settings: Settings) -> Failure:
         if call.name == UNREADABLE:
             return unreadable(call.arguments)
         name = call.name
         offered = [spec.name for spec in self.specs(settings)]
-        near = self._registry.nearest(name, offered)
+        near = self.registry.nearest(name, offered)
         hint = f"Did you mean {near}?" if near else f"The tools are: {', '.join(offered) or 'none'}."
         return Failure("unknown_tool", f"There is no tool {_clipped(name, 80)!r}. {hint}")
 

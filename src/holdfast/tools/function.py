@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -55,8 +55,9 @@ def tool(
     isolation: Literal["process"] | None = None,
     name: str = "",
     plan: Plan | None = None,
+    stand_ins: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-def tool(
+def tool(  # noqa: PLR0913 - each parameter is an option of a decorator
     function: Callable[P, R] | None = None,
     /,
     *,
@@ -66,6 +67,7 @@ def tool(
     isolation: Literal["process"] | None = None,
     name: str = "",
     plan: Plan | None = None,
+    stand_ins: Sequence[str] = (),
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool, with `@tool` or `@tool(...)`. You can still call the function.
 
@@ -93,6 +95,8 @@ def tool(
             the outcome is unknown.
         isolation: `process` runs it in its own process, which can be stopped. This costs about 0.1 s a call.
         name: Replaces the function's own name.
+        stand_ins: Names of tools that can stand in for it. If it times out or raises `ToolUnavailable`, the failure
+            names the first of them that the run has. Holdfast never calls one by itself.
         plan: For `on_interrupt="probe"`. Takes the function's arguments and returns the file changes that it would
             make, so that a probe can look for them.
 
@@ -126,6 +130,7 @@ def tool(
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             is_private=signature.is_private,
             kinds=signature.kinds,
+            stand_ins=tuple(stand_ins),
         )
         if isolation == "process" and not fits(None, signature.deps):
             raise TypeError(

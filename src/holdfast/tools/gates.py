@@ -19,7 +19,16 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import permission_of
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import APPROVAL, CONVERTED, EVERYTHING, Decision, Refused, Resource, ToolSpec
+from holdfast.protocol.tools import (
+    APPROVAL,
+    CONVERTED,
+    EVERYTHING,
+    STRIPPED,
+    Decision,
+    Refused,
+    Resource,
+    ToolSpec,
+)
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.granting import covering, has_programs
@@ -34,6 +43,7 @@ RATE = "rate"
 TOO_MANY = (
     "This session has started {calls} within an hour, and that is the limit ([policy] actions_per_hour)."
 )
+_MAX_NAMES = 8
 NO_PLAN = (
     "{tool} was refused: this run needs a plan before anything that writes, executes or sends. Call update_plan "
     "with the steps first, on its own or before this call."
@@ -113,19 +123,27 @@ async def _schema(schemas: SchemaGate, case: Case) -> Verdict:
     """Check that the arguments fit the tool. From here on, only their canonical form counts."""
     spec, text = case.spec, case.proposal.call.arguments
     try:
+        strips = case.proposal.settings.policy.unknown_arguments == "strip"
         if schemas.is_quick(spec, text):
-            checked = schemas.check(spec, text)
+            checked = schemas.check(spec, text, strips=strips)
         else:
-            checked = await in_thread(lambda: schemas.check(spec, text))
+            checked = await in_thread(lambda: schemas.check(spec, text, strips=strips))
     except BadSchema as error:
         message = f"{spec.name} cannot be called: its schema is broken ({error})."
         return refused("schema", Failure("tool_validation", message))
     if isinstance(checked, Failure):
         return refused("schema", checked)
     noted = [Decision("schema", "allow", CONVERTED, each) for each in checked.conversions]
+    if checked.stripped:
+        noted.append(Decision("schema", "allow", STRIPPED, _listed(checked.stripped)))
     return msgspec.structs.replace(
         case, values=checked.values, canonical=checked.canonical, decisions=(*case.decisions, *noted)
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join([*names[:_MAX_NAMES], *([f"{more:,} more"] if more > 0 else [])])
 
 
 async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import ToolError
+from holdfast.errors import ToolError, ToolUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
 from holdfast.protocol.ports import Medium, RawResult
@@ -111,7 +111,9 @@ def failed(name: str, error: Exception) -> RawResult:
     """Return the result of a call that raised. Only the text of a `ToolError` is for the model."""
     detail = "".join(traceback.format_exception(error))[-_DETAIL_CHARS:]
     if isinstance(error, ToolError):
-        return RawResult("error", str(error) or f"{name} failed, and did not say why.", detail=detail)
+        text = str(error) or f"{name} failed, and did not say why."
+        is_unavailable = isinstance(error, ToolUnavailable)
+        return RawResult("error", text, detail=detail, is_unavailable=is_unavailable)
     text = f"{name} failed with {type(error).__name__}. This is a bug of the tool, not of the call."
     return RawResult("error", text, detail=detail)
 

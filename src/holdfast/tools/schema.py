@@ -60,6 +60,8 @@ class Arguments(msgspec.Struct, frozen=True):
     """The arguments as canonical JSON: sorted keys, no spaces. This is run, hashed and approved."""
     conversions: tuple[str, ...] = ()
     """What the model wrote in another way and meant without doubt; empty if it runs as written."""
+    stripped: tuple[str, ...] = ()
+    """The paths of arguments that the tool does not take, and that were left out."""
 
 
 class CheckedSchema:
@@ -112,6 +114,31 @@ class CheckedSchema:
             return f"{subject} does not fit its schema, and is too large to say where"
         return _problems(self._validator, value, known, subject)
 
+    def strip(self, value: Any, text: str) -> tuple[str, ...]:
+        """Remove the members that their objects do not take, and return their paths; empty if nothing is removed.
+
+        Args:
+            value: The value. It is changed in place.
+            text: The value as JSON.
+        """
+        if self._cost.steps(value, text) > MAX_STEPS or self._cost.errors(value) > MAX_ERRORS:
+            return ()
+        found = [
+            (list(error.instance_path), error.kind.as_dict()["unexpected"])
+            for error in self._validator.iter_errors(value)
+            if error.kind.name in ("additionalProperties", "unevaluatedProperties")
+        ]
+        removed: dict[str, None] = {}
+        for steps, unexpected in found:
+            holder = value
+            for step in steps:
+                holder = holder[step]
+            for name in unexpected:
+                if isinstance(holder, dict) and name in holder:
+                    del holder[name]
+                    removed[_path([*steps, name], "")] = None
+        return tuple(removed)
+
 
 class SchemaGate:
     """The compiled schemas, by the hash of their text: a tool may be removed, and added again with another one."""
@@ -132,8 +159,11 @@ class SchemaGate:
         """
         return self._of(spec).is_quick(text)
 
-    def check(self, spec: ToolSpec, text: str) -> Arguments | Failure:
+    def check(self, spec: ToolSpec, text: str, *, strips: bool = False) -> Arguments | Failure:
         """Return the arguments in a text that a model wrote. An empty text is an empty object.
+
+        Args:
+            strips: Leave out the arguments that the tool does not take, instead of refusing them.
 
         Raises:
             BadSchema: the tool's schema cannot be used.
@@ -154,11 +184,17 @@ class SchemaGate:
             problem = schema.problem(values, canonical, known)
         if not problem:
             return Arguments(values, canonical)
+        stripped: tuple[str, ...] = ()
+        if strips and isinstance(values, dict) and (stripped := schema.strip(values, canonical)):
+            canonical = msgspec.json.encode(values, order="sorted").decode()
+            problem = schema.problem(values, canonical, known)
+            if not problem:
+                return Arguments(values, canonical, stripped=stripped)
         meant = converted(closed(spec.parameters), values)
         if meant is not None and isinstance(meant.value, dict):
             canonical = msgspec.json.encode(meant.value, order="sorted").decode()
             if not schema.problem(meant.value, canonical, known):
-                return Arguments(meant.value, canonical, meant.notes)
+                return Arguments(meant.value, canonical, meant.notes, stripped)
         return _invalid(spec, f"{problem}.")
 
     def _of(self, spec: ToolSpec) -> CheckedSchema:
