@@ -124,4 +124,25 @@ TAINT = (
         "result.text if",
         "tests/core/test_taint.py",
     ),
+    Mutation(
+        "an instruction file of an untrusted workspace is data",
+        "prompt/__init__.py",
+        'trust: Trust = "untrusted" if inputs.settings.policy.is_workspace_untrusted else "data"',
+        'trust: Trust = "data"',
+        "tests/cli/test_taint.py",
+    ),
+    Mutation(
+        "a file that is attached from an untrusted workspace is data",
+        "cli/attachments.py",
+        "is_strange = app.config.policy.is_workspace_untrusted and",
+        "is_strange = False and",
+        "tests/cli/test_taint.py",
+    ),
+    Mutation(
+        "no view tells which result set a flag",
+        "views/story.py",
+        "sets=set_by(before, taint)",
+        "sets=()",
+        "tests/cli/test_taint.py",
+    ),
 )

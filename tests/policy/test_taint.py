@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.policy.taint import objection
 from holdfast.protocol.hooks import CHANGED, HOOK
-from holdfast.protocol.tools import Decision, ToolSpec
+from holdfast.protocol.tools import Decision, Effect, ParameterKind, ToolSpec
 from holdfast.protocol.trust import CLEAN, Mark, Taint
 
 READ_WEB, READ_FILE = Mark(12, "web_fetch"), Mark(8, "read_file")
@@ -172,3 +174,37 @@ def test_a_yes_covers_no_host_if_the_call_names_several_or_another_gate_asks_too
     decision = asked((FETCH, {"url": URL}), BOTH, Decision("policy", "ask", "ask:web_fetch"))
     assert decision is not None
     assert (decision.covers, "also covers" in decision.reason) == ("", False)
+
+
+SPECS = st.builds(
+    ToolSpec,
+    name=st.sampled_from(["web_fetch", "web_search", "http_request", "shell", "other"]),
+    description=st.just(""),
+    parameters=st.just({}),
+    effect=st.sampled_from(get_args(Effect)),
+    source=st.sampled_from(["builtin", "function", "foreign"]),
+    kinds=st.dictionaries(st.sampled_from("ab"), st.sampled_from(get_args(ParameterKind))),
+)
+VALUES = st.dictionaries(
+    st.sampled_from(["a", "b", "method", "body"]),
+    st.sampled_from(["GET", "post", URL, "", 3, None, ["x"], {"x": 1}]),
+)
+
+
+@pytest.mark.requirement("H4")
+@settings(max_examples=60)
+@given(SPECS, VALUES, st.lists(st.sampled_from([FULL, ALLOWED, Decision("policy", "ask", "x")]), max_size=2))
+def test_what_asks_with_one_flag_asks_with_both_and_no_flag_makes_a_call_pass(
+    tool: ToolSpec, values: dict[str, Any], decisions: list[Decision]
+) -> None:
+    urls = [
+        value for name, value in values.items() if tool.kinds.get(name) == "url" and isinstance(value, str)
+    ]
+    clean, files, web, both = (
+        objection(tool, values, urls, decisions, taint, ()) for taint in (CLEAN, FILES, WEB, BOTH)
+    )
+    assert (clean, files) == (None, None)
+    assert web is None or both is not None
+    assert both is None or (both.verdict, both.by) == ("ask", "taint")
+    is_open = tool.effect == "network" or (tool.effect == "exec" and tool.source != "builtin")
+    assert both is not None or not is_open
