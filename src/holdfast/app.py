@@ -30,6 +30,7 @@ from holdfast.redact.known import named_secrets
 from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
+    from holdfast.extensions.factories import Factories
     from holdfast.runtime.controller import SessionController
     from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
@@ -49,6 +50,7 @@ _ZONE_AT = "holdfast.runtime.zones:zone_at"
 _IS_ZONE = "holdfast.runtime.zones:is_zone"
 _UTC_NAMES = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal", "Etc/Universal")
 _HOOKS = "holdfast.extensions.hooks:ConfiguredHooks"
+_FACTORIES = "holdfast.extensions.factories:Factories"
 _SECTIONS = "holdfast.extensions.sections:package_sections"
 _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
@@ -66,6 +68,10 @@ _PROVIDER = "holdfast.providers.registry:make_provider"
 _FACTS = "holdfast.providers.catalog:facts"
 _OVERRIDE = "holdfast.providers.catalog:Override"
 
+_OWN_FACTORIES = {
+    "hooks": {"command": "holdfast.extensions.hook_commands:CommandHook"},
+}
+"""What Holdfast itself makes by name, beside what packages add."""
 _RUN_FOLDER = "run"
 _SCRIPT = "script"
 
@@ -75,6 +81,13 @@ def factory(target: str) -> Any:
     """Return what is at "module:name"."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
+
+
+@cache
+def factories() -> Factories:
+    """Return the one registry of what a configuration names: Holdfast's own, and what packages add."""
+    registry: Factories = factory(_FACTORIES)(_OWN_FACTORIES)
+    return registry
 
 
 class Chosen(NamedTuple):
@@ -291,7 +304,7 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
-        hooks = factory(_HOOKS)(config.hooks, redact, environ) if config.hooks else None
+        hooks = factory(_HOOKS)(config.hooks, redact, environ, factories()) if config.hooks else None
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         tools = factory(_TOOLS)(

@@ -142,6 +142,7 @@ TABLE = [
     hook("on", '["before_tool"]'),
     hook("tools", '["shell"]'),
     hook("command", '["false"]'),
+    Row("hooks.*.python", '[hooks.mine]\non = ["before_tool"]\npython = "x"', trusted="may set it"),
     hook("timeout_s", "9"),
     hook("on_failure", '"allow"'),
     Row("undo.keep", '[undo]\nkeep = "400d"', trusted="may not set it"),

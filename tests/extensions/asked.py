@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from holdfast.app import factories
 from holdfast.extensions.hooks import ConfiguredHooks
 from holdfast.protocol.hooks import Hook, HookSource, digest_of
 from holdfast.redact import Redactor
@@ -44,4 +45,4 @@ def noting(name: str, file: Path, answer: str = "{}", **changes: Any) -> HookSou
 
 def asked(*sources: HookSource, redact: Redactor | None = None) -> ConfiguredHooks:
     """The hooks of a runtime."""
-    return ConfiguredHooks(sources, redact or Redactor({"HUNTER": SECRET}), os.environ)
+    return ConfiguredHooks(sources, redact or Redactor({"HUNTER": SECRET}), os.environ, factories())

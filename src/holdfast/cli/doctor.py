@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.app import facts_of, open_store, unknowns
+from holdfast.app import factories, facts_of, open_store, unknowns
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
@@ -29,6 +29,7 @@ from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
+from holdfast.protocol.hooks import HookSource
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
@@ -193,9 +194,10 @@ def check_hooks(home: Home) -> Iterator[Finding]:
         config = load(home, Path.cwd(), {}, os.environ)
     except ConfigError:
         return
-    missing = [source for source in config.hooks if shutil.which(source.command[0]) is None]
+    missing = [source for source in config.hooks if not _exists(source)]
     for source in missing:
-        message = f"[hooks.{source.hook.name}]: there is no program {source.command[0]}"
+        what = f"program {source.command[0]}" if source.command else f"entry point {source.python}"
+        message = f"[hooks.{source.hook.name}]: there is no {what}"
         yield Finding("hooks", "fault", message, f"Install it, or correct {source.origin}.")
     if config.hooks and not missing:
         yield Finding("hooks", "ok", ", ".join(source.hook.name for source in config.hooks))
@@ -216,6 +218,12 @@ def check_egress(home: Home) -> Iterator[Finding]:
             yield Finding(
                 "egress", "warning", f"{name} is not set, so its search engine does not answer", hint
             )
+
+
+def _exists(source: HookSource) -> bool:
+    if source.python:
+        return factories().has("hooks", source.python)
+    return shutil.which(source.command[0]) is not None
 
 
 def check_disk(home: Home) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ from holdfast.protocol.rules import Layer as RuleLayer
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RANKS: tuple[RuleLayer, ...] = ("admin", "user", "project")
-NEEDED = ("on", "command")
+RUNS = ("command", "python")
+"""What a hook runs: one of these."""
 
 
 def owner(layer: Layer) -> RuleLayer:
@@ -82,10 +83,19 @@ def check_hooks(sources: Iterable[Source], problems: list[str]) -> None:
             if not _NAME.fullmatch(name):
                 allowed = "letters, digits, `.`, `_` and `-`, at most 64 characters"
                 problems.append(f"{where}: [{key}]: the name of a hook is made of {allowed}")
-            wrong = "\n".join(problems)  # a value that is wrong is not missing
-            missing = [each for each in NEEDED if each not in keys and f"{key}.{each}" not in wrong]
-            if missing and source.layer != "flags":  # a program may change a single key
-                problems.append(f"{where}: [{key}] needs {' and '.join(missing)}")
+            if source.layer != "flags":  # a program may change a single key
+                missing = _missing(key, keys, "\n".join(problems))
+                problems += [f"{where}: [{key}] needs {missing}"] if missing else []
+            if all(each in keys for each in RUNS):
+                problems.append(f"{where}: [{key}] has a command and a python: it can have only one")
+
+
+def _missing(key: str, keys: Mapping[str, str], problems: str) -> str:
+    """Return what a hook lacks, in words. A value that is wrong is not missing."""
+    has_on, has_command, has_python = (each in keys or f"{key}.{each}" in problems for each in ("on", *RUNS))
+    needs = [] if has_on else ["on"]
+    needs += [] if has_command or has_python else ["command"]
+    return " and ".join(needs)
 
 
 def _line(origin: str) -> int:
@@ -108,13 +118,13 @@ def hooks_of(settings: Mapping[str, Setting], names: Mapping[str, Sequence[str]]
     for key, segments in names.items():
         if segments[0] == HOOKS and key in settings and "*" not in segments:
             keys.setdefault(segments[1], {})[segments[2]] = settings[key]
-    whole = {name: said for name, said in keys.items() if all(each in said for each in NEEDED)}
+    whole = {name: said for name, said in keys.items() if "on" in said and not said.keys().isdisjoint(RUNS)}
     hooks = [_hook(name, said) for name, said in whole.items()]
     return tuple(sorted(hooks, key=lambda each: _RANKS.index(each.hook.layer)))
 
 
 def _hook(name: str, said: Mapping[str, Setting]) -> HookSource:
     values: dict[str, Any] = {key: setting.value for key, setting in said.items()}
-    command = values.pop("command")
-    hook = Hook(name, layer=owner(said["on"].layer), digest=digest_of(command), **values)
-    return HookSource(hook, command, said["command"].origin)
+    command, python = values.pop("command", ()), values.pop("python", "")
+    hook = Hook(name, layer=owner(said["on"].layer), digest=digest_of(command, python), **values)
+    return HookSource(hook, command, python, said["command" if command else "python"].origin)

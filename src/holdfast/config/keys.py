@@ -494,6 +494,12 @@ KEYS: tuple[Key, ...] = (
         project="trust",
     ),
     Key("hooks.*.command", program(), "The program and its arguments.", project="trust"),
+    Key(
+        "hooks.*.python",
+        text(r"[A-Za-z0-9._-]{1,128}", "the name of an entry point of the group holdfast.hooks"),
+        "The function of an installed package, instead of a command.",
+        project="trust",
+    ),
     Key("hooks.*.timeout_s", number(0.1, 600), "How long it may take. Default: 5 seconds.", project="trust"),
     Key(
         "hooks.*.on_failure",

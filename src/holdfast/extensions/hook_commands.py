@@ -42,39 +42,52 @@ def body_of(source: HookSource, occasion: Occasion) -> bytes:
     return msgspec.json.encode({**head, "workspace": occasion.workspace, **occasion.facts})
 
 
-async def answer_of_command(
-    processes: Processes, source: HookSource, occasion: Occasion, environ: Mapping[str, str], check: Check
-) -> str:
-    """Return what the command prints.
+class CommandHook:
+    """The hooks of a runtime that are commands.
 
-    Raises:
-        HookFailed: it could not be started, was late, failed or printed too much.
-        Lapsed: the check failed, and it was not started.
+    Args:
+        environ: The environment, of which a hook sees little.
     """
-    timeout_s = source.hook.timeout_s
-    with unnamed_file() as stdin, _ErrorOutput() as stderr:
-        stdin.write(body_of(source, occasion))
-        stdin.seek(0)
-        launch = Launch(
-            argv=source.command,
-            cwd=occasion.workspace,
-            key=occasion.key,
-            env=environment_for(occasion, environ),
-            timeout_s=timeout_s,
-            idle_s=timeout_s,
-            check=check,
-            stdin_fd=stdin.fileno(),
-            stderr_fd=stderr.writing,
-            flood_bytes=MOST_BYTES,
-        )
-        try:
-            ended = await processes.run(launch, lambda _: None)
-        except OSError as error:
-            raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
-        if why := _problem(ended, timeout_s):
-            said = stderr.text()
-            raise HookFailed(f"{why}: {said}" if said else why)
-        return ended.output
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._processes = Processes()
+
+    async def answer(self, source: HookSource, occasion: Occasion, check: Check) -> str:
+        """Return what the command prints.
+
+        Raises:
+            HookFailed: it could not be started, was late, failed or printed too much.
+            Lapsed: the check failed, and it was not started.
+        """
+        timeout_s = source.hook.timeout_s
+        with unnamed_file() as stdin, _ErrorOutput() as stderr:
+            stdin.write(body_of(source, occasion))
+            stdin.seek(0)
+            launch = Launch(
+                argv=source.command,
+                cwd=occasion.workspace,
+                key=occasion.key,
+                env=environment_for(occasion, self._environ),
+                timeout_s=timeout_s,
+                idle_s=timeout_s,
+                check=check,
+                stdin_fd=stdin.fileno(),
+                stderr_fd=stderr.writing,
+                flood_bytes=MOST_BYTES,
+            )
+            try:
+                ended = await self._processes.run(launch, lambda _: None)
+            except OSError as error:
+                raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
+            if why := _problem(ended, timeout_s):
+                said = stderr.text()
+                raise HookFailed(f"{why}: {said}" if said else why)
+            return ended.output
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        await self._processes.aclose()
 
 
 def _problem(ended: Ended, timeout_s: float) -> str:

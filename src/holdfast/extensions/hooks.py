@@ -8,21 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.context.clip import clean
-from holdfast.extensions.hook_commands import HookFailed, answer_of_command
+from holdfast.extensions.factories import Factories
+from holdfast.extensions.hook_commands import HookFailed
+from holdfast.extensions.hook_functions import FunctionHook
 from holdfast.protocol.hooks import REASON_CHARS, Hook, HookAnswer, HookSource, Occasion
 from holdfast.protocol.ports import Check
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.redact import Redactor
-from holdfast.sandbox.process import Processes
 
 _KEYS = ("verdict", "reason", "arguments")
 _VERDICTS = ("allow", "ask", "deny")
 _SHOWN_CHARS = 60
+
+
+class Answering(Protocol):
+    """One way to run hooks."""
+
+    async def answer(self, source: HookSource, occasion: Occasion, check: Check) -> str:
+        """Return what the hook says, as JSON.
+
+        Raises:
+            HookFailed: it gave no answer.
+            Lapsed: the check failed, and it was not started.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        ...
 
 
 class ConfiguredHooks:
@@ -32,13 +50,28 @@ class ConfiguredHooks:
         sources: The hooks, and what they run.
         redact: Masks what hooks say, before anybody reads it.
         environ: The environment, of which a hook sees little.
+        factories: Where the functions of packages come from. Only those that `sources` name are loaded.
+
+    Raises:
+        UsageError: a hook names a function that no package has, or that cannot be loaded.
     """
 
-    def __init__(self, sources: Iterable[HookSource], redact: Redactor, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sources: Iterable[HookSource],
+        redact: Redactor,
+        environ: Mapping[str, str],
+        factories: Factories,
+    ) -> None:
         self._sources = {each.hook.name: each for each in sources}
         self._redact = redact
-        self._environ = environ
-        self._processes = Processes()
+        self._ways: dict[str, Answering] = {}
+        for source in self._sources.values():
+            if source.python:
+                where = f"{source.origin}: hooks.{source.hook.name}.python"
+                found = factories.find("hooks", source.python, where)
+                self._ways[source.hook.name] = FunctionHook(found)
+        self._commands: Answering = factories.find("hooks", "command")(environ)
 
     async def ask(self, hook: Hook, occasion: Occasion, check: Check) -> HookAnswer:
         """Return what the hook answers within its time limit. If it is late or fails, `on_failure` counts.
@@ -48,8 +81,8 @@ class ConfiguredHooks:
         """
         try:
             source = self._source(hook)
-            told = await answer_of_command(self._processes, source, occasion, self._environ, check)
-            answer = answer_from(told)
+            way = self._ways.get(hook.name, self._commands)
+            answer = answer_from(await way.answer(source, occasion, check))
         except HookFailed as error:
             answer = _failure(hook, str(error))
         reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))
@@ -57,7 +90,8 @@ class ConfiguredHooks:
 
     async def aclose(self) -> None:
         """End what still runs."""
-        await self._processes.aclose()
+        for way in (*self._ways.values(), self._commands):
+            await way.aclose()
 
     def _source(self, hook: Hook) -> HookSource:
         # The settings of a session name its hooks, and only this process says what they run. An imported session,

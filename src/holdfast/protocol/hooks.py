@@ -54,15 +54,17 @@ class HookSource(msgspec.Struct, frozen=True):
     """A hook, and what it runs in this process."""
 
     hook: Hook
-    command: tuple[str, ...]
+    command: tuple[str, ...] = ()
     """The program and its arguments."""
+    python: str = ""
+    """The function of a package, by the name of its entry point, instead of a program."""
     origin: str = ""
     """Where the configuration names it."""
 
 
-def digest_of(command: Sequence[str]) -> str:
+def digest_of(command: Sequence[str], python: str = "") -> str:
     """Return the SHA-256 of what a hook runs."""
-    return hashlib.sha256(msgspec.json.encode(command)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode([*command] if command else python)).hexdigest()
 
 
 class Occasion(msgspec.Struct, frozen=True):
