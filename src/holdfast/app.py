@@ -113,6 +113,7 @@ class App:
     """The pool of connections that all providers share."""
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
+    hooks: Hooks | None = None
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
@@ -124,6 +125,7 @@ class App:
             resolve=self.resolve,
             tools=self.tools,
             redact=self.redact,
+            hooks=self.hooks,
             judge=factory(_JUDGE),
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
@@ -317,7 +319,7 @@ async def open_app(
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
-        app = App(config, home, store, tools, redact, clock, environ, http)
+        app = App(config, home, store, tools, redact, clock, environ, http, hooks=hooks)
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app

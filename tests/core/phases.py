@@ -170,6 +170,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ApprovalConsumed(f"{SESSION}-1"),
         e.GrantMade(f"{SESSION}-1", Grant(f"{SESSION}-g1", "shell", Offer("shell(make)"), 9, 5), "cli:ann"),
         e.GrantRevoked(f"{SESSION}-g1", "cli:ann"),
+        e.HooksDue("before_compaction", "m9", "full"),
+        e.HookEnded("guard", "before_model", "m9", "denied", "Not today.", 9),
         e.FilesRestoring("undo", "cli:ann", (2,), (FileRestore("/w", "a", "b", "", new_folders=1),), (KEPT,)),
         e.FilesRestored("undo", ("a",), (KEPT,)),
     )

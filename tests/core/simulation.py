@@ -37,6 +37,7 @@ from holdfast.core.wanted import (
     Prepare,
     PrepareRequest,
     PrepareSide,
+    RunHook,
     RunTool,
     Wait,
     is_wanted,
@@ -60,6 +61,7 @@ from holdfast.protocol.commands import (
 )
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import grant_in, permission_of
+from holdfast.protocol.hooks import HOOK_EVENTS, Hook, HookAnswer
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
@@ -93,6 +95,13 @@ SETTINGS = (
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
     settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2, after_failures=1, max_reflections=2),
 )
+HOOKED = settings(
+    turns=4,
+    wall_s=100,
+    model_attempts=2,
+    hooks=(Hook("all", HOOK_EVENTS), Hook("some", ("run_start", "before_model", "after_tool"), ("shell",))),
+)
+SETTINGS = (*SETTINGS, HOOKED)
 NAMES = ("read_file", "grep", "write_file", "shell")
 TOUCHED_FILES = tuple(
     (Resource(access, path),) for access in ("read", "write") for path in ("/w/a", "/w/b", "/w")
@@ -155,7 +164,7 @@ class Simulation:
         if not self.is_driven:
             moves.append(self._visit)
         elif open_run(self.state) is None:
-            moves = [self._leave, self._command, self._command, self._time, self._late_outcome]
+            moves = [self._leave, self._command, self._command, self._time, self._late_outcome, self._outcome]
         else:
             if phase(self.state) != "stopping":  # the engine reads its inbox when the run has ended
                 moves += [self._command]
@@ -238,7 +247,10 @@ class Simulation:
         """Something that is in flight ends."""
         open_keys = [action_key(call) for call, _ in started_calls(self.state)]
         call, aside = self.state.models.open, self.state.side.open
-        if aside is not None and (self.pick((True, False)) or not (call or open_keys)):
+        hooks = [action.key for action in wanted(self.state) if isinstance(action, RunHook)]
+        if hooks and (self.pick((True, False)) or not (call or open_keys or aside)):
+            self._take(Outcome(self.pick(hooks), self._hook_answer()))
+        elif aside is not None and (self.pick((True, False)) or not (call or open_keys)):
             self._take(Outcome(aside.key, self._side_result()))
         elif call is not None:
             self._take(Outcome(call.key, self._model_result()))
@@ -290,6 +302,10 @@ class Simulation:
     def _tool_result(self) -> CallResult:
         status: Any = self.pick(("ok", "ok", "error", "timeout", "cancelled", "unknown"))
         return CallResult(status, self.pick(("same", f"at {len(self.records)}")))
+
+    def _hook_answer(self) -> HookAnswer:
+        answers = [HookAnswer()] * 12 + [HookAnswer(is_cut=True), HookAnswer("", "late", is_failure=True)]
+        return self.pick([*answers, HookAnswer("deny", "No."), HookAnswer("ask", "Hm.")])
 
     def _prepare(self, step: Prepare) -> Finding:
         if not isinstance(step, Admit):

@@ -290,7 +290,9 @@ async def test_a_hook_that_this_process_does_not_have_denies_and_is_not_made_up_
     )
     await none.aclose()
     assert isinstance(refused, Refused)
-    assert refused.decisions[-1] == Decision("hook", "deny", "hook:known", "This process has no hooks.")
+    assert refused.decisions[-1] == Decision(
+        "hook", "deny", "hook:known", "the hook failed: this process has no hooks."
+    )
 
 
 @pytest.mark.requirement("S4")

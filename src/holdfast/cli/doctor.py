@@ -28,8 +28,8 @@ from holdfast.config.load import UNSAFE, load
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
-from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.protocol.hooks import HookSource
+from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral

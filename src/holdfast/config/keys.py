@@ -33,6 +33,7 @@ from holdfast.protocol.allowed import (
     hosts_are_within,
     paths_are_within,
 )
+from holdfast.protocol.hooks import HOOK_EVENTS
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import (
     allow_rule_of,
@@ -483,7 +484,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "hooks.*.on",
-        choices("before_tool"),
+        choices(*HOOK_EVENTS),
         "The events that the hook is asked about or told.",
         project="trust",
     ),

@@ -10,10 +10,11 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.core import compaction, ledger, progress, prompted
+from holdfast.core import compaction, hooking, ledger, progress, prompted
 from holdfast.core.evolve_models import of_model
 from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
+from holdfast.core.hooked import NOTHING
 from holdfast.core.state import (
     RESTING,
     Answered,
@@ -47,7 +48,10 @@ def evolve(state: State, record: e.Record) -> State:
     # Time between two drivers does not count: the epochs differ, and so do the clocks that they were measured
     # by.
     here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms, run=run)
-    return _FOLDS[type(record.event)](here, record.event)
+    folded = _FOLDS[type(record.event)](here, record.event)
+    if folded.settings is None or not (folded.settings.policy.hooks or folded.hooking is not NOTHING):
+        return folded
+    return hooking.after(here, folded, record.event)
 
 
 def fold(records: list[e.Record], state: State | None = None) -> State:
@@ -192,6 +196,11 @@ def _folds(
     return dict.fromkeys(get_args(kind), fold)
 
 
+def _of_hooks(state: State, event: e.HookFact) -> State:
+    """`hooking.after` folds what hooks have to hear, of all events."""
+    return state
+
+
 _FOLDS = {
     **_folds(e.SessionEvent, _of_session),
     **_folds(e.RunEvent, of_run),
@@ -200,5 +209,6 @@ _FOLDS = {
     **_folds(e.ToolEvent, of_tool),
     **_folds(e.ApprovalEvent, of_approval),
     **_folds(e.FileEvent, _of_files),
+    **_folds(e.HookFact, _of_hooks),
 }
 """The fold of each type of event. A look-up by type is faster than asking each group in turn."""

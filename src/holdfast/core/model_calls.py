@@ -9,6 +9,7 @@ from holdfast.core.answers import is_answered_anyway
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
+from holdfast.core.hooking import may_compact
 from holdfast.core.state import ModelCall, Totals, facts, open_model_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.evidence import PARTIAL
@@ -42,6 +43,8 @@ def take_finding(
     if run is None or settings is None:
         return
     match found:
+        case e.ContextCompacted() as view if not may_compact(draft.state, key):
+            draft.add(e.HooksDue("before_compaction", key, view.reason))
         # The step is still wanted, for the view that this leaves.
         case e.ContextCompacted() | e.SummaryDiscarded():
             draft.add(found)

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.core.compaction import Compaction
 from holdfast.core.failing import NOT_FAILING, Failing
+from holdfast.core.hooked import NOTHING, Hooking
 from holdfast.core.ledger import Ledger
 from holdfast.core.measure import Measure, Rates
 from holdfast.core.pace import Starts
@@ -394,6 +395,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The last compaction of the view."""
     ledger: Ledger = Ledger()
     """What was done, in short."""
+    hooking: Hooking = NOTHING
+    """What hooks have not answered yet."""
     restoring_seq: int = 0
     """The record of an intent to put files back that has no outcome yet; 0 without one."""
 

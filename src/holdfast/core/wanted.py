@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core import hooking
+from holdfast.core.hooked import NOTHING, Occurred
 from holdfast.core.side import due
 from holdfast.core.state import (
     Call,
@@ -24,6 +26,7 @@ from holdfast.core.state import (
     phase,
     started_calls,
 )
+from holdfast.protocol.hooks import Hook
 from holdfast.protocol.request import SidePurpose
 
 
@@ -69,6 +72,15 @@ class RunTool(msgspec.Struct, frozen=True, gc=False):
     attempt: ToolAttempt
 
 
+class RunHook(msgspec.Struct, frozen=True, gc=False):
+    """Ask a hook about something, or tell it of it. The record of what happened is the intent: it is run again after
+    a crash."""
+
+    key: str
+    hook: Hook
+    occurred: Occurred
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """A timer: at this time the driver passes `Due(key)` to the core."""
 
@@ -79,21 +91,22 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 Prepare = PrepareRequest | PrepareSide | Admit
-Attempt = CallModel | RunTool
+Attempt = CallModel | RunTool | RunHook
 Action = Prepare | Attempt | Wait
 
 
 def wanted(state: State) -> list[Action]:
     """Return all actions that should be in flight, in a stable order."""
     run = open_run(state)
+    told = [] if state.hooking is NOTHING else [_hook(*each) for each in hooking.telling(state)]
     if run is None:
-        return []
+        return [*told]
     now = phase(state)
     if now == "stopping":
-        return _grace(run)
+        return [*_grace(run), *told]
     # A side call is prepared first, so that a commit that begins both ends with the intent of the work, where
     # snapshots are made. It runs last, so that the task of the work goes on with the work.
-    return [*_side_steps(state, now), *_of_work(state, run, now), *_side_calls(state)]
+    return [*_side_steps(state, now), *_of_work(state, run, now), *_side_calls(state), *told]
 
 
 def _of_work(state: State, run: Run, now: Phase) -> list[Action]:
@@ -125,7 +138,18 @@ def _of_work(state: State, run: Run, now: Phase) -> list[Action]:
             # No wall timer here: the driver's clock stops while the session backs off or waits for people.
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
+            asked = hooking.asking(state, next_key(state)) if _has_hooks(state) else None
+            if asked is not None:
+                return [_hook(*asked), *_wall(state, run)]
             return [*_requests(state, run), *_wall(state, run)]
+
+
+def _has_hooks(state: State) -> bool:
+    return state.settings is not None and bool(state.settings.policy.hooks)
+
+
+def _hook(hook: Hook, occurred: Occurred) -> RunHook:
+    return RunHook(f"hook {occurred.event} {occurred.subject} {hook.name}", hook, occurred)
 
 
 def is_wanted(step: Prepare, state: State) -> bool:
@@ -144,6 +168,8 @@ def is_wanted(step: Prepare, state: State) -> bool:
 def _requests(state: State, run: Run) -> list[Action]:
     # The request did not fit beside a side call. When that call ends, `is_short` is gone, and it is tried again.
     if state.models.is_short:
+        return []
+    if _has_hooks(state) and (hooking.is_held_up(state) or hooking.asking(state, next_key(state))):
         return []
     basis = (state.settings, state.unsaid, run.number, state.compaction.seq)
     return [PrepareRequest(next_key(state), bool(run.landing), basis)]

@@ -16,7 +16,7 @@ from holdfast.context.clip import clean
 from holdfast.extensions.factories import Factories
 from holdfast.extensions.hook_commands import HookFailed
 from holdfast.extensions.hook_functions import FunctionHook
-from holdfast.protocol.hooks import REASON_CHARS, Hook, HookAnswer, HookSource, Occasion
+from holdfast.protocol.hooks import REASON_CHARS, Hook, HookAnswer, HookSource, Occasion, failure_of
 from holdfast.protocol.ports import Check
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.redact import Redactor
@@ -84,7 +84,7 @@ class ConfiguredHooks:
             way = self._ways.get(hook.name, self._commands)
             answer = answer_from(await way.answer(source, occasion, check))
         except HookFailed as error:
-            answer = _failure(hook, str(error))
+            answer = failure_of(hook, str(error))
         reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))
         return msgspec.structs.replace(answer, reason=reason)
 
@@ -102,12 +102,6 @@ class ConfiguredHooks:
         if source.hook.digest != hook.digest:
             raise HookFailed("it runs something else in this process")
         return source
-
-
-def _failure(hook: Hook, why: str) -> HookAnswer:
-    if hook.on_failure == "deny":
-        return HookAnswer("deny", f"the hook failed: {why}.")
-    return HookAnswer("", f"The hook failed: {why}. Its on_failure is allow.")
 
 
 def answer_from(told: str) -> HookAnswer:

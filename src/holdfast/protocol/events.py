@@ -22,6 +22,7 @@ from holdfast.protocol.files import FilesRestoring as FilesRestoring
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.grants import GrantMade as GrantMade
 from holdfast.protocol.grants import GrantRevoked as GrantRevoked
+from holdfast.protocol.hooks import HookEvent
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
 from holdfast.protocol.plan import Plan
@@ -494,6 +495,32 @@ class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     approval_id: str
 
 
+# --- hooks --------------------------------------------------------------------------------------
+
+
+class HooksDue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Hooks are asked before this happens."""
+
+    event: HookEvent
+    subject: str
+    reason: str = ""
+    """Why it is to happen."""
+
+
+HookStatus = Literal["ok", "denied", "failed"]
+
+
+class HookEnded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A hook was asked about something, or told of it. What hooks say about a call is among its decisions."""
+
+    hook: str
+    event: HookEvent
+    subject: str
+    status: HookStatus
+    reason: str = ""
+    duration_ms: int = 0
+
+
 SessionEvent = SessionOpened | SessionForked | SessionRenamed | SessionImported | Attached
 RunEvent = (
     MessageReceived
@@ -532,7 +559,8 @@ ToolEvent = (
 ContextEvent = ContextCompacted | SummaryDiscarded | CompactionAsked | ContextRestored
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed | GrantMade | GrantRevoked
 FileEvent = FilesRestoring | FilesRestored
-Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | ApprovalEvent | FileEvent
+HookFact = HooksDue | HookEnded
+Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | ApprovalEvent | FileEvent | HookFact
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 

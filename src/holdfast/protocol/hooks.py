@@ -22,6 +22,7 @@ HOOK = "hook"
 """The gate at which hooks are asked about a call."""
 CHANGED = "It changed the arguments."
 """The reason of a decision about arguments that a hook changed."""
+NO_HOOKS = "this process has no hooks"
 REASON_CHARS = 2_000
 """The most characters of a hook's reason that are kept."""
 ROUNDS = 3
@@ -87,6 +88,22 @@ class HookAnswer(msgspec.Struct, frozen=True):
     """Redacted and bounded."""
     arguments: dict[str, Any] | None = None
     """Other arguments for the call."""
+    is_failure: bool = False
+    """It gave no valid answer: `on_failure` is applied to the verdict."""
+    is_cut: bool = False
+    """It was cancelled, so this says nothing."""
+
+
+def failure_of(hook: Hook, why: str) -> HookAnswer:
+    """Return what counts as the answer of a hook that failed.
+
+    Args:
+        hook: The hook.
+        why: What happened, as the end of a sentence.
+    """
+    if hook.on_failure == "deny":
+        return HookAnswer("deny", f"the hook failed: {why}.", is_failure=True)
+    return HookAnswer("", f"The hook failed: {why}. Its on_failure is allow.", is_failure=True)
 
 
 def hooks_on(event: HookEvent, hooks: Iterable[Hook], tool: str = "") -> list[Hook]:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Estimated, ModelReply, Usage
 from holdfast.protocol.prompt import Section
@@ -80,4 +81,4 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 ModelResult = ModelReply | ModelFailure | ModelCut
-AttemptResult = ModelResult | CallResult
+AttemptResult = ModelResult | CallResult | HookAnswer

@@ -25,6 +25,7 @@ from holdfast.core.wanted import (
     Prepare,
     PrepareRequest,
     PrepareSide,
+    RunHook,
     RunTool,
     Wait,
     wanted,
@@ -39,6 +40,7 @@ from holdfast.runtime.fold import Fold, waiting_command
 from holdfast.runtime.heard import heard
 from holdfast.runtime.heartbeat import renew
 from holdfast.runtime.holder import LiveLease
+from holdfast.runtime.hooked import key_of
 from holdfast.runtime.mailbox import Mailbox
 from holdfast.runtime.originals import Originals
 from holdfast.runtime.ports import Ports
@@ -319,7 +321,9 @@ class Driver:
         if self.failure is not None:  # it came during the commit
             return None
         for action in self._wanted:
-            if (type(action) is CallModel or type(action) is RunTool) and action.key not in self._running:
+            if (
+                type(action) is CallModel or type(action) is RunTool or type(action) is RunHook
+            ) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
                 if self._lease.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._lease]):
@@ -446,6 +450,7 @@ async def end_orphans(tools: Tools, state: State, lease: LiveLease) -> None:
         keys += [
             f"{state.session}:{call.call_id}" for call in state.turn.calls if type(call.stage) is Proposed
         ]
+        keys += [key_of(state.session, hook.name) for hook in state.settings.policy.hooks]
     if keys:
         lease.check()
         await tools.end_orphans(keys)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.protocol.ports import Clock, Judge, Resolver, Store, Tools, Wire
+from holdfast.protocol.ports import Clock, Hooks, Judge, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.zone import UTC, Zone
@@ -23,6 +23,8 @@ class Ports:
     """Finds the provider of a PROVIDER:MODEL."""
     tools: Tools
     redact: Redactor
+    hooks: Hooks | None = None
+    """Asks and tells the hooks of settings. Without it, they count as failed."""
     run_folder: Path | None = None
     """The folder of the doorbells; None if no other process shares the store."""
     deps: dict[str, list[object]] = field(default_factory=dict)

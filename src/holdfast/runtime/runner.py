@@ -19,9 +19,10 @@ from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
-from holdfast.core.wanted import Attempt, CallModel, RunTool
+from holdfast.core.wanted import Attempt, CallModel, RunHook, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
+from holdfast.protocol.hooks import failure_of
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.media import weight_of
 from holdfast.protocol.messages import (
@@ -48,6 +49,7 @@ from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.hooked import answer_of
 from holdfast.runtime.in_text import provider_of
 from holdfast.runtime.masking import masked_copy
 from holdfast.runtime.originals import Originals
@@ -107,8 +109,10 @@ class Runner:
                 work = self._call_model(action, state, body, settings, first)
                 looks = state.progress.is_open and action.model_call.purpose == "work"
                 result = await (self._looking(work, state, settings) if looks else work)
-            else:
+            elif isinstance(action, RunTool):
                 result = await self._run_tool(action, settings)
+            else:
+                result = await answer_of(self._ports, self._apart, action, state, self._check)
         except (Fenced, StorageError):
             raise
         except Exception as error:
@@ -466,6 +470,8 @@ def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) ->
     if isinstance(action, CallModel):
         failure = Failure("provider_fatal", "The adapter of the provider failed. See the journal.", detail)
         return ModelFailure(failure, estimated=("input", "output"))
+    if isinstance(action, RunHook):
+        return failure_of(action.hook, f"this is a bug ({type(error).__name__})")
     failure = Failure("tool_execution", "The tool failed.", detail)
     return _own("error", failure.message, failure)
 

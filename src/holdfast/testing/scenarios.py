@@ -22,7 +22,7 @@ from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record
 from holdfast.protocol.limits import Limits, ModelFacts
-from holdfast.protocol.ports import Provider, Store, Tool
+from holdfast.protocol.ports import Hooks, Provider, Store, Tool
 from holdfast.protocol.settings import Settings, changed, settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import Redactor, make_redactor
@@ -91,6 +91,8 @@ class Scenario:
     """The contents of what comes with messages."""
     is_timed: bool = False
     """Its conversation depends on timing: after a crash it may differ."""
+    hooks: Callable[[], Hooks | None] = lambda: None
+    """Asks the hooks of the settings."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def controller_of(
     async def resolve(name: str) -> Provider:
         return models[name]
 
-    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own(), journals=store)
+    hooks = scenario.hooks()
+    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own(), journals=store, hooks=hooks)
     ports = Ports(
         store,
         clock,
@@ -129,6 +132,7 @@ def controller_of(
         tools,
         redact or make_redactor(),
         judge=verdict,
+        hooks=hooks,
         guidance=partial(guidance, Own()),
     )
     return SessionController(ports)

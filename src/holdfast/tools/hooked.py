@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.hooks import CHANGED, HOOK, ROUNDS, Hook, HookAnswer, Occasion, hooks_on
+from holdfast.protocol.hooks import CHANGED, HOOK, NO_HOOKS, ROUNDS, Hook, Occasion, failure_of, hooks_on
 from holdfast.protocol.ports import Check, Hooks
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Decision, Refused, ToolSpec
 from holdfast.tools.gates import PLAN, Case, Gate, Verdict, passed
 
 UNSETTLED = "The hooks kept changing each other's arguments of {tool}, so it was refused."
-NO_HOOKS = HookAnswer("deny", "This process has no hooks.")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -78,7 +77,9 @@ class _Asking(msgspec.Struct, frozen=True):
 
     async def _after(self, hook: Hook, case: Case, check: Check) -> Verdict:
         """Return the case after one hook has answered."""
-        answer = await self.hooks.ask(hook, _occasion(case), check) if self.hooks is not None else NO_HOOKS
+        answer = failure_of(hook, NO_HOOKS)
+        if self.hooks is not None:
+            answer = await self.hooks.ask(hook, _occasion(case), check)
         if answer.verdict == "deny":
             said = f": {answer.reason}" if answer.reason else "."
             decisions = (*case.decisions, Decision(HOOK, "deny", hook.rule, answer.reason))

@@ -7,8 +7,9 @@ again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from msgspec import convert
 from msgspec.structs import asdict, replace
 
 from holdfast.core import budget, side_calls
@@ -31,6 +32,8 @@ from holdfast.protocol.commands import (
     Send,
     Stop,
 )
+from holdfast.protocol.compaction import Reason
+from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
 from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
@@ -96,6 +99,9 @@ def _outcome(key: str, told: e.Event) -> Outcome | None:
             return Outcome(key, result)
         case e.ToolCallAbandoned(text=text):
             return Outcome(key, CallResult("unknown", text))
+        case e.HookEnded(status=status, reason=reason, duration_ms=duration_ms):
+            verdict: Literal["", "deny"] = "deny" if status == "denied" else ""
+            return Outcome(key, HookAnswer(verdict, reason, is_failure=status == "failed"), duration_ms)
     return None
 
 
@@ -232,6 +238,8 @@ def _request(
             return Unready(failure, retry_at_ms)
         case e.ContextCompacted() | e.SummaryDiscarded():
             return told
+        case e.HooksDue(reason=reason):  # the view that would have been is not recorded, and not needed
+            return e.ContextCompacted(convert(reason, Reason), (), 0, (), "data", 0, 0, 0, 0)
         case e.PromptBuilt(sections=sections, blob=blob, tools=tools):
             return Built(sections, blob, tools)
     return None
