@@ -10,7 +10,7 @@ from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.hooking import may_compact
-from holdfast.core.state import ModelCall, Totals, facts, open_model_call, open_run
+from holdfast.core.state import ModelCall, Run, State, Totals, facts, open_model_call, open_run
 from holdfast.protocol import events as e
 from holdfast.protocol.evidence import PARTIAL
 from holdfast.protocol.failures import in_full
@@ -74,18 +74,23 @@ def take_finding(
                 stop(draft, "failed", failure.code, in_full(failure))
         case Request() as request:
             state = draft.state
-            is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
             draft.add(
                 e.ModelCallStarted(
                     key=key,
                     epoch=draft.epoch,
-                    turn=state.turn.number if is_retry else state.turn.number + 1,
+                    turn=next_turn(state, run),
                     attempt=state.models.failed_attempts + 1,
                     model=facts(state).name,
                     request=request,
                     is_last_pass=bool(run.landing),
                 )
             )
+
+
+def next_turn(state: State, run: Run) -> int:
+    """Return the turn of the next attempt."""
+    is_retry = run.totals.model_calls > 0 and not run.reply  # the attempt before brought no response
+    return state.turn.number if is_retry else state.turn.number + 1
 
 
 def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:

@@ -101,7 +101,7 @@ class ConfiguredHooks:
             raise HookFailed("the configuration of this process has no such hook")
         if source.hook.digest != hook.digest:
             raise HookFailed("it runs something else in this process")
-        return source
+        return msgspec.structs.replace(source, hook=hook)  # the settings of the run say how long it may take
 
 
 def answer_from(told: str) -> HookAnswer:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.core.model_calls import next_turn
 from holdfast.core.state import State, facts, open_run
 from holdfast.core.wanted import RunHook
 from holdfast.protocol import events as e
@@ -67,7 +68,9 @@ async def _facts(ports: Ports, action: RunHook, state: State) -> dict[str, Any]:
     """Return what the hook reads about what happened."""
     occurred = action.occurred
     if not occurred.seq:
-        return {"request": occurred.subject, "turn": state.turn.number + 1, "model": facts(state).name}
+        run = open_run(state)
+        turn = next_turn(state, run) if run is not None else 0
+        return {"request": occurred.subject, "turn": turn, "model": facts(state).name}
     (stored,) = await ports.store.read(state.session, occurred.seq - 1, occurred.seq)
     return {**_of_call(occurred.tool, occurred.arguments), **_told(decode(stored).event, occurred.event)}
 
