@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.bench import Mutation
 
 _CALLS = "tests/extensions/test_hooks_of_calls.py"
+_SESSIONS = "tests/scenarios/test_hooks.py"
 _FILES = "tests/config/test_hooks.py"
 
 HOOKS = (
@@ -84,5 +85,61 @@ HOOKS = (
         '            if source.layer != "project" and (taken := owned.taken(given, number, source)):\n',
         "            if False and (taken := owned.taken(given, number, source)):\n",
         _FILES,
+    ),
+    Mutation(
+        "a stop waits for all that hooks have not heard",
+        "core/hooking.py",
+        'told = () if event.status == "interrupted" else hooking.told',
+        "told = hooking.told",
+        _SESSIONS,
+    ),
+    Mutation(
+        "a hook's question about a model call lets it through",
+        "core/hook_answers.py",
+        'is_denied = decides and answer.verdict in ("deny", "ask")',
+        'is_denied = decides and answer.verdict == "deny"',
+        _SESSIONS,
+    ),
+    Mutation(
+        "a hook that is only told may end the run",
+        "core/hooking.py",
+        "    return event in _ASKED\n",
+        "    return True\n",
+        _SESSIONS,
+    ),
+    Mutation(
+        "a cancelled hook counts as one that failed",
+        "core/hook_answers.py",
+        "    if action is None or answer.is_cut:\n",
+        "    if action is None:\n",
+        "tests/core/test_hooks.py",
+    ),
+    Mutation(
+        "a hook changes arguments again after a crash",
+        "core/evolve.py",
+        "arguments=call.written or call.arguments,",
+        "arguments=call.arguments,",
+        _SESSIONS,
+    ),
+    Mutation(
+        "a secret that a hook puts into arguments is stored",
+        "runtime/originals.py",
+        "        if change := next(filter(_is_change, admission.decisions), None):\n",
+        "        if False and (change := next(filter(_is_change, admission.decisions), None)):\n",
+        _SESSIONS,
+    ),
+    Mutation(
+        "a branch tells the hooks what its parent tells them",
+        "core/hooking.py",
+        "            hooking = NOTHING  # the parent tells its own hooks\n",
+        "            pass\n",
+        "tests/core/test_hooks.py",
+    ),
+    Mutation(
+        "a package is loaded because it is installed",
+        "extensions/factories.py",
+        "        return name in self._own.get(kind, {}) or name in self._found(kind)\n",
+        "        return bool(self.find(kind, name))\n",
+        "tests/extensions/test_hook_functions.py",
     ),
 )

@@ -73,3 +73,13 @@ async def doubt(event: Event) -> Event:
 async def fail(event: Event) -> None:
     """Fail."""
     raise RuntimeError("I am gone")
+
+
+async def water(event: Event) -> Event:
+    """Replace a word."""
+    return {"arguments": {"text": event["arguments"]["text"].replace("beer", "water")}}
+
+
+async def leak(event: Event) -> Event:
+    """Put in what looks like a secret."""
+    return {"arguments": {"text": "password=" + "Tr0ub4dor" + "-and-3"}}

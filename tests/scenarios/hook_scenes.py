@@ -17,6 +17,7 @@ from tests.scenarios.scenes import _with as with_steps
 
 FUNCTIONS = (
     "note", "deny", "change", "ask", "hang", "die", "hang_always", "refuse", "refuse_later", "doubt", "fail",
+    "water", "leak",
 )  # fmt: skip
 TARGETS = {name: f"tests.scenarios.hook_functions:{name}" for name in FUNCTIONS}
 TOLD = tuple(event for event in HOOK_EVENTS if event != "before_tool" and not is_asked(event))
@@ -53,7 +54,7 @@ ALL_KINDS = scene(
     steps=with_steps(Step(Resolve("", "approve"))),
 )
 ALL_EVENTS = scene(
-    "hooks are told of everything",
+    "hooks hear of everything",
     [calls(call("look", name="x"), call("note", text="n")), calls(call("ask_user", question="Which?")), DONE],
     source("note", *TOLD),
 )

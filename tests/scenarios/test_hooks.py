@@ -17,7 +17,8 @@ from holdfast.runtime.controller import SessionController
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import check_session, ended
-from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
+from holdfast.testing.scenarios import SESSION_KEY, Scenario, World, controller_of, records_of, settings_of
+from holdfast.views.replay import replay
 from tests.scenarios.hook_functions import HEARD
 from tests.scenarios.hook_scenes import (
     ALL_ASKED,
@@ -165,6 +166,7 @@ def test_hooks_are_asked_before_a_compaction(volatile: Stage) -> None:
     whole = run(volatile, noting)
     compacted = events_of(whole.records, e.ContextCompacted)
     assert compacted
+    assert not replay(whole.session, SESSION_KEY, whole.records).differences
     assert len(events_of(whole.records, e.HooksDue)) == len(compacted)
     assert {each["reason"] for each in heard(whole.world.workspace)} == {"full"}
     refused = run(volatile, scene("kept", lines, source("refuse", "before_compaction"), settings=settings))
@@ -270,3 +272,31 @@ def test_a_person_decides_about_one_call_while_the_hook_of_another_hangs(stage: 
 def test_a_run_that_a_hook_refused_goes_on_when_somebody_continues_it(volatile: Stage) -> None:
     whole = run(volatile, REFUSED_CALL)
     assert [each.key for each in events_of(whole.records, e.ModelCallStarted)] == ["m1"]
+
+
+@pytest.mark.requirement("S4", "A4")
+def test_a_hook_changes_a_call_with_a_secret_and_only_a_masked_copy_is_stored(volatile: Stage) -> None:
+    secret = "password=" + "Tr0ub4dor" + "-and-3"
+    lines = [calls(call("note", text=f"beer {secret}")), DONE]
+    whole = run(volatile, scene("masked", lines, source("water")))
+    assert whole.world.effects == [f"water {secret}"]
+    (started,) = events_of(whole.records, e.ToolCallStarted)
+    assert started.is_masked
+    assert "water" in started.arguments
+    assert secret not in repr(whole.records)
+    leaking = run(volatile, scene("leaking", [calls(call("note", text="n")), DONE], source("leak")))
+    (refused,) = events_of(leaking.records, e.ToolCallRefused)
+    assert "a hook put what looks like a secret into its arguments" in refused.failure.message
+    assert leaking.world.effects == []
+    assert secret not in repr(leaking.records)
+
+
+@pytest.mark.requirement("S4", "H2")
+@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+def test_a_session_with_hooks_is_decided_again_as_it_was_recorded(
+    volatile: Stage, scenario: Scenario
+) -> None:
+    whole = run(volatile, scenario)
+    found = replay(whole.session, SESSION_KEY, whole.records)
+    assert not found.differences
+    assert found.records == len(whole.records)

@@ -15,6 +15,8 @@ DENIED = "The hook {name} ended the run{why}"
 
 def take_outcome(draft: Draft, key: str, answer: HookAnswer, duration_ms: int) -> None:
     """Record an answer that is still waited for. A denial ends the run. Who is only informed decides nothing."""
+    # A hook may answer when its call is over: the run was stopped, paused, or goes on without it. Looking it up in
+    # `wanted` makes that harmless. One that was cut off by a pause is asked again when the pause ends.
     action = next((each for each in wanted(draft.state) if type(each) is RunHook and each.key == key), None)
     if action is None or answer.is_cut:
         return

@@ -28,7 +28,7 @@ class Hooking(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     asked: tuple[Occurred, ...] = ()
     """What waits for hooks, in order: nothing goes on before it."""
     told: tuple[Occurred, ...] = ()
-    """What hooks are told beside the work, oldest first."""
+    """What hooks hear beside the work, oldest first."""
     passed: tuple[tuple[HookEvent, str], ...] = ()
     """What was asked about and may go on."""
 

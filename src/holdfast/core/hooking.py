@@ -1,7 +1,7 @@
 """Which hooks are to be asked or told: what `evolve` remembers of it, and what follows from an answer.
 
 Before a model call, a compaction and the first request of a run, hooks are asked, one after the other, and nothing
-goes on until they have answered. Of everything else they are told beside the work. What they were not told yet is
+goes on until they have answered. They hear of everything else beside the work. What they have not heard yet is
 in the state, so that the next driver tells them. (The hooks before a tool call are a gate: `tools.hooked`.)
 """
 
@@ -26,6 +26,9 @@ _ASKED: frozenset[HookEvent] = frozenset(("run_start", "before_model", "before_c
 
 def after(before: State, state: State, event: e.Event) -> State:
     """Return the state with what hooks have to hear of an event. `before`: the state before it."""
+    # An example: `log` hears of after_tool and run_end. ToolCallFinished brings ("after_tool", "t1.c1"), and the
+    # driver runs the hook. If the process dies before its HookEnded, the next fold has the same entry, and the
+    # next driver runs it again. So a hook needs no intent of its own.
     hooking = state.hooking
     match event:
         case e.SessionForked() | e.SessionImported():
@@ -57,7 +60,7 @@ def _asking(hooking: Hooking, occurred: Occurred) -> Hooking:
 
 
 def _happened(before: State, state: State, event: e.Event) -> Iterator[Occurred]:
-    """Yield what hooks are told of an event, and of the turn that it ends."""
+    """Yield what hooks hear of an event, and of the turn that it ends."""
     seq = state.seq
     match event:
         case e.Responded(key=key):
@@ -82,6 +85,7 @@ def _happened(before: State, state: State, event: e.Event) -> Iterator[Occurred]
 
 def _ended(hooking: Hooking, state: State, ended: e.HookEnded) -> Hooking:
     """Note the answer of one hook. What all have answered may go on."""
+    # No record says that the next request is due, so the first answer about it makes the entry.
     place = (ended.event, ended.subject)
     asked = hooking.asked
     if ended.event == "before_model" and not any(_place(each) == place for each in asked):
@@ -120,7 +124,9 @@ def hooks_for(occurred: Occurred, state: State) -> list[Hook]:
 
 
 def telling(state: State) -> Iterator[tuple[Hook, Occurred]]:
-    """Yield what hooks are told now: one thing after the other, but different hooks side by side."""
+    """Yield what hooks hear now: one thing after the other, but different hooks side by side."""
+    # One hook never runs twice at a time: it hears things in their order, and a slow one does not fill the machine
+    # with its processes.
     busy: set[str] = set()
     for occurred in state.hooking.told:
         for hook in hooks_for(occurred, state):

@@ -36,7 +36,7 @@ class FunctionHook:
         """Return the answer as JSON.
 
         Raises:
-            HookFailed: it was late, raised, or returned what is no answer.
+            HookFailed: it was late, raised, or gave no valid answer.
             Lapsed: the check failed, and it was not called.
         """
         event = msgspec.json.decode(body_of(source, occasion))  # its own copy, which it may change

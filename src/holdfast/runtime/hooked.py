@@ -60,7 +60,7 @@ async def answer_of(ports: Ports, apart: Apart, action: RunHook, state: State, c
 
 
 def key_of(session: str, hook: str) -> str:
-    """Return the key that the processes of a hook have in their environment. A hook is told one thing at a time."""
+    """Return the key that the processes of a hook have in their environment. A hook hears one thing at a time."""
     return f"{session}:hook:{hook}"
 
 

@@ -15,6 +15,7 @@ from holdfast.protocol.events import (
     FilesRestoring,
     GrantMade,
     GrantRevoked,
+    HookEnded,
     ModelCallAbandoned,
     ModelCallCut,
     ModelCallFailed,
@@ -32,8 +33,10 @@ from holdfast.protocol.events import (
     SettingsChanged,
     SideCallEnded,
     SummaryDiscarded,
+    ToolCallAdmitted,
 )
 from holdfast.protocol.failures import in_full
+from holdfast.protocol.hooks import CHANGED, HOOK
 from holdfast.protocol.reflection import Reflection
 from holdfast.protocol.request import Stretch, names_of
 from holdfast.protocol.settings import Group, Settings, settings_by
@@ -58,6 +61,10 @@ _ASIDE = {
     "reflection": "the model was not asked how the task is going",
 }
 """What follows when a call beside the work fails, by its purpose."""
+_CUT: Mapping[type[object], str] = {
+    ModelCallAbandoned: "a model call was open when its process ended; its cost stays reserved",
+    ModelCallCut: "the response was cut off",
+}
 _DECIDED: Mapping[Resolution, str] = {
     "approve": "approved by {by}",
     "deny": "denied by {by}",
@@ -84,12 +91,10 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _changed(settings_by(ref, groups))
         case ModelCallFailed() | ModelCallUnready() | SideCallEnded() as told:
             return _failed(told, record.at_ms)
-        case ModelCallAbandoned():
-            return "a model call was open when its process ended; its cost stays reserved"
-        case ModelCallCut():
-            return "the response was cut off"
         case ApprovalRequested() | ApprovalResolved() | GrantMade() | GrantRevoked() as told:
             return _about_permission(told)
+        case ModelCallAbandoned() | ModelCallCut() as told:
+            return _CUT[type(told)]
         case AnswerGiven(answer=answer, is_doubted=True):
             return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
         case RunPaused() | RunResumed() as told:
@@ -100,6 +105,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _about_files(told)
         case SessionForked() | SessionRenamed() | SessionImported() as told:
             return _about_origin(told)
+        case ToolCallAdmitted() | HookEnded() as told:
+            return _about_hooks(told)
     return ""
 
 
@@ -113,6 +120,16 @@ def _about_permission(told: ApprovalRequested | ApprovalResolved | GrantMade | G
             return f"{by} granted {offer_told(grant.offer)} until {local(grant.until_ms)} ({grant.id})"
         case GrantRevoked(grant_id=grant_id, by=by):
             return f"{by} revoked the grant {grant_id}"
+
+
+def _about_hooks(told: ToolCallAdmitted | HookEnded) -> str:
+    """What hooks did to a call, and that a hook failed. A denial is the end of the run, which says it."""
+    if isinstance(told, HookEnded):
+        return f"hook:{told.hook} ({told.event}): {told.reason}" if told.status == "failed" else ""
+    changed = [each.rule for each in told.decisions if each.by == HOOK and each.reason == CHANGED]
+    if not changed:
+        return ""
+    return f"{' and '.join(dict.fromkeys(changed))} changed the arguments of {told.name} ({told.call_id})"
 
 
 def _about_pause(told: RunPaused | RunResumed) -> str:

@@ -261,6 +261,8 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
     trust = f"  {call.trust}" if call.trust is not None else ""
     yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}{trust}", "dim")]
     yield from label_lines(call, f"{_INDENT}  ")
+    if call.arguments != asked.arguments:  # converted, or changed by a hook
+        yield [Span(f"{_INDENT}  ran with {one_line(call.arguments, max(width - 40, 20))}", "dim")]
     yield from result_lines(call.text, width, f"{_INDENT}  ")
 
 
