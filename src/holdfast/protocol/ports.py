@@ -6,6 +6,7 @@ A Protocol is here only if a second implementation exists. It has no behaviour a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.settings import Output, Policy, Settings
-from holdfast.protocol.tools import Admission, Expectation, ToolSpec
+from holdfast.protocol.tools import Admission, Expectation, Resource, ToolSpec
 from holdfast.protocol.trust import CLEAN, Label, Taint, Trust
 
 T = TypeVar("T")
@@ -517,6 +518,10 @@ class Tools(Protocol):
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""
+        ...
+
+    def place(self, session: str, resources: Sequence[Resource]) -> AbstractAsyncContextManager[None]:
+        """Wait for a place to run in. No other session of this process has one for what this call changes."""
         ...
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:

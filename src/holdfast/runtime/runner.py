@@ -312,8 +312,9 @@ class Runner:
             policy=settings.policy,
         )
         try:
-            work = self._ports.tools.run(call.name, original.arguments, context)
-            raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
+            async with self._ports.tools.place(self._session, call.resources or ()):
+                work = self._ports.tools.run(call.name, original.arguments, context)
+                raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except Left:
             return _own("unknown", IGNORED.format(name=call.name))
         except asyncio.CancelledError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -29,6 +30,7 @@ from holdfast.protocol.tools import (
     Offer,
     Reach,
     Refused,
+    Resource,
     Told,
     ToolSpec,
 )
@@ -39,6 +41,7 @@ from holdfast.tools.facts import after_interruption, commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
 from holdfast.tools.granting import NoOffer, offered
 from holdfast.tools.limits import limited, over
+from holdfast.tools.pool import Pool
 from holdfast.tools.reach import reach_of
 from holdfast.tools.registry import Registry
 from holdfast.tools.results import bounded, failed
@@ -80,6 +83,7 @@ class Dispatcher:
         self._gates = gates
         self._surveyor = surveyor
         self._capabilities = (registry, processes, *capabilities)
+        self._pool = Pool()
         self._slow_gates = [gate for gate in gates if gate.pace == "slow"]
 
     @property
@@ -122,6 +126,10 @@ class Dispatcher:
             message = f"{spec.name} was refused: a gate failed ({type(error).__name__})."
             detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
             return refused("gates", Failure("policy_denied", message, detail))
+
+    def place(self, session: str, resources: Sequence[Resource]) -> AbstractAsyncContextManager[None]:
+        """Wait for a place to run in."""
+        return self._pool.place(session, resources)
 
     async def run(self, name: str, arguments: str, context: CallContext) -> RawResult:
         """Run an admitted call with its canonical arguments. Exceptions become results.
