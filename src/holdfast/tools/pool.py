@@ -88,7 +88,7 @@ class Pool:
                 call.may_start.set_result(None)
 
     def _next(self) -> _Call | None:
-        """Return the next call that may start: no other session holds what it touches, or waits for it since longer."""
+        """Return the next call that may start: no other session has what it touches, or waits for it since longer."""
         held: dict[str, Touched] = {}
         for call in self._running:
             if call.resources:
