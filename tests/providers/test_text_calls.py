@@ -89,6 +89,7 @@ QUOTED = {
     "in a repeated result": f"<tool_response>\n{CALL}\n</tool_response>",
     "in a repeated result without an end": f"<tool_result name=x>\n{CALL}\n",
     "in a comment": f"<!-- {CALL} -->",
+    "in tags that quote": f"<pre>{CALL}</pre>",
     "in thinking": f"<think>I could {CALL}</think>No.",
     "in thinking without an end": f"<think>I could {CALL}",
     "in thinking without a beginning": f"I could {CALL}\n</think>No.",
@@ -187,7 +188,7 @@ def test_no_part_of_a_block_is_ever_shown() -> None:
 
 def test_text_is_shown_as_it_comes() -> None:
     reader = TextReader("hermes")
-    assert reader.feed("One <b") == "One <b"
+    assert reader.feed("One <z") == "One <z"
     assert reader.feed(" and <tool") == " and "
     assert reader.feed("box> two") == "<toolbox> two"
 
@@ -258,8 +259,9 @@ def test_twice_the_text_costs_no_more_than_twice(unit: str) -> None:
             assert attempt < 3, (name, piece)
 
 
-def test_the_rejected_blocks_of_a_text_are_bounded() -> None:
-    assert len(read_text("`<tool_call>` " * 1_000).rejected) == MAX_REJECTED
+def test_the_rejected_blocks_of_a_text_are_bounded_and_what_was_meant_as_a_call_is_among_them() -> None:
+    rejected = read_text("`<tool_call>` " * 1_000 + "<tool_call>{").rejected
+    assert [each.reason for each in rejected] == ["quoted"] * MAX_REJECTED + ["truncated"]
 
 
 def test_deep_values_are_refused_and_not_followed() -> None:

@@ -200,7 +200,7 @@ def said(provider: Provider, *, is_streaming: bool = True) -> tuple[ModelReply, 
         facts=FACTS, body=b"", is_streaming=is_streaming, idle_s=1.0, outcomes=0,
         on_delta=lambda delta: shown.append(delta.text), on_cut=lambda cut: None, check=lambda: 0,
     )  # fmt: skip
-    reply = asyncio.run(TextProvider(provider, AUTO).respond(attempt))
+    reply = asyncio.run(TextProvider(provider, AUTO, [LOOK]).respond(attempt))
     assert isinstance(reply, ModelReply)
     return reply, shown
 

@@ -162,6 +162,38 @@ def test_only_known_tools_with_arguments_that_fit_run(volatile: Stage, line: str
     assert not [r for r in played.records if isinstance(r.event, ToolCallFinished)]
 
 
+@pytest.mark.requirement("C2")
+def test_a_model_with_native_calls_makes_none_by_its_text(volatile: Stage) -> None:
+    text = f"I look.{in_text(LOOKS, call('note', text='n'))}"
+    played, bodies = sent(volatile, Scenario("native", [words(text)], tools_of))
+    assert (played.world.called, len(bodies)) == ([], 1)
+    [said] = [text_of(r.event.parts) for r in played.records if isinstance(r.event, Responded)]
+    assert said == text
+
+
+def test_a_result_is_stored_once(volatile: Stage) -> None:
+    """The request quotes the record of the result, as with native calls."""
+    told = Scenario("told", [words(in_text(call("look", name="x " * 2_000))), words("Done.")], tools_of, asks)
+    played, _ = sent(volatile, told)
+    [_, second] = [r.event.request for r in played.records if isinstance(r.event, ModelCallStarted)]
+    literal = [part for fresh in second.rest for part in fresh.piece if isinstance(part, str)]
+    assert [part for fresh in second.rest for part in fresh.piece if isinstance(part, int)]
+    assert sum(map(len, literal)) < 5_000
+
+
+def test_a_format_that_writes_everything_as_text_gets_the_types_of_the_schema(volatile: Stage) -> None:
+    lines = "\n".join(["<parameter=amounts>", "[1, 2]", "</parameter>", "</function>", "</tool_call>"])
+    note = "<tool_call>\n<function=note>\n<parameter=text>\n[1, 2]\n</parameter>\n</function>\n</tool_call>"
+    pays = words(f"<tool_call>\n<function=pay>\n{lines}\n{note}")
+    written = Scenario(
+        "typed", [pays, words("Done.")], tools_of, lambda s: (say("Do it.", in_format(s, "qwen3_xml")),)
+    )
+    played, _ = sent(volatile, written)
+    assert played.world.effects == ["[1, 2]", "[1, 2]"]
+    [said, _] = [calls_of(r.event.parts) for r in played.records if isinstance(r.event, Responded)]
+    assert [call.arguments for call in said] == ['{"amounts":[1,2]}', '{"text":"[1, 2]"}']
+
+
 def test_calls_in_the_last_pass_do_not_run(volatile: Stage) -> None:
     native = BY_NAME["calls in the last pass"]
     lines = [words(in_text(call("look", name="a"))), words(in_text(call("note", text="no")))]

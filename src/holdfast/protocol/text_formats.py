@@ -28,7 +28,6 @@ UNFIT: Mapping[str, str] = {
     "functionary_v32": _BARE,
     "generic_json": _BARE,
     "json": _BARE,
-    "llama4_pythonic": _BARE,
     "minicpm5_xml": _RARE,
     "minimax_m3": _RARE,
     "openai_json": _BARE,

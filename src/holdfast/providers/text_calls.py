@@ -17,8 +17,9 @@ from holdfast.providers.text_formats import AFTER_THOUGHTS, ECHOES, THOUGHTS, Fa
 
 Reason = Literal["quoted", "fenced", "echoed", "thinking", "truncated", "malformed", "skipped", "bare_json"]
 
+_MEANT = ("truncated", "malformed", "skipped")
 MAX_REJECTED = 64
-"""The most rejected blocks of a text that are named."""
+"""The most rejected blocks of a text that are named: those that were meant as calls, and those that were not."""
 _EXCERPT_CHARS = 400
 _INFO_CHARS = 200
 """The longest line that opens a fence."""
@@ -69,9 +70,11 @@ class TextReader:
         self._kept: list[str] = []
         self._calls: list[RawCall] = []
         self._rejected: list[Rejected] = []
+        self._room = {True: MAX_REJECTED, False: MAX_REJECTED}
         self._is_broken = False
         """A block could not be read. No later call runs: it may rely on what did not happen."""
         self._quote: _Quote | None = None
+        self._has_words = False
         self._is_line_start = True
         """Only spaces came since the last line break."""
         self._is_cited = False
@@ -147,6 +150,7 @@ class TextReader:
         self._shown.append(chunk)
         self._kept.append(chunk)
         self._last = chunk[-1]
+        self._has_words = self._has_words or not chunk.isspace()
         line = chunk[chunk.rfind("\n") + 1 :]
         if "\n" in chunk:
             self._is_line_start, self._is_cited = True, False
@@ -189,7 +193,7 @@ class TextReader:
         if family is not None:
             if self._is_cited or (self._last in _QUOTES and self._last and not family.is_bare):
                 self._reject("quoted", "the call is a quotation", token)
-            elif not family.is_whole or not "".join(self._kept[-4:]).strip():
+            elif not family.is_whole or not (self._has_words or self._calls):
                 return self._block(family, after)
         elif token in THOUGHTS:
             self._quote = _Quote("thinking", THOUGHTS[token])
@@ -226,7 +230,7 @@ class TextReader:
         for call in self._calls:
             self._reject("thinking", "the call is a part of the model's thinking", call.name)
         self._calls, self._kept, self._last = [], [], ""
-        self._is_line_start, self._is_cited = True, False
+        self._has_words, self._is_line_start, self._is_cited = False, True, False
 
     # --- blocks ---
 
@@ -291,7 +295,10 @@ class TextReader:
         return False
 
     def _reject(self, reason: Reason, why: str, written: str) -> None:
-        if len(self._rejected) < MAX_REJECTED:
+        # Quotations never use up the room of what the model must hear about.
+        is_meant = reason in _MEANT
+        if self._room[is_meant]:
+            self._room[is_meant] -= 1
             self._rejected.append(Rejected(reason, why, written[:_EXCERPT_CHARS]))
 
     def _name_bare(self, text: str) -> None:

@@ -95,8 +95,11 @@ ECHOES: dict[str, str] = {
     "<｜tool▁outputs▁begin｜>": "<｜tool▁outputs▁end｜>",
     "<|START_TOOL_RESULT|>": "<|END_TOOL_RESULT|>",
     "<!--": "-->",
+    "<pre>": "</pre>",
+    "<blockquote>": "</blockquote>",
+    "<example>": "</example>",
 }
-"""Where a model repeats what a tool returned, or what nobody is to see."""
+"""Where a model repeats what a tool returned, quotes, or writes what nobody is to see."""
 NOISE = frozenset([
     "<function_calls>", "</function_calls>",
     "<|im_end|>", "<|im_start|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end|>", "<|return|>",
@@ -191,6 +194,7 @@ _BARE_JSON = tuple(Family(opener, json_reader(), is_bare=True) for opener in "{[
 _FUNCTIONARY = Family(">>>", functionary, is_bare=True)
 _FENCED_JSON = Family("```json\n", fence_json, is_bare=True)
 _BARE_LLAMA = Family("{", separated_json, is_bare=True)
+_PYTHON = Family("<|python_start|>", python_reader())
 _BARE_PYTHON = Family("[", python_reader(), is_bare=True)
 
 _QWEN = (Family("<tool_call>", TagReader(*_TAG_ENDS, has_names=False), "</tool_call>"), _FUNCTION)
@@ -240,7 +244,7 @@ _FORMATS: dict[str, tuple[Family, ...]] = {
     "lfm2": (_LFM,),
     "ling3": _TAGS,
     "llama3_json": (_PYTHON_TAG, _BARE_LLAMA),
-    "llama4_pythonic": (_BARE_PYTHON,),
+    "llama4_pythonic": (_PYTHON, _BARE_PYTHON),
     "longcat": (_LONGCAT,),
     "mimo": _QWEN,
     "minicpm5_xml": _MINICPM,

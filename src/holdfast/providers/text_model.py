@@ -34,6 +34,7 @@ from holdfast.protocol.text_formats import UNREADABLE
 from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.text_calls import Reading, TextReader, read_text
 from holdfast.providers.text_formats import form_of
+from holdfast.providers.text_types import fitted
 from holdfast.providers.text_writing import WRITERS, written
 
 _RESULT = "tool_result"
@@ -116,10 +117,12 @@ class TextWire:
 class TextProvider:
     """`ports.Provider` for a model that writes its calls into its text, around its provider."""
 
-    def __init__(self, provider: Provider, format_name: str) -> None:
+    def __init__(self, provider: Provider, format_name: str, tools: Sequence[ToolSpec]) -> None:
         self.wire: Wire = provider.wire
         self._provider = provider
         self._format = format_name
+        self._tools = tools
+        """Many formats write every value as text. The schemas of the tools say what it is."""
 
     async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:
         """Make one attempt. What is shown has no part of a block. See `ports.Provider`."""
@@ -137,22 +140,23 @@ class TextProvider:
         reader.close()
         if attempt.is_streaming and reader.last:
             attempt.on_delta(Delta("text", reader.last))
-        return with_calls(reply, read_text(text_of(reply.parts), self._format, is_wrapped=True))
+        return with_calls(reply, read_text(text_of(reply.parts), self._format, is_wrapped=True), self._tools)
 
     async def aclose(self) -> None:
         """Close what the provider has open."""
         await self._provider.aclose()
 
 
-def with_calls(reply: ModelReply, reading: Reading) -> ModelReply:
+def with_calls(reply: ModelReply, reading: Reading, tools: Sequence[ToolSpec]) -> ModelReply:
     """Return the response with what its text says: words, and calls. A block that cannot be read becomes a call that
     the gates refuse, so that the model sees what was wrong.
     """
     found: list[Part] = [part for part in reply.parts if not isinstance(part, Text)]
     if reading.text.strip():
         found.append(Text(reading.text))
+    schemas = {spec.name: spec.parameters for spec in tools}
     for call in reading.calls:
-        found.append(ToolCall("", call.name, _json(call.arguments)))
+        found.append(ToolCall("", call.name, _json(fitted(call, schemas.get(call.name)).arguments)))
     for each in reading.rejected:
         if each.reason in _TOLD:
             found.append(ToolCall("", UNREADABLE, _json({"why": each.why, "written": each.excerpt})))

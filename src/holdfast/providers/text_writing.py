@@ -175,6 +175,7 @@ WRITERS: Mapping[str, Write] = {
     "lfm2": _python("<|tool_call_start|>[", "]<|tool_call_end|>"),
     "ling3": _GLM,
     "llama3_json": _blocks("<|python_tag|>", "", keys=("name", "parameters")),
+    "llama4_pythonic": _python("<|python_start|>[", "]<|python_end|>"),
     "longcat": _blocks("<longcat_tool_call>", "</longcat_tool_call>"),
     "mimo": _QWEN,
     "minimax_m2": _invocations("<minimax:tool_call>\n", "\n</minimax:tool_call>"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Provider, Wire
+from holdfast.protocol.ports import Provider, Tools, Wire
+from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import ToolSpec
 
 
@@ -22,13 +23,13 @@ def wire_of(wire: Wire, facts: ModelFacts, session: str) -> Wire:
     return TextWire(wire, facts.text_calls, session)
 
 
-def provider_of(provider: Provider, facts: ModelFacts) -> Provider:
+def provider_of(provider: Provider, facts: ModelFacts, tools: Tools, settings: Settings) -> Provider:
     """Return what reads the responses of a model."""
     if not facts.text_calls:
         return provider
     from holdfast.providers.text_model import TextProvider
 
-    return TextProvider(provider, facts.text_calls)
+    return TextProvider(provider, facts.text_calls, tools.specs(settings))
 
 
 def described(tools: Sequence[ToolSpec], facts: ModelFacts, session: str) -> str:

@@ -141,7 +141,8 @@ class Runner:
 
         try:
             model = action.model_call.facts
-            reply = await provider_of(await self._ports.resolve(model.name), model).respond(
+            provider = provider_of(await self._ports.resolve(model.name), model, self._ports.tools, settings)
+            reply = await provider.respond(
                 ModelAttempt(
                     facts=model,
                     body=body,
