@@ -13,6 +13,7 @@ from tests.mutations.hooks import HOOKS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 from tests.mutations.taint import TAINT
+from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
 from tests.mutations.web import WEB
 
@@ -920,6 +921,7 @@ MUTATIONS = (
     *SCREEN,
     *PROGRESS,
     *VIEWS,
+    *TEXTS,
     *WEB,
     *TAINT,
 )
