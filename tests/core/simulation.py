@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import asdict
 
 from holdfast.context.transcript import Transcript
-from holdfast.core import budget, side_calls
+from holdfast.core import budget, deferred, side_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.decide import decide, decision
 from holdfast.core.evolve import evolve
@@ -93,6 +93,7 @@ SETTINGS = (
     settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2, reflect_turns=1),
     settings(turns=6, wall_s=100, model_attempts=2, compact_turns=1, max_reflections=0),
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
+    settings(turns=5, wall_s=100, approve_by="defer", model_attempts=2, max_reflections=0),
     settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2, after_failures=1, max_reflections=2),
 )
 HOOKED = settings(
@@ -222,6 +223,7 @@ class Simulation:
 
     def _body(self) -> CommandBody:
         asked = [c.stage.approval_id for c in self.state.turn.calls if isinstance(c.stage, Waiting)]
+        asked += [each.id for each in self.state.deferred if not each.is_approved]
         bodies: list[CommandBody] = [
             Send(f"words {len(self.records)}", self.pick(SETTINGS)),
             Continue(),
@@ -330,6 +332,12 @@ class Simulation:
         on_interrupt: Any = self.pick(("rerun", "probe", "unknown"))
         change = Files((FileChange("a", "", "b"),))
         resources = self.pick(TOUCHED)
+        aside = [each for each in self.state.deferred if each.is_approved]
+        if aside and call.permission is None and self.pick((True, False)):
+            allowed = Allowed(
+                (Decision("policy", "ask"), deferred.permission_of(self.pick(aside))), call.arguments
+            )
+            return Finding(step, allowed)
         decisions = APPROVED if call.permission is not None and self.pick((True, False)) else PASSED
         if self.state.grants and call.permission is None and self.pick((True, False)):
             decisions = (Decision("policy", "ask"), permission_of(self.pick(self.state.grants)))

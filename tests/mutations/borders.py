@@ -284,6 +284,20 @@ PERMISSION = (
         "tests/tools/test_granting.py",
     ),
     Mutation(
+        "an approval of a deferred call covers every call",
+        "core/deferred.py",
+        "return next((each for each in state.deferred if each.sha256 == sha256 and each.is_approved), None)",
+        "return next((each for each in state.deferred if each.is_approved), None)",
+        "tests/scenarios/test_what_was_approved.py",
+    ),
+    Mutation(
+        "a run ends although a person has yet to decide",
+        "core/rules.py",
+        "is_asked_again(draft) or waits_for_people(draft.state):",
+        "is_asked_again(draft):",
+        "tests/core/test_deferred.py",
+    ),
+    Mutation(
         "a script of an interpreter is not a part of what is approved",
         "tools/reach.py",
         "    if any(map(is_launcher, named)):",

@@ -134,6 +134,19 @@ DONE = words("It is done.")
 SUPERVISED = {"autonomy": "supervised"}
 
 
+DEFER = {**SUPERVISED, "approve_by": "defer"}
+
+
+def _deferring(*after: dict[str, Any]) -> list[dict[str, Any]]:
+    """A call that waits for a person, work on something else, and what comes after the decision."""
+    asked, other = calls(call("send", text="s")), calls(call("look", name="x"), call("send", text="s"))
+    return [asked, other, words("Nothing else is left."), *after]
+
+
+def _resolving(decision: Any, note: str = "") -> Any:
+    return _with(Step(Resolve("", decision, note)))
+
+
 def _asks(settings: Settings) -> tuple[Step, ...]:
     return (say("Do it.", settings),)
 
@@ -262,6 +275,37 @@ SCENARIOS = [
         tools_of,
         _with(Step(Resolve("", "approve", makes_grant=True))),
         SUPERVISED,
+    ),
+    Scenario(
+        "deferred", _deferring(calls(call("send", text="s")), DONE), tools_of, _resolving("approve"), DEFER
+    ),
+    Scenario("deferred and denied", _deferring(DONE), tools_of, _resolving("deny", "not today"), DEFER),
+    Scenario(
+        "deferred and granted",
+        _deferring(calls(call("send", text="s")), DONE),
+        tools_of,
+        _with(Step(Resolve("", "approve", makes_grant=True))),
+        DEFER,
+    ),
+    Scenario(
+        "deferred and expired",
+        _deferring(DONE),
+        tools_of,
+        settings={**DEFER, "approval_deadline_s": 86_400.0},
+    ),
+    Scenario(
+        "deferred question",
+        [calls(call("ask_user", question="Red?")), calls(call("look", name="x")), words("I wait."), DONE],
+        tools_of,
+        _resolving("answer", "blue"),
+        DEFER,
+    ),
+    Scenario(
+        "decided while it works",
+        [calls(call("send", text="s")), calls(call("wait", seconds=20)), calls(call("send", text="s")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve"), on="ToolCallStarted")),
+        DEFER,
     ),
     Scenario(
         "too many calls an hour",

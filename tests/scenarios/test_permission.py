@@ -125,6 +125,7 @@ NEEDS: list[tuple[str, Callable[[Door], CommandBody], int, tuple[Scope, ...]]] =
     ("what is not there", lambda _: Resolve("nothing", "approve"), APPROVAL, ("approve",)),
     ("answer", lambda door: Resolve(approval_id(door.session, QUESTION), "answer"), QUESTION, ("answer",)),
     ("files put back", lambda _: Restore("undo", (1,), ()), APPROVAL, ("configure",)),
+    ("revoke a grant", lambda _: Revoke("x-g1"), APPROVAL, ("approve",)),
     ("files were put back", lambda _: Restored("undo", ()), APPROVAL, ("configure",)),
     ("no answer", lambda door: Resolve(approval_id(door.session, QUESTION), "deny"), QUESTION, ("answer",)),
 ]

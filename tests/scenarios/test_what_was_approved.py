@@ -169,3 +169,28 @@ async def runtime(scenario: Scenario, store: Store, world: World) -> AsyncIterat
 
 def shown(row: Approval) -> tuple[str, ...]:
     return (row.tool, row.source, row.arguments, row.workspace, row.cwd, row.binary, row.reach, row.reason)
+
+
+@pytest.mark.requirement("H5", "C12")
+async def test_an_approval_of_a_deferred_call_is_good_for_no_other_call(tmp_path: Path) -> None:
+    first, other = ({"name": "shell", "arguments": {"command": f"echo {name} >> ran.txt"}} for name in "ab")
+    lines = [
+        {"tool_calls": [first]},
+        {"text": "I wait."},
+        {"tool_calls": [other]},
+        {"tool_calls": [first]},
+        {"tool_calls": [first]},
+        {"text": "I wait again."},
+    ]
+    scenario = Scenario("deferred", lines, _tools, settings={"autonomy": "supervised", "approve_by": "defer"})
+    workspace, store = tmp_path / "workspace", VolatileStore()
+    workspace.mkdir()
+    async with runtime(scenario, store, World(workspace)) as controller:
+        session = await controller.begin("a:b", ANN, Send("Go.", settings_of(scenario, workspace)))
+        await controller.drive(session)
+        (asked,) = await store.approvals(session)
+        await controller.submit(session, ANN, Resolve(asked.id, "approve"))
+        await controller.drive(session)
+        waiting = [each.arguments for each in await store.approvals(session)]
+    assert (workspace / "ran.txt").read_text() == "a\n"
+    assert [arguments.count("echo b") for arguments in waiting] == [1, 0]

@@ -113,7 +113,8 @@ class RunFlags:
         bool, typer.Option("--verbose", "-v", help="Also show the arguments and results of tool calls.")
     ] = False
     approve_by: Annotated[
-        str | None, _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait or deny.")
+        str | None,
+        _flag("--approve-by", metavar="HOW", about="Who approves: prompt, wait, deny or defer."),
     ] = None
 
     @property

@@ -98,7 +98,7 @@ class Key(NamedTuple):
 
 AUTONOMY = ("full", "supervised", "read-only")
 """The levels of autonomy, from loose to strict."""
-APPROVE_BY = ("prompt", "wait", "deny")
+APPROVE_BY = ("prompt", "wait", "deny", "defer")
 WORKSPACE_TRUST = ("trusted", "untrusted")
 UNKNOWN_ARGUMENTS = ("strip", "reject")
 

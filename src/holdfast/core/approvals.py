@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import grants
+from holdfast.core import deferred, grants
 from holdfast.core.closing import will_not_run
 from holdfast.core.draft import Draft
+from holdfast.core.plan import in_progress
 from holdfast.core.state import (
     Answered,
     Call,
+    Deferred,
     Denied,
     Done,
     Expired,
@@ -17,6 +19,7 @@ from holdfast.core.state import (
     Started,
     State,
     Waiting,
+    starts_of,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal, Resolve
@@ -47,9 +50,18 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             draft.add(will_not_run(call, Failure("policy_denied", NOBODY_HERE), asked.decisions, "approval"))
         return
     shown = bound(call.name, settings.tools.workspace, asked)
+    # An interrupted call may have taken effect. To put it aside would tell the model that it has not run.
+    is_deferred = settings.posture.approve_by == "defer" and not starts_of(call)
+    if is_deferred and (before := deferred.same_call(draft.state, shown.sha256)) is not None:
+        text = deferred.told(deferred.ASKED_BEFORE, before.id)
+        draft.add(will_not_run(call, Failure("policy_denied", text), asked.decisions))
+        return
+    planned = draft.state.plan
+    step = in_progress(planned.plan) if is_deferred and planned.plan is not None and planned.is_made else None
+    name = approval_id(draft.state.session, draft.state.approvals + 1)
     draft.add(
         e.ApprovalRequested(
-            approval_id=approval_id(draft.state.session, draft.state.approvals + 1),
+            approval_id=name,
             call_id=call.call_id,
             name=call.name,
             arguments=shown.arguments,
@@ -69,8 +81,13 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
             offer=asked.offer,
             no_offer=asked.no_offer,
             lapsed=grants.found(draft.state, asked.lapsed) if asked.lapsed else None,
+            is_deferred=is_deferred,
+            step=step.id if step is not None else "",
         )
     )
+    if is_deferred:
+        result = CallResult("ok", deferred.told(deferred.ASKED, name), trust="data")
+        draft.add(e.ToolCallFinished(call.call_id, result))
 
 
 def open_question(state: State) -> Waiting | None:
@@ -80,21 +97,32 @@ def open_question(state: State) -> Waiting | None:
 
 def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
     """Record a decision. The first one counts; a later one means nothing."""
-    for waiting in _waiting(draft.state):
-        # The deadline counts even if its timer has not fired yet: a command may reach the core first.
-        if waiting.approval_id == body.approval_id and draft.now_ms >= waiting.deadline_ms:
-            expire(draft, body.approval_id)
-        elif waiting.approval_id == body.approval_id:
-            if body.makes_grant and (body.decision != "approve" or waiting.grant is None):
-                return  # asked for more than is offered: nothing is decided
-            decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
-            if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):
-                return
-            # What a person writes steers the model, so its rights are recorded with it.
-            scopes = principal.scopes if decision == "answer" or body.note else ()
-            draft.add(e.ApprovalResolved(body.approval_id, decision, principal.label, body.note, scopes))
-            if body.makes_grant and waiting.grant is not None:
-                _grant(draft, waiting.grant, body.approval_id, principal.label)
+    waiting = _found(draft.state, body.approval_id)
+    if waiting is None:
+        return
+    # The deadline counts even if its timer has not fired yet: a command may reach the core first.
+    if draft.now_ms >= waiting.deadline_ms:
+        expire(draft, body.approval_id)
+        return
+    if body.makes_grant and (body.decision != "approve" or waiting.grant is None):
+        return  # asked for more than is offered: nothing is decided
+    decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
+    if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):
+        return
+    # What a person writes steers the model, so its rights are recorded with it.
+    scopes = principal.scopes if decision == "answer" or body.note else ()
+    draft.add(e.ApprovalResolved(body.approval_id, decision, principal.label, body.note, scopes))
+    if body.makes_grant and waiting.grant is not None:
+        _grant(draft, waiting.grant, body.approval_id, principal.label)
+    if isinstance(waiting, Deferred):
+        text = deferred.words_of(waiting, decision, body.note)
+        draft.add(e.MessageReceived(text, principal.label, scopes or draft.state.principal.scopes))
+
+
+def _found(state: State, approval: str) -> Waiting | Deferred | None:
+    """Return the open approval, of a call of this turn or of one that was put aside."""
+    of_turn = next((each for each in _waiting(state) if each.approval_id == approval), None)
+    return of_turn or deferred.waiting(state, approval)
 
 
 def _grant(draft: Draft, offered: Grant, approval: str, by: str) -> None:
@@ -135,8 +163,12 @@ def ask_instead(draft: Draft, call: Call, allowed: Allowed) -> None:
 
 def expire(draft: Draft, approval: str) -> None:
     """Record that nobody decided until the deadline."""
-    if any(waiting.approval_id == approval for waiting in _waiting(draft.state)):
-        draft.add(e.ApprovalResolved(approval, "expired", "deadline"))
+    found = _found(draft.state, approval)
+    if found is None:
+        return
+    draft.add(e.ApprovalResolved(approval, "expired", "deadline"))
+    if isinstance(found, Deferred):
+        draft.add(e.NoteAdded("approval", deferred.told(deferred.EXPIRED, found.id, found.name)))
 
 
 def close_decided(draft: Draft) -> None:

@@ -76,6 +76,9 @@ def _end(draft: Draft, run: Run, stopped: e.RunStopped) -> None:
     next run. After a stop it does not."""
     # `goal_seq` is the message that opened this run. Only a later one is new work: otherwise a run that failed
     # before its first request would open itself again, for ever.
+    for each in draft.state.deferred:
+        if not each.is_approved:
+            draft.add(e.ApprovalResolved(each.id, "withdrawn", "runtime"))
     draft.add(stopped)
     settings = draft.state.settings
     if (

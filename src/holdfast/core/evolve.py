@@ -91,6 +91,7 @@ def _forked(state: State, event: e.SessionForked) -> State:
         run=_without_scopes(state.run),
         inherited=state.before + state.run.totals if state.run is not None else state.before,
         grants=(),
+        deferred=(),
         epoch=0,
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
@@ -131,6 +132,7 @@ def _imported(state: State) -> State:
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),
         grants=(),
+        deferred=tuple([replace(each, is_approved=False) for each in state.deferred]),
         restoring_seq=0,
     )
 

@@ -194,6 +194,7 @@ def _stopped(state: State, event: e.RunStopped) -> State:
     return replace(
         ended,
         turn=replace(state.turn, calls=()),
+        deferred=(),
         models=replace(state.models, retry_at_ms=0, failed_attempts=0),
         unsaid=_unsaid_after(state, event),
     )

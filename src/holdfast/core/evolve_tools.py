@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from holdfast.core import grants, guard, ledger, pace, plan, progress
+from holdfast.core import deferred, grants, guard, ledger, pace, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -26,7 +28,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.flags import flags_after
-from holdfast.protocol.tools import TELLING, covered_by
+from holdfast.protocol.tools import TELLING, Decision, covered_by
 from holdfast.protocol.trust import Label
 
 _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
@@ -35,7 +37,8 @@ _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 def of_tool(state: State, event: e.ToolEvent) -> State:
     match event:
         case e.ToolCallAdmitted(call_id=call_id, resources=resources, decisions=decisions):
-            return with_call(grants.used(state, decisions), call_id, resources=resources)
+            admitted = with_call(grants.used(state, decisions), call_id, resources=resources)
+            return _made_again(admitted, call_id, decisions) if state.deferred else admitted
         case e.ToolCallStarted():
             return _started(state, event)
         case e.ToolCallFinished():
@@ -69,8 +72,8 @@ def of_approval(state: State, event: e.ApprovalEvent) -> State:
             return _resolved(state, event)
         case e.ApprovalConsumed():
             return _consumed(state, event)
-        case e.GrantMade(grant=grant):
-            return grants.made(state, grant)
+        case e.GrantMade(grant=grant, approval_id=approval):
+            return deferred.without(grants.made(state, grant), approval)
         case e.GrantRevoked(grant_id=name):
             return grants.without(state, name)
 
@@ -141,6 +144,8 @@ def _asked(state: State, event: e.ApprovalRequested) -> State:
     stage = Waiting(event.approval_id, event.sha256, event.deadline_ms, is_question, covers, grant)
     if event.lapsed is not None:
         state = grants.without(state, event.lapsed.id)
+    if event.is_deferred:
+        state = deferred.asked(state, event, grant, covers)
     asked = with_call(state, event.call_id, stage=stage, permission=None, resources=event.resources)
     return replace(asked, approvals=state.approvals + 1)
 
@@ -150,7 +155,19 @@ def _resolved(state: State, event: e.ApprovalResolved) -> State:
         stage = call.stage
         if isinstance(stage, Waiting) and stage.approval_id == event.approval_id:
             return _decided(_entered(_heard(state, event), call, event), call, stage, event)
-    return state
+    return deferred.decided(state, event) if state.deferred else state
+
+
+def _made_again(state: State, call_id: str, decisions: Sequence[Decision]) -> State:
+    """Give a call the permission that a person gave when it was made before. No other call can use it then."""
+    found = deferred.permission_in(state, decisions)
+    if found is None:
+        return state
+    permission = Permission(found.id, found.sha256, is_consumed=True)
+    covered = state.run.covered if state.run is not None else ()
+    if found.covers and found.covers not in covered:
+        state = with_run(state, covered=(*covered, found.covers))
+    return with_call(deferred.without(state, found.id), call_id, permission=permission)
 
 
 def _heard(state: State, event: e.ApprovalResolved) -> State:

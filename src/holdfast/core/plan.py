@@ -58,6 +58,8 @@ class Planned(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How many calls in a row failed since its step came in progress, or since Holdfast asked for a revision."""
     dropped: str = ""
     """The id of a step that was dropped without anything in its place, until Holdfast asks about it."""
+    waiting: tuple[tuple[str, str], ...] = ()
+    """The approvals that a person has yet to decide, each with the id of the step that waits for it."""
 
     @property
     def is_made(self) -> bool:
@@ -151,6 +153,7 @@ def after_change(planned: Planned, plan: Plan) -> Planned:
         failures=planned.failures if in_progress(plan) == in_progress(before) and not is_revision else 0,
         # To drop the step is one answer to the request for a revision, and needs no other request.
         dropped="" if planned.is_asked else _dropped(before, plan),
+        waiting=planned.waiting,
     )
 
 
@@ -184,6 +187,22 @@ def after_call(planned: Planned, *, is_ok: bool) -> Planned:
 def after_asking(planned: Planned) -> Planned:
     """Holdfast asked for a revision."""
     return replace(planned, asked=planned.asked + 1, is_asked=True, failures=0, dropped="")
+
+
+def after_asking_people(planned: Planned, approval: str, step: str) -> Planned:
+    """A person was asked, and a step waits for the answer."""
+    return replace(planned, waiting=(*planned.waiting, (approval, step))) if step else planned
+
+
+def after_deciding(planned: Planned, approval: str) -> Planned:
+    """A person decided, or nobody did in time."""
+    left = tuple([each for each in planned.waiting if each[0] != approval])
+    return replace(planned, waiting=left) if left != planned.waiting else planned
+
+
+def is_waiting(planned: Planned, step: Step) -> bool:
+    """Whether the step waits for a person."""
+    return step.is_open and any(each == step.id for _, each in planned.waiting)
 
 
 def after_words(planned: Planned) -> Planned:
@@ -244,7 +263,9 @@ def text_of(planned: Planned) -> str:
     whose = "What is left of the plan of an earlier task" if planned.is_earlier else "The plan"
     goal = [f"Goal: {plan.goal}"] if plan.goal else []
     steps = [
-        f"{_MARKS[step.status]} {step.id}. {step.text}" + (f" ({step.note})" if step.note else "")
+        f"{_MARKS[step.status]} {step.id}. {step.text}"
+        + (f" ({step.note})" if step.note else "")
+        + (" (waits for a person)" if is_waiting(planned, step) else "")
         for step in plan.steps
     ]
     return "\n".join([f"{whose}, revision {plan.revision} ({_LEGEND}):", *goal, *steps])

@@ -19,7 +19,16 @@ from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_at_wall, wind_down
 from holdfast.core.failing import WORDS
 from holdfast.core.guard import STALL_NOTE, STALLED, is_stuck, longest, stalled, wants_note
-from holdfast.core.state import Run, State, facts, is_complete, open_run, phase
+from holdfast.core.state import (
+    Run,
+    State,
+    facts,
+    is_complete,
+    open_run,
+    phase,
+    rests_on_people,
+    waits_for_people,
+)
 from holdfast.protocol import events as e
 from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import LONGEST_WAIT_S
@@ -231,7 +240,9 @@ def _repair(draft: Draft, run: Run, settings: Settings) -> None:
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
         return
-    if answer_problem(run, settings) or is_asked_again(draft):
+    if answer_problem(run, settings) or is_asked_again(draft) or waits_for_people(draft.state):
+        return
+    if "approval" in draft.state.unsaid.notes:  # nobody decided, and the model does not know that yet
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
@@ -240,7 +251,7 @@ def _answer(draft: Draft, run: Run, settings: Settings) -> None:
 
 
 def _turns(draft: Draft, run: Run, settings: Settings) -> None:
-    if run.totals.turns >= settings.limits.turns:
+    if run.totals.turns >= settings.limits.turns and not rests_on_people(draft.state):
         most = settings.limits.turns
         draft.land("turns", f"The limit of {counted(most, 'turn')} is reached.")
 
@@ -314,7 +325,12 @@ RULES: tuple[Rule, ...] = (
         "The model may repair an answer that does not match the schema, twice; the third such answer fails the run.",
         _repair,
     ),
-    Rule("answer", "response in", "An answer ends the run, unless a person said more.", _answer),
+    Rule(
+        "answer",
+        "response in",
+        "An answer ends the run, unless a person said more, or has yet to decide about a call.",
+        _answer,
+    ),
     Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),
     Rule("wall", "between model calls", "When the time is used up, nothing starts.", _wall),
 )

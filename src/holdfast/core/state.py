@@ -322,6 +322,24 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     again if the call is interrupted: hooks change them once, not twice."""
 
 
+class Deferred(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call that waits for a person while the model works on something else. For the model it is over."""
+
+    id: str
+    """Of its approval."""
+    name: str
+    sha256: str
+    """The hash of everything that the person is shown."""
+    deadline_ms: int
+    is_question: bool = False
+    covers: str = ""
+    """What an approval would cover beside the call."""
+    grant: Grant | None = None
+    """The grant that an approval may make, without its id and its end."""
+    is_approved: bool = False
+    """A person approved it: the same call may run once."""
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The turn in progress: what the events of tool calls update."""
 
@@ -377,6 +395,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """The grants that nobody revoked, oldest first. One that has ended stays until a question has told of it."""
     granted: int = 0
     """How many grants were made so far."""
+    deferred: tuple[Deferred, ...] = ()
+    """The calls that were put aside until a person has decided."""
     starts: Starts = ()
     """The starts of calls within the last hour."""
     models: Models = Models()
@@ -431,7 +451,22 @@ def phase(state: State) -> Phase:
         return "paused"
     if is_open:
         return "admitting" if next(admissible(state), None) is not None else "waiting"
+    if state.deferred and rests_on_people(state):
+        return "waiting"
     return "backing_off" if state.models.retry_at_ms else "preparing"
+
+
+def waits_for_people(state: State) -> bool:
+    """Return whether a person has yet to decide about a deferred call."""
+    return any(not each.is_approved for each in state.deferred)
+
+
+def rests_on_people(state: State) -> bool:
+    """Return whether the model has answered, and nothing else is left than that decision."""
+    run, unsaid = state.run, state.unsaid
+    if run is None or run.landing or unsaid.words_seq or unsaid.notes:
+        return False
+    return run.reply in ("answer", "cut_answer", "given") and waits_for_people(state)
 
 
 def admissible(state: State) -> Iterator[Call]:

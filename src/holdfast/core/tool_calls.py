@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from holdfast.core import approvals, grants, told
+from holdfast.core import approvals, deferred, grants, told
 from holdfast.core.closing import abandoned, lost, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.guard import likeness_of, refusal
@@ -100,6 +100,8 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
     if needed_it and call.permission is not None and not call.permission.is_consumed:
         draft.add(e.ApprovalConsumed(call.permission.approval_id))
+    if (made_before := deferred.permission_in(draft.state, allowed.decisions)) is not None:
+        draft.add(e.ApprovalConsumed(made_before.id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
     for decision in allowed.decisions:
         if decision.rule == STRIPPED:

@@ -194,17 +194,20 @@ def _admissions(state: State, run: Run) -> list[Action]:
     if run.is_paused:
         return []
     basis = (
-        state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made, state.grants,
+        state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made,
+        state.grants, state.deferred,
     )  # fmt: skip
     return [Admit(action_key(call), call, basis) for call in admissible(state)]
 
 
 def _deadlines(state: State) -> list[Action]:
-    return [
+    of_turn: list[Action] = [
         Wait(f"approval {call.stage.approval_id}", call.stage.deadline_ms)
         for call in state.turn.calls
         if isinstance(call.stage, Waiting)
     ]
+    aside = [each for each in state.deferred if not each.is_approved]
+    return [*of_turn, *(Wait(f"approval {each.id}", each.deadline_ms) for each in aside)]
 
 
 def _wall(state: State, run: Run) -> list[Action]:

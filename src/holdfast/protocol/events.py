@@ -186,7 +186,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     about: Literal[
         "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
-        "workspace", "plan", "reflection", "reflected", "answer", "arguments",
+        "workspace", "plan", "reflection", "reflected", "answer", "arguments", "approval",
     ]  # fmt: skip
     text: str
 
@@ -471,6 +471,10 @@ class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     """Why it may make none, as a sentence."""
     lapsed: Grant | None = None
     """A grant that would have covered the call, and has ended: nothing told of that before."""
+    is_deferred: bool = False
+    """The model works on something else meanwhile: for it the call is over."""
+    step: str = ""
+    """The step of the plan that waits with a deferred call."""
 
 
 Resolution = Literal[Decided, "expired", "withdrawn"]

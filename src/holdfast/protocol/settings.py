@@ -22,7 +22,7 @@ NO_MAX_TOKENS = 100_000_000
 """More than any model takes: its window and the money decide."""
 
 Autonomy = Literal["read-only", "supervised", "full"]
-ApproveBy = Literal["prompt", "wait", "deny"]
+ApproveBy = Literal["prompt", "wait", "deny", "defer"]
 
 
 UnknownArguments = Literal["reject", "strip"]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.context.conversation import Conversation, Edit, common_prefix
 from holdfast.context.record import record_of, request_of
-from holdfast.core import budget, pace, side, side_calls
+from holdfast.core import budget, deferred, pace, side, side_calls
 from holdfast.core.causes import Finding, Found
 from holdfast.core.measure import expected_tokens
 from holdfast.core.prompted import Prompted
@@ -35,13 +35,13 @@ from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unread
 from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import TELLING, Admission, Allowed, Asked, Refused, Told, bound
+from holdfast.protocol.tools import APPROVAL, TELLING, Admission, Allowed, Asked, Refused, Told, bound
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import fill
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.in_text import wire_of
-from holdfast.runtime.originals import Originals
+from holdfast.runtime.originals import Original, Originals
 from holdfast.runtime.ports import Ports
 from holdfast.runtime.prompting import difference, recorded_tools
 
@@ -376,7 +376,26 @@ class Planner:
         if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
             proposal = replace(proposal, is_approved=False)
             return self._originals.masked(state.session, call, original, await tools.admit(proposal))
+        if state.deferred and isinstance(admission, Asked):
+            return await self._made_again(call, state, original, proposal, admission)
         return admission
+
+    async def _made_again(
+        self, call: Call, state: State, original: Original, proposal: Proposal, asked: Asked
+    ) -> Admission:
+        """Return what the gates say about a call with the approval that it got when it was made before."""
+        assert state.settings is not None
+        sha256 = bound(call.name, state.settings.tools.workspace, asked).sha256
+        found = deferred.approved(state, sha256)
+        if found is None:
+            return asked
+        again = await self._ports.tools.admit(replace(proposal, is_approved=True))
+        allowed = self._originals.masked(state.session, call, original, again)
+        permission = Permission(found.id, found.sha256)
+        if not isinstance(allowed, Allowed) or not _is_allowed(call, permission, state.settings, allowed):
+            return asked
+        decisions = [each for each in allowed.decisions if each.by != APPROVAL]
+        return replace(allowed, decisions=(*decisions, deferred.permission_of(found)))
 
 
 def _model(step: PrepareRequest | PrepareSide, state: State) -> str:

@@ -7,8 +7,17 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from holdfast.core.plan import Planned, after_change, in_progress, of_next_run, progress_of
-from holdfast.protocol.events import PlanChanged, Record, RunStarted
+from holdfast.core.plan import (
+    Planned,
+    after_asking_people,
+    after_change,
+    after_deciding,
+    in_progress,
+    is_waiting,
+    of_next_run,
+    progress_of,
+)
+from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, PlanChanged, Record, RunStarted
 from holdfast.protocol.plan import Plan, StepStatus
 from holdfast.views.lines import Line, Span, neutral
 
@@ -25,6 +34,10 @@ def plan_in(records: Iterable[Record]) -> Planned:
         match record.event:
             case PlanChanged(plan=plan):
                 planned = after_change(planned, plan)
+            case ApprovalRequested(approval_id=approval, step=step):
+                planned = after_asking_people(planned, approval, step)
+            case ApprovalResolved(approval_id=approval):
+                planned = after_deciding(planned, approval)
             case RunStarted(is_continuation=is_continuation):
                 planned = of_next_run(planned, is_continuation=is_continuation)
     return planned
@@ -50,13 +63,18 @@ def plan_lines(planned: Planned) -> Iterator[Line]:
             f" {neutral(step.id):<{width}}  ",
             Span(neutral(step.text), style),
             note,
+            Span("  waits for a person", "yellow") if is_waiting(planned, step) else "",
         ]
 
 
 def plan_row(planned: Planned) -> dict[str, Any]:
     """Return the object that `show --plan --json` prints. Without a plan its revision is 0."""
     plan = planned.plan or Plan((), revision=0)
-    steps = [{name: asdict(step)[name] for name in ("id", "text", "status", "note")} for step in plan.steps]
+    steps = [
+        {name: asdict(step)[name] for name in ("id", "text", "status", "note")}
+        | ({"waits": True} if is_waiting(planned, step) else {})
+        for step in plan.steps
+    ]
     return {"goal": plan.goal, "revision": plan.revision, "steps": steps}
 
 
