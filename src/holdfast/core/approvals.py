@@ -121,6 +121,7 @@ def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
 
 def _found(state: State, approval: str) -> Waiting | Deferred | None:
     """Return the open approval, of a call of this turn or of one that was put aside."""
+    # The id of an approval is unique in the session, so it does not matter where it is looked for first.
     of_turn = next((each for each in _waiting(state) if each.approval_id == approval), None)
     return of_turn or deferred.waiting(state, approval)
 
@@ -142,6 +143,8 @@ def revoke(draft: Draft, name: str, principal: Principal) -> None:
 
 def ask_instead(draft: Draft, call: Call, allowed: Allowed) -> None:
     """Ask about a call that a grant covered when the gates judged it, and no longer does."""
+    # The gates judged by the time before this commit, and by the grants of that moment. What they found is asked
+    # about as it is: no gate has to judge again.
     decisions = tuple([each for each in allowed.decisions if each.by != APPROVAL])
     ask(
         draft,

@@ -71,6 +71,8 @@ def permission_of(found: Deferred) -> Decision:
 
 def permission_in(state: State, decisions: Sequence[Decision]) -> Deferred | None:
     """Return the approved call that is made again; None if it is another one."""
+    # Without such an approval the decision says nothing. An example: the gates judged a call for 3 s, and meanwhile
+    # the run was stopped, which dropped the approval.
     rules = [each.rule for each in decisions if each.by == APPROVAL and each.rule.startswith(_DEFERRED)]
     names = [rule.removeprefix(_DEFERRED) for rule in rules]
     return next((each for each in state.deferred if each.id in names and each.is_approved), None)
@@ -90,6 +92,8 @@ def asked(state: State, event: e.ApprovalRequested, grant: Grant | None, covers:
 
 def decided(state: State, event: e.ApprovalResolved) -> State:
     """Keep a call that is approved until it is made again; drop every other one."""
+    # An approval is kept as the hash of what was shown. The model has to make the call again, so that its arguments
+    # come from a response, and its result belongs to one.
     kept = []
     for each in state.deferred:
         if each.id != event.approval_id:

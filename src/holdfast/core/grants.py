@@ -23,6 +23,8 @@ def offered(asked: ApprovalRequested) -> Grant | None:
 
 def made(state: State, grant: Grant) -> State:
     """Add a grant. It takes the place of one for the same calls, whose program may have been another."""
+    # An example: `make` was granted, then updated. Its content differs, so a person was asked and granted it again.
+    # Of the two grants only the new one can ever cover a call.
     others = [
         each
         for each in state.grants
