@@ -265,8 +265,8 @@ PERMISSION = (
     Mutation(
         "a branch has the grants of its parent",
         "core/evolve.py",
-        "        grants=(),\n        epoch=0,",
-        "        epoch=0,",
+        "        grants=(),\n        deferred=(),\n        epoch=0,",
+        "        deferred=(),\n        epoch=0,",
         "tests/core/test_grants.py",
     ),
     Mutation(
@@ -293,8 +293,8 @@ PERMISSION = (
     Mutation(
         "a run ends although a person has yet to decide",
         "core/rules.py",
-        "is_asked_again(draft) or waits_for_people(draft.state):",
-        "is_asked_again(draft):",
+        'if waits_for_people(draft.state) or "approval" in',
+        'if "approval" in',
         "tests/core/test_deferred.py",
     ),
     Mutation(

@@ -15,7 +15,7 @@ Starts = tuple[tuple[int, int], ...]
 def after_start(starts: Starts, at_ms: int) -> Starts:
     """Return the starts with one more. What is older than an hour is dropped, and what a clock set back has left."""
     # An example: calls started at 12:01, 12:03 and 12:07. The stretches are those of 12:00 with two starts and of
-    # 12:05 with one. At 13:06 the first one no longer counts.
+    # 12:05 with one. At 13:06 the first two no longer count.
     now = at_ms // STRETCH_MS
     if starts and starts[-1][0] == now:
         return (*starts[:-1], (now, starts[-1][1] + 1))

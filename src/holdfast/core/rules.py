@@ -240,9 +240,10 @@ def _repair(draft: Draft, run: Run, settings: Settings) -> None:
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
         return
-    if answer_problem(run, settings) or is_asked_again(draft) or waits_for_people(draft.state):
+    if answer_problem(run, settings) or is_asked_again(draft):
         return
-    if "approval" in draft.state.unsaid.notes:  # nobody decided, and the model does not know that yet
+    # Of what was put aside, a person has yet to decide; or nobody did in time, and the model does not know it yet.
+    if waits_for_people(draft.state) or "approval" in draft.state.unsaid.notes:
         return
     if run.reply == "cut_answer":
         stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
