@@ -13,7 +13,8 @@ from holdfast.clock import SystemClock
 from tests.cli.conftest import Filled, Holdfast
 from tests.cli.processes import Cli, calls, says
 
-COMMAND = "echo ran >> ran.txt"
+COMMAND = "kill -0 0; echo ran >> ran.txt"
+"""Ending processes is asked about."""
 
 
 def a_model(cli: Cli, command: str = COMMAND) -> str:
@@ -259,17 +260,16 @@ def test_the_end_of_a_run_has_a_line_of_its_own_after_an_open_question(cli: Cli,
 
 
 def test_what_a_terminal_would_act_on_is_written_out(cli: Cli) -> None:
-    with cli.terminal("run", "x", "-m", a_model(cli, "echo '\x1b[2K\rharmless'")) as screen:
-        screen.until(r"echo '\x1b[2K\x0dharmless'")
+    write = calls("write_file", path="holdfast.toml", content="# '\x1b[2K\rharmless'")
+    with cli.terminal("run", "x", "-m", cli.model(write, says("Went on."))) as screen:
+        screen.until(r"# '\x1b[2K\x0dharmless'")
         screen.until("Approve it?")
         screen.type("n\n")
         assert screen.end() == 0
 
 
 def test_a_long_call_cannot_be_allowed_before_all_of_it_was_shown(cli: Cli) -> None:
-    command = "\n".join(
-        ["echo begin", *("echo x" for _ in range(100)), "echo hidden-part", *["echo y"] * 100]
-    )
+    command = "\n".join(["kill -0 0", *("echo x" for _ in range(100)), "echo hidden-part", *["echo y"] * 100])
     with cli.terminal("run", "x", "-m", a_model(cli, command)) as screen:
         screen.until("characters hidden")
         assert "hidden-part" not in screen.screen

@@ -254,7 +254,9 @@ def test_an_export_follows_no_link_that_somebody_put_in_its_way(
 @pytest.mark.requirement("H2", "H5")
 def test_a_branch_is_imported_without_its_parent_and_goes_on_there(cli: Cli, tmp_path: Path) -> None:
     model = cli.model(
-        calls("shell", command="echo once >> log.txt"), says("Done.", when="no output|denied"), says("More.")
+        calls("shell", command="kill -0 0; echo once >> log.txt"),
+        says("Done.", when="no output|denied"),
+        says("More."),
     )
     waiting = cli("run", "log it", "-m", model, "--approve-by", "wait", "--json").json["session"]
     events = cli("show", waiting, "--events", "--json").out.splitlines()

@@ -51,7 +51,7 @@ def test_escape_stops_the_turn_keeps_its_words_and_the_session(cli: Cli) -> None
 
 @pytest.mark.requirement("H5")
 def test_approvals_are_asked_inline(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="touch made"), says("It is made."))
+    model = cli.model(calls("shell", command="kill -0 0; touch made"), says("It is made."))
     with cli.emulator("chat", "-m", model) as screen:
         screen.until(">")
         screen.type("make it\r")
@@ -149,7 +149,7 @@ def test_what_is_typed_during_a_turn_is_the_next_message(either: Cli) -> None:
 
 @pytest.mark.requirement("H5", "B1")
 def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_message(either: Cli) -> None:
-    first = says("one two", chunks=2, delay_s=1) | calls("shell", command="touch made")
+    first = says("one two", chunks=2, delay_s=1) | calls("shell", command="kill -0 0; touch made")
     model = either.model(first, says("Made."), says("Yes.", when="^y$"))
     with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
@@ -165,7 +165,7 @@ def test_what_is_typed_before_a_question_does_not_answer_it_and_is_the_next_mess
 
 @pytest.mark.requirement("H5")
 def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) -> None:
-    model = either.model(calls("shell", command="touch made"), says("Made."), says("Yes?"))
+    model = either.model(calls("shell", command="kill -0 0; touch made"), says("Made."), says("Yes?"))
     with either.emulator("chat", "-m", model) as screen:
         screen.until(">")
         screen.type("make it\r")
@@ -184,7 +184,9 @@ def test_half_an_answer_is_no_message_when_somebody_else_decides(either: Cli) ->
 @pytest.mark.requirement("H5")
 @pytest.mark.parametrize("key", ["\x1b", "\x04", "\x03"])
 def test_a_key_leaves_a_question_open_and_leaving_with_an_open_approval_says_so(cli: Cli, key: str) -> None:
-    with cli.emulator("chat", "-m", cli.model(calls("shell", command="touch made"), says("Made."))) as screen:
+    with cli.emulator(
+        "chat", "-m", cli.model(calls("shell", command="kill -0 0; touch made"), says("Made."))
+    ) as screen:
         screen.until(">")
         screen.type("make it\r")
         screen.until_shown("Approve it?")
@@ -200,7 +202,7 @@ def test_a_key_leaves_a_question_open_and_leaving_with_an_open_approval_says_so(
 @pytest.mark.requirement("H5")
 def test_an_approval_that_was_left_open_is_asked_again_by_resume(cli: Cli) -> None:
     with cli.emulator(
-        "chat", "-m", cli.model(calls("shell", command="touch made"), says("It is made."))
+        "chat", "-m", cli.model(calls("shell", command="kill -0 0; touch made"), says("It is made."))
     ) as screen:
         screen.until(">")
         screen.type("make it\r")
@@ -317,7 +319,7 @@ def test_the_second_ctrl_c_leaves_a_chat_at_once_and_gives_the_terminal_back(cli
 @pytest.mark.requirement("H5")
 @pytest.mark.parametrize("typed", ["", "half an answer"])
 def test_a_terminal_that_vanishes_at_a_question_of_a_chat_leaves_it_open(cli: Cli, typed: str) -> None:
-    with cli.emulator("chat", "-s", "a:b", "-m", cli.model(calls("shell", command="true"))) as screen:
+    with cli.emulator("chat", "-s", "a:b", "-m", cli.model(calls("shell", command="kill -0 0"))) as screen:
         screen.until(">")
         screen.type("work\r")
         screen.until_shown("Approve it?")
@@ -341,7 +343,9 @@ def test_a_chat_gives_the_terminal_back_as_it_was(cli: Cli) -> None:
 
 
 def test_a_question_that_was_left_open_is_asked_again_by_resume(cli: Cli) -> None:
-    with cli.emulator("chat", "-m", cli.model(calls("shell", command="touch made"), says("Made."))) as screen:
+    with cli.emulator(
+        "chat", "-m", cli.model(calls("shell", command="kill -0 0; touch made"), says("Made."))
+    ) as screen:
         screen.until(">")
         screen.type("work\r")
         screen.until_shown("Approve it?")

@@ -149,7 +149,9 @@ def test_another_model_of_an_unknown_provider_is_refused_with_its_key(cli: Cli, 
 @pytest.mark.requirement("C9")
 def test_undo_takes_back_a_compaction_that_an_open_run_has_not_made_yet(cli: Cli) -> None:
     worked(cli)
-    model = cli.model(*[says("Done.")] * 7, calls("shell", command="true"), says("Went on."), name="asks")
+    model = cli.model(
+        *[says("Done.")] * 7, calls("shell", command="kill -0 0"), says("Went on."), name="asks"
+    )
     run = ("run", "Wait.", "-m", model, "-s", "cli:a", "--autonomy", "supervised")
     assert cli(*run).code == 5
     assert cli("compact", "cli:a", "--json").json["status"] == "asked"

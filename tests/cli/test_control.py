@@ -39,7 +39,12 @@ def test_stop_from_another_process_ends_the_run_and_its_tool(cli: Cli) -> None:
 
 @pytest.mark.requirement("B4", "H5")
 def test_stop_where_nobody_drives_withdraws_what_was_asked(cli: Cli) -> None:
-    cli("run", "x", "-m", cli.model(calls("shell", command="echo hi"), says("Went on.", repeat=True)))
+    cli(
+        "run",
+        "x",
+        "-m",
+        cli.model(calls("shell", command="kill -0 0; echo hi"), says("Went on.", repeat=True)),
+    )
     stopped = cli("stop", "last")
     assert stopped.code == 0
     assert "interrupted" in stopped.out
@@ -59,7 +64,7 @@ def test_where_no_run_is_open_there_is_nothing_to_pause_or_stop(cli: Cli) -> Non
 
 @pytest.mark.requirement("L9")
 def test_a_broken_configuration_does_not_keep_a_session_from_being_stopped(cli: Cli) -> None:
-    cli("run", "x", "-m", cli.model(calls("shell", command="echo hi")))
+    cli("run", "x", "-m", cli.model(calls("shell", command="kill -0 0; echo hi")))
     cli.configure("this is not toml")
     assert cli("stop", "last").code == 0
 

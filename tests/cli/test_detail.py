@@ -38,7 +38,7 @@ def test_a_quiet_run_still_tells_errors_and_questions(cli: Cli) -> None:
     assert failed.code == 1
     assert "has no line for response 2" in failed.err
     assert "list_dir" not in failed.err
-    asks = cli.model(calls("shell", command="echo hello"), says("Done."), name="asks")
+    asks = cli.model(calls("shell", command="kill -0 0; echo hello"), says("Done."), name="asks")
     waits = cli("run", "x", "-m", asks, "-q")
     assert waits.code == 5
     assert "Running commands needs approval" in waits.err

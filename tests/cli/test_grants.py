@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.processes import Cli, calls, says
 
-MAKE = "touch made.txt"
+MAKE = "truncate -s 0 made.txt"
 RULE = f"shell({MAKE})"
 
 
@@ -32,7 +32,7 @@ def listed(cli: Cli) -> list[dict[str, Any]]:
 
 @pytest.mark.requirement("S6")
 def test_always_makes_a_grant_that_covers_the_same_call_until_it_is_revoked(cli: Cli) -> None:
-    approval = waiting(cli, MAKE, MAKE, "touch other.txt", MAKE)
+    approval = waiting(cli, MAKE, MAKE, "truncate -s 0 other.txt", MAKE)
     assert f"holdfast approve {approval['id']} --always" in cli("approvals").out
     assert listed(cli) == []
     made = cli("approve", approval["id"], "--always")
@@ -52,7 +52,7 @@ def test_always_makes_a_grant_that_covers_the_same_call_until_it_is_revoked(cli:
     assert (cli.workspace / "made.txt").exists()
     assert f"covered by the grant {grant['id']}" in cli("show", "last", "--tools").out
     other = open_approval(cli)
-    assert other["arguments"]["command"] == "touch other.txt"
+    assert other["arguments"]["command"] == "truncate -s 0 other.txt"
     revoked = cli("grants", "revoke", grant["id"])
     assert (revoked.code, listed(cli)) == (0, [])
     again = cli("grants", "revoke", grant["id"])
@@ -65,7 +65,7 @@ def test_always_makes_a_grant_that_covers_the_same_call_until_it_is_revoked(cli:
 
 @pytest.mark.requirement("S6")
 def test_where_no_grant_may_be_made_always_decides_nothing_and_says_why(cli: Cli) -> None:
-    approval = waiting(cli, "sh -c 'touch made.txt'")
+    approval = waiting(cli, "sh -c 'truncate -s 0 made.txt'")
     assert "--always" not in cli("approvals").out
     refused = cli("approve", approval["id"], "--always")
     assert refused.code == 2
@@ -99,7 +99,7 @@ def test_at_a_terminal_a_grants_the_rule_that_is_shown(cli: Cli) -> None:
 
 @pytest.mark.requirement("S6")
 def test_at_a_terminal_a_says_why_there_is_no_grant_and_the_question_stays(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="touch a b && ls"), says("Made."))
+    model = cli.model(calls("shell", command="truncate -s 0 a b && ls"), says("Made."))
     with cli.terminal("run", "x", "-m", model) as screen:
         screen.until("Approve it?")
         screen.type("a\n")

@@ -31,7 +31,7 @@ def imported(cli: Cli, parts: Parts) -> tuple[Ended, tuple[str, str]]:
 
 @pytest.mark.requirement("H2")
 def test_an_imported_open_run_has_the_rights_of_this_home(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="echo x >> log.txt"), says("Done."))
+    model = cli.model(calls("shell", command="kill -0 0; echo x >> log.txt"), says("Done."))
     rights = ("--autonomy", "full", "--approve-by", "deny")
     session = cli("run", "log it", "-m", model, *rights, "--json").json["session"]
     (cli.workspace / "log.txt").unlink()
@@ -39,7 +39,14 @@ def test_an_imported_open_run_has_the_rights_of_this_home(cli: Cli) -> None:
     proposed = next(at for at, each in enumerate(parts.stored, 1) if each.type == "Responded")
     answer, there = imported(cli, parts._replace(stored=parts.stored[:proposed]))
     assert answer.code == 0
-    for told in (str(cli.workspace), model, "supervised (the file said full)", "paused", "shell", "echo x"):
+    for told in (
+        str(cli.workspace),
+        model,
+        "supervised (the file said full)",
+        "paused",
+        "shell",
+        "kill -0 0; echo x",
+    ):
         assert told in answer.err, answer.err
     assert cli("show", session, "--json", *there).json["status"] == "paused"
     assert cli("resume", session, "--json", *there).code == 5
@@ -54,7 +61,7 @@ def test_an_imported_open_run_has_the_rights_of_this_home(cli: Cli) -> None:
 
 @pytest.mark.requirement("H2")
 def test_a_flag_gives_an_imported_run_more_rights(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="echo x >> log.txt"), says("Done."))
+    model = cli.model(calls("shell", command="kill -0 0; echo x >> log.txt"), says("Done."))
     session = cli("run", "log it", "-m", model, "--approve-by", "wait", "--json").json["session"]
     answer, there = imported(cli, exported(cli, session))
     assert answer.code == 0
@@ -66,7 +73,7 @@ def test_a_flag_gives_an_imported_run_more_rights(cli: Cli) -> None:
 
 @pytest.mark.requirement("H2")
 def test_an_approval_in_a_file_is_not_one_of_this_home(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="echo x >> log.txt"), says("Done."))
+    model = cli.model(calls("shell", command="kill -0 0; echo x >> log.txt"), says("Done."))
     session = cli("run", "log it", "-m", model, "--approve-by", "wait", "--json").json["session"]
     assert cli("approve", f"{session}-1").code == 0
     parts = exported(cli, session)

@@ -36,7 +36,7 @@ def copied(cli: Cli, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_commands_that_a_waiting_run_prints_take_it_to_its_end(away: Cli) -> None:
-    model = away.model(calls("shell", command="echo hello"), says("Done."))
+    model = away.model(calls("shell", command="kill -0 0; echo hello"), says("Done."))
     printed = PRINTED.findall(away("run", "x", "-m", model, "--home", "../home").err)
     assert [command.split("holdfast ")[1].split()[0] for command in printed] == ["approve", "deny", "resume"]
     allow, refuse, resume = printed
@@ -47,7 +47,7 @@ def test_the_commands_that_a_waiting_run_prints_take_it_to_its_end(away: Cli) ->
 
 def test_the_command_after_an_error_or_a_stop_works_too(away: Cli) -> None:
     flags = ("--home", str(away.home))
-    away("run", "x", "-m", away.model(calls("shell", command="true"), says("Done.")), *flags)
+    away("run", "x", "-m", away.model(calls("shell", command="kill -0 0"), says("Done.")), *flags)
     for arguments, out in (
         (("show", "nobody:here"), "waiting"),
         (("show", "last"), "holdfast approve"),
@@ -71,13 +71,13 @@ def test_the_hints_of_a_branch_without_a_task_and_of_doctor_name_the_home_too(aw
 
 def test_json_has_the_plain_command(away: Cli) -> None:
     ended = away(
-        "run", "x", "-m", away.model(calls("shell", command="true")), "--home", str(away.home), "--json"
+        "run", "x", "-m", away.model(calls("shell", command="kill -0 0")), "--home", str(away.home), "--json"
     )
     assert ended.json["resume"] == f"holdfast resume {ended.json['session']}"
 
 
 def test_where_the_shell_finds_it_a_command_is_printed_by_its_name(cli: Cli) -> None:
-    ended = cli("run", "x", "-m", cli.model(calls("shell", command="true")))
+    ended = cli("run", "x", "-m", cli.model(calls("shell", command="kill -0 0")))
     assert f"  continue:  holdfast resume {cli('sessions', '--json').json['session']}\n" in ended.err
 
 

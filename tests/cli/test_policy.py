@@ -18,7 +18,8 @@ from tests.cli.processes import Cli, calls, says
 @pytest.mark.parametrize(
     ("question", "verdict", "rule"),
     [
-        (("--command", "ls -la"), "ask", "autonomy:supervised"),
+        (("--command", "ls -la"), "allow", "proved"),
+        (("--command", "./x"), "ask", "autonomy:supervised"),
         (("--command", "rm -rf /"), "deny", "hard-floor"),
         (("--read", "a.txt"), "allow", "autonomy:supervised"),
         (("--read", ".env"), "deny", "secret-path"),
@@ -63,13 +64,13 @@ def test_the_rules_of_a_project_file_tighten_at_once_and_loosen_after_trust(
         return row["verdict"], row["rule"]
 
     file = tmp_path / "holdfast.toml"
-    file.write_text('[policy]\nallow = ["shell(ls *)"]\ndeny = ["shell(git push *)"]\n')
+    file.write_text('[policy]\nallow = ["shell(gzip *)"]\ndeny = ["shell(git push *)"]\n')
     assert verdict("cd x && git -C y push") == ("deny", "deny:shell(git push *)")
-    assert verdict("ls -la")[0] == "ask"
+    assert verdict("gzip -9 a")[0] == "ask"
     assert holdfast("trust", "--yes").code == 0
-    assert verdict("ls -la") == ("allow", "allow:shell(ls *)")
+    assert verdict("gzip -9 a") == ("allow", "allow:shell(gzip *)")
     file.write_text(file.read_text() + "\n")
-    assert verdict("ls -la")[0] == "ask"
+    assert verdict("gzip -9 a")[0] == "ask"
 
 
 @pytest.mark.requirement("C13", "L9")
@@ -219,7 +220,7 @@ def test_no_text_of_a_batch_causes_anything_but_a_verdict_or_an_error(
 
 @pytest.mark.requirement("L9", "L12")
 def test_a_resumed_session_follows_the_rules_of_today_and_records_them(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="touch made"), says("Done."))
+    model = cli.model(calls("shell", command="kill -0 0; touch made"), says("Done."))
     assert cli("run", "go", "-m", model, "-s", "a:b").code == 5
     cli.configure('[policy]\ndeny = ["shell(touch *)"]\n')
     (asked,) = [json.loads(line) for line in cli("approvals", "--json").out.splitlines()]

@@ -39,12 +39,16 @@ def test_session_resumed(cli: Cli) -> None:
 
 @pytest.mark.requirement("B4")
 def test_what_runs_after_an_approval_is_told_by_its_name(cli: Cli) -> None:
-    cli("run", "x", "-m", cli.model(calls("shell", command="sleep 0.6; touch made"), says("Made.")))
+    cli(
+        "run", "x", "-m", cli.model(calls("shell", command="kill -0 0; sleep 0.6; touch made"), says("Made."))
+    )
     (approval,) = [json.loads(line)["id"] for line in cli("approvals", "--json").out.splitlines()]
     cli("approve", approval)
     with cli.terminal("resume", "last") as screen:
-        screen.until("shell sleep 0.6; touch made 0.")  # while it runs, and how long it has been running
-        screen.until("✓ shell sleep 0.6; touch made")
+        screen.until(
+            "shell kill -0 0; sleep 0.6; touch made 0."
+        )  # while it runs, and how long it has been running
+        screen.until("✓ shell kill -0 0; sleep 0.6; touch made")
         assert screen.end() == 0
     assert "t1.c1" not in screen.screen
 
@@ -111,7 +115,7 @@ def test_it_goes_on_from_any_folder_where_it_was(cli: Cli, tmp_path: Path) -> No
 
 
 def test_a_flag_changes_it_from_there_on_and_is_recorded(cli: Cli) -> None:
-    model = cli.model(calls("shell", command="echo hi"), says("Said hi."))
+    model = cli.model(calls("shell", command="kill -0 0; echo hi"), says("Said hi."))
     assert cli("run", "x", "-m", model).code == 5
     resumed = cli("resume", "last", "--autonomy", "read-only", "--max-turns", "3")
     assert resumed.code == 5

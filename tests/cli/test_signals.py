@@ -191,7 +191,9 @@ async def test_a_question_at_a_terminal_that_is_gone_has_no_answer(monkeypatch: 
 
 @pytest.mark.requirement("H5")
 def test_a_terminal_that_vanishes_at_a_question_leaves_it_open(cli: Cli) -> None:
-    with cli.terminal("run", "x", "-s", "a:b", "-m", cli.model(calls("shell", command="true"))) as screen:
+    with cli.terminal(
+        "run", "x", "-s", "a:b", "-m", cli.model(calls("shell", command="kill -0 0"))
+    ) as screen:
         screen.until("Approve it?")
         assert screen.hang_up() == 130
     assert [row["status"] for row in sessions(cli)] == ["waiting"]

@@ -71,7 +71,9 @@ class Shown:
             (machine.workspace / name).write_bytes(text.encode("latin-1"))
         machine.configure('model = "openai:gpt-5.5"\n').chmod(0o600)
         looks = machine.script([*[{"tool_calls": [call("list_dir")]}] * 3, {"text": "Done."}], "looks")
-        asks = machine.script([{"tool_calls": [call("shell", command="true")]}, {"text": "Done."}], "asks")
+        asks = machine.script(
+            [{"tool_calls": [call("shell", command="kill -0 0")]}, {"text": "Done."}], "asks"
+        )
         self.run("run", "Look around.", "-s", "cli:seen", "-m", looks)
         for _ in range(3):
             self.run("run", "Wait for me.", "-m", asks, "--approve-by", "wait")

@@ -104,7 +104,7 @@ def test_a_decision_that_was_accepted_is_listed_until_it_counts_and_stays_the_fi
     told: set[bool] = set()
     for number, free_pages in enumerate(FREE_PAGES):
         lines = [
-            {"tool_calls": [call("shell", command=f"echo ran >> ran{number}")]},
+            {"tool_calls": [call("shell", command=f"kill -0 0; echo ran >> ran{number}")]},
             {"text": "done"},
         ]
         model = machine.script(lines, f"model{number}")

@@ -110,8 +110,8 @@ PROGRESS = (
     Mutation(
         "a substitution in a command only looks",
         "tools/sameness.py",
-        "if not command.simple or _HIDES.search(command.text):",
-        "if not command.simple:",
+        "if not run or command.unread or _HIDES.search(command.text):",
+        "if not run:",
         "tests/tools/test_sameness.py",
     ),
 )

@@ -186,17 +186,17 @@ def test_a_folder_of_the_home_that_is_opened_by_name_may_be_read_and_not_written
         ("echo x &> a", {"a"}),
         ("echo x >| a", {"a"}),
         ("(echo x)>a;ls", {"a"}),
-        ("echo x 2>&1 >/dev/null", {"/dev/null"}),
+        ("echo x 2>&1 >/dev/null", set()),
         ("ls | tee -a a b", {"a", "b"}),
         ("rm -f a", {"a"}),
         ("sudo -E rm a", {"a"}),
         ("cp b a", {"a", "a/b"}),
-        ("cp -t a b", {"a", "b", "b/a"}),
+        ("cp -t a b", {"a", "a/b"}),
         ("mv x/b a", {"a", "x/b", "a/b"}),
-        ("install -m 755 b a", {"a", "a/b", "a/755"}),
+        ("install -m 755 b a", {"a", "a/b"}),
         ("dd if=b of=a", {"a"}),
-        ("sed -i s/x/y/ a", {"a", "s/x/y/"}),
-        ("sed -i.bak s/x/y/ a", {"a", "s/x/y/"}),
+        ("sed -i s/x/y/ a", {"a"}),
+        ("sed -i.bak s/x/y/ a", {"a", "a.bak"}),
         ("sed -n 1p a", set()),
         ("curl -o a http://x", {"a"}),
         ("curl -oa http://x", {"a"}),
@@ -221,8 +221,8 @@ def test_what_takes_a_whole_folder_is_told_apart(command: str) -> None:
 
 
 def test_a_word_is_read_from_every_folder_in_which_the_command_may_stand() -> None:
-    folders = [word.folder for word in words_of(parsed("cd x; cd y; (cd /z); cat a")) if word.text == "a"]
-    assert folders == ["", "x", "x/y", "/z"]
+    folders = {word.folder for word in words_of(parsed("cd x; cd y; (cd /z); cat a")) if word.text == "a"}
+    assert folders == {"", "x", "y", "x/y"}, "a `cd` may fail, and one in a subshell ends with it"
 
 
 @pytest.mark.parametrize("command", ["cat --file=a", "cat -fa", "scp host:a b", "curl -d @a x", "X=a cat"])

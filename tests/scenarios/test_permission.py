@@ -41,7 +41,7 @@ APPROVAL, QUESTION = 1, 2
 ASKS = Scenario(
     "asks",
     [
-        {"tool_calls": [{"name": "shell", "arguments": {"command": "touch made"}}]},
+        {"tool_calls": [{"name": "shell", "arguments": {"command": "truncate -s 0 made"}}]},
         {"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which?"}}]},
         {"text": "Done.", "repeat": True},
     ],

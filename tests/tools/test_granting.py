@@ -72,9 +72,9 @@ async def test_the_narrowest_rule_is_offered_for_a_command(supervised: Bench) ->
     [
         ("python3 -c 'print(1)'", "runs whatever it is given"),
         ("python3 x.py", "runs whatever it is given"),
-        ("bash -c ls", "runs whatever it is given"),
+        ("bash -c ./x", "runs whatever it is given"),
         ("env cp a b", "runs whatever it is given"),
-        ("sudo cp a b", "runs whatever it is given"),
+        ("nice cp a b", "runs whatever it is given"),
         ("find . -delete", "runs whatever it is given"),
         ("cp a b > c", "literal words"),
         ("cp $A b", "literal words"),

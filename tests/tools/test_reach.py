@@ -34,6 +34,7 @@ def digest(path: Path) -> str:
 @pytest.mark.requirement("S6", "H5")
 async def test_a_question_about_a_command_names_its_programs_files_and_hosts(bench: Bench) -> None:
     (bench.workspace / "notes.txt").write_text("notes")
+    bench.settings = changed(bench.settings, allowed_hosts=("api.example.net:8443",))
     found = await reached(bench, "wc -l notes.txt && curl -s https://api.example.net:8443/v1 | head")
     programs = [str(Path(shutil.which(name) or "").resolve()) for name in ("wc", "curl", "head")]
     assert [each.path for each in found.programs] == [path for path in programs if Path(path).is_file()]

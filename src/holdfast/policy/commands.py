@@ -1,27 +1,27 @@
-"""Finds obvious catastrophes and literal secret paths in the text of a shell command.
+"""Everything that a shell text runs: its simple commands, those inside wrappers and scripts, and what each does.
 
-This catches accidents. It is not a security boundary, because a shell can hide any word from a reader of its text.
-The permissions of the process decide what a command can reach. `rules` has the verdicts.
+A command is read as far as its words tell. What a program does by itself is not seen, so this is not a security
+boundary: the permissions of the process decide what a command can reach. `rules` has the verdicts.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from holdfast.policy.paths import secret_rule
+from holdfast.policy.programs import uses_of
+from holdfast.policy.shell import read_script
+from holdfast.policy.simple import Redirection, SimpleCommand, Word
+from holdfast.policy.uses import Uses
 
-_OPERATORS = frozenset(";&|()<>")
-_OPERATOR = re.compile(r"&>>|&>|<<<|<<|<>|>>|>\||>&|<&|<|>|\|\||\|&|&&|[;&|()]")
-_UNQUOTED = re.compile(r"""[();<>|&]+|[^\s();<>|&'"]+""")
-_WRAPPERS = frozenset(
-    {"sudo", "doas", "env", "nohup", "time", "exec", "command", "builtin", "nice", "setsid", "xargs", "then",
-     "do", "else", "if", "while", "until", "!", "{"}
-)  # fmt: skip
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "eval"})
+MAX_STEPS = 4_000
+"""How many commands are looked at, with those inside of others."""
+MAX_DEPTH = 16
+"""How deep commands may stand inside of others."""
+
 _POWER = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var"
 _WHOLE_TREE = re.compile(
@@ -29,56 +29,122 @@ _WHOLE_TREE = re.compile(
 )
 _BLOCK_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|mapper/)\w*")
 _FORK_BOMB = re.compile(r"([\w:.]{1,32})\s{0,8}\(\)\s{0,8}\{\s{0,8}\1\s{0,8}\|\s{0,8}\1\s{0,8}&")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_MAX_NESTING = 4
+_SEPARATOR = re.compile(r"[=,:@]")
+_SHORT = re.compile(r"-[A-Za-z][^-]")
+_ROUGH_COMMAND = re.compile(r"[;&|()\n]+")
+_ROUGH_WORD = re.compile(r"[<>]+|[^\s<>]+")
+
+
+class Step(NamedTuple):
+    """A simple command, and what it does."""
+
+    command: SimpleCommand
+    uses: Uses
 
 
 class Command(NamedTuple):
-    """A shell command and the simple commands in it."""
+    """The text of a shell, and everything that it runs."""
 
     text: str
-    simple: tuple[list[str], ...]
-    """The words of each simple command, including those in `sh -c`. A redirection is `>` and its target."""
+    simple: tuple[Step, ...]
+    """Every simple command at any depth. A wrapper is followed by what it runs."""
+    unread: str = ""
+    """Why it is not understood completely; empty if it is."""
+    hidden: str = ""
+    """Its invisible and bidirectional characters, spelled out."""
+    plain: tuple[tuple[str, ...], ...] = ()
+    """Its commands, if it has nothing but literal words, `&&`, `||`, `;` and `|`."""
+    home: str = ""
+    """The folder that `~` means."""
 
 
-def parsed(text: str) -> Command:
-    """Parse a command as far as possible."""
-    return Command(text, tuple(_simple_commands(text)))
+def parsed(text: str, home: str = "", here: str = "") -> Command:
+    """Read a shell text.
+
+    Args:
+        text: What the shell would run.
+        home: The folder that `~` means; empty if it is not known.
+        here: The folder in which the shell begins; empty if it is not known.
+    """
+    script = read_script(text, home, here)
+    unread, hidden = [script.unread], [script.hidden]
+    steps: list[Step] = []
+    stack = [(command, 0) for command in reversed(script.commands)]
+    while stack:
+        command, depth = stack.pop()
+        if len(steps) >= MAX_STEPS:
+            unread.append("it runs too many commands")
+            break
+        uses = uses_of(command)
+        steps.append(Step(command, uses))
+        if depth >= MAX_DEPTH and (uses.inner or uses.scripts):
+            unread.append("its commands stand too deep inside of others")
+            continue
+        within = list(uses.inner)
+        for word in uses.scripts:
+            inner = read_script(word.text, home, here, command.folders)
+            unread.append(inner.unread)
+            hidden.append(inner.hidden)
+            within += [
+                each._replace(is_folder_known=each.is_folder_known and command.is_folder_known)
+                for each in inner.commands
+            ]
+        stack += [(each, depth + 1) for each in reversed(within)]
+    why = next(filter(None, unread), "")
+    if why:
+        steps += _rough_steps(text)
+    plain = script.commands if script.is_plain else ()
+    return Command(
+        text,
+        tuple(steps),
+        why,
+        next(filter(None, hidden), ""),
+        tuple([tuple([word.text for word in command.words]) for command in plain]),
+        home,
+    )
+
+
+def _rough_steps(text: str) -> Iterator[Step]:
+    """Split a text that is not understood at blanks and operators: what it names plainly still counts."""
+    for part in _ROUGH_COMMAND.split(text)[:MAX_STEPS]:
+        words = [word.strip("'\"`\\$") for word in _ROUGH_WORD.findall(part)]
+        targets = [
+            Redirection(operator, Word(target))
+            for operator, target in pairwise(words)
+            if operator[:1] in ("<", ">")
+        ]
+        plain = tuple([Word(word, is_known=False) for word in words if word and word[0] not in "<>"])
+        if plain or targets:
+            yield Step(SimpleCommand(plain, (), tuple(targets), is_folder_known=False), Uses())
+
+
+# --- catastrophes ---------------------------------------------------------------------------------
 
 
 def catastrophe(command: Command) -> str:
     """Return the catastrophe that the command spells out, in a few words; empty if it is harmless in this respect."""
     if _FORK_BOMB.search(command.text):
         return "a fork bomb"
-    for words in command.simple:
-        if reason := _disaster_of(words):
+    for step in command.simple:
+        if reason := _disaster_of(step.command, command.home):
             return reason
     return ""
 
 
-def secret_named(command: Command) -> str:
-    """Return the first word that names a secret path; empty if no word does."""
-    for words in command.simple:
-        for word in words:
-            for piece in {word, *re.split(r"[=,:@]", word)}:
-                if piece and secret_rule(piece):
-                    return piece
-    return ""
-
-
-def _disaster_of(words: list[str]) -> str:
-    words = unwrapped(words)
-    if not words:
-        return ""
-    program, operands = words[0].rsplit("/", 1)[-1], words[1:]
-    flags = "".join(word for word in operands if word.startswith("-"))
-    is_recursive = "r" in flags.casefold()
-    if _writes_block_device(program, words):
+def _disaster_of(command: SimpleCommand, home: str) -> str:
+    if any(_BLOCK_DEVICE.match(each.target.text) for each in command.redirections if ">" in each.operator):
         return "a write to a block device"
-    if program in ("rm", "chmod", "chown", "chgrp", "shred") and is_recursive:
-        target = next((word for word in operands if _WHOLE_TREE.fullmatch(word)), "")
+    if not command.words:
+        return ""
+    program, operands = program_of(command), [word.text for word in command.words[1:]]
+    if program == "dd" and any(word.startswith("of=") and _BLOCK_DEVICE.match(word[3:]) for word in operands):
+        return "a write to a block device"
+    flags = "".join(word for word in operands if word.startswith("-"))
+    if program in ("rm", "chmod", "chown", "chgrp", "shred") and "r" in flags.casefold():
+        target = next((word for word in operands if _is_whole_tree(word, command.folders, home)), "")
         return f"`{program}` over the whole of `{target}`" if target else ""
-    if program == "find" and "-delete" in operands and any(_WHOLE_TREE.fullmatch(word) for word in operands):
+    is_over_all = any(_is_whole_tree(word, command.folders, home) for word in operands)
+    if program == "find" and "-delete" in operands and is_over_all:
         return "`find -delete` over a system or home folder"
     if program.startswith("mkfs") or program == "wipefs":
         return "formatting a disk"
@@ -89,57 +155,49 @@ def _disaster_of(words: list[str]) -> str:
     return ""
 
 
-def _writes_block_device(program: str, words: list[str]) -> bool:
-    if program == "dd":
-        return any(word.startswith("of=") and _BLOCK_DEVICE.match(word[3:]) for word in words)
-    return any(word.startswith(">") and _BLOCK_DEVICE.match(target) for word, target in pairwise(words))
+def _is_whole_tree(word: str, folders: Sequence[str], home: str) -> bool:
+    """Return whether a word names the home or a folder of the system, from any of the folders."""
+    if word.startswith("-"):
+        return False
+    for path in (word, *[f"{folder}/{word}" for folder in folders if folder and not word.startswith("/")]):
+        short = f"~{path[len(home) :]}" if home and f"{path}/".startswith(f"{home}/") else path
+        if _WHOLE_TREE.fullmatch(short):
+            return True
+    return False
 
 
-def unwrapped(words: list[str]) -> list[str]:
-    """Return the words from the program on, without the variables and wrappers before it."""
-    start = 0
-    while start < len(words) and (
-        _ASSIGNMENT.match(words[start])
-        or words[start].rsplit("/", 1)[-1] in _WRAPPERS
-        or (start > 0 and words[start].startswith("-"))
-    ):
-        start += 1
-    return words[start:]
+def program_of(command: SimpleCommand) -> str:
+    """Return the last part of the name of the program; empty if the command has none."""
+    return command.words[0].text.rsplit("/", 1)[-1] if command.words else ""
 
 
-def _simple_commands(command: str, depth: int = 0) -> Iterator[list[str]]:
-    words: list[str] = []
-    for word in [*_words(command), ";"]:
-        if (word and not set(word) <= _OPERATORS) or not {"<", ">"}.isdisjoint(word):
-            words.append(word)
-            continue
-        if words:
-            yield words
-            yield from _nested(words, depth)
-        words = []
+# --- secrets --------------------------------------------------------------------------------------
 
 
-def _nested(words: list[str], depth: int) -> Iterator[list[str]]:
-    inner = unwrapped(words)
-    if depth < _MAX_NESTING and inner and inner[0].rsplit("/", 1)[-1] in _SHELLS:
-        for script in inner[1:]:
-            if " " in script or inner[0] == "eval":
-                yield from _simple_commands(script, depth + 1)
+def secret_named(command: Command) -> str:
+    """Return the first word that names a secret path; empty if no word does."""
+    seen: set[str] = set()
+    for step in command.simple:
+        for word in texts_of(step.command):
+            if word in seen:
+                continue
+            seen.add(word)
+            for piece in pieces_of(word):
+                if secret_rule(piece):
+                    return piece
+    return ""
 
 
-def _words(command: str) -> list[str]:
-    """Split a command as the shell would. If its quotes do not match, split it without quoting."""
-    text = command.replace("\n", " ; ")
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        found = list(lexer)
-    except ValueError:
-        found = _UNQUOTED.findall(text)
-    return [piece for word in found for piece in _operators(word)]
+def texts_of(command: SimpleCommand) -> Iterator[str]:
+    """Return every text of a command that may name a path."""
+    yield from (word.text for word in command.words)
+    yield from (value.text for _, value in command.assigned)
+    yield from (each.target.text for each in command.redirections if not each.operator.startswith("<<"))
 
 
-def _operators(word: str) -> list[str]:
-    """Split a run of operators as the shell would. Return any other word unchanged."""
-    return _OPERATOR.findall(word) if word and set(word) <= _OPERATORS else [word]
+def pieces_of(word: str) -> Collection[str]:
+    """Return the word and the paths that it may contain: `--file=PATH`, `-fPATH`, `HOST:PATH`, `@PATH`."""
+    pieces = _SEPARATOR.split(word) if _SEPARATOR.search(word) else []
+    if word[:1] == "-" and _SHORT.match(word):
+        pieces.append(word[2:])
+    return {word, *filter(None, pieces)} if pieces else (word,) if word else ()

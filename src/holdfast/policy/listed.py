@@ -10,30 +10,34 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import msgspec
 
-from holdfast.policy.commands import Command, unwrapped
+from holdfast.policy.commands import Command
 from holdfast.policy.protected import Access
-from holdfast.policy.words import without_redirections
+from holdfast.policy.simple import OWN_PIPE
 from holdfast.protocol.rules import PolicyRule, Rule, is_launcher, rule_of
 
-_LITERAL = re.compile(
-    r"""(?:([A-Za-z0-9_@%+=:,./-]+)|'([^'\n]*)'|"([^"\n$`\\!]*)")(?=[ ;&|]|\Z) *""", re.ASCII
-)
-_AND_THEN = re.compile(r"(?:&&|\|\||;|\|(?!&)) *")
-_SUBSTITUTION = re.compile(r"`|\$\(")
 _MOST_SUFFIXES = 64
+_RUN_TEXTS = frozenset(
+    {"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "eval", "source", ".", "trap"}
+)
+"""Launchers that run a text which they read, or are given."""
 
 ONE_FILE = frozenset({"read_file", "write_file", "edit_file", "list_dir"})
 """The tools that touch the path that they name and nothing under it."""
 
 
+Match = Literal["", "may", "is"]
+"""Whether a rule matches: not, perhaps (a word is known only when it runs), or for certain."""
+
+
 class Program(msgspec.Struct, frozen=True):
     """A simple command in the text of a shell."""
 
-    words: tuple[str, ...]
-    """From the program on, without redirections."""
+    words: tuple[str | None, ...]
+    """From the program on, without redirections. None: only known when it runs, and perhaps several words."""
     names: frozenset[str]
     """Every name by which a rule may name the program: as written, its last part, and those of its file."""
     file: str
@@ -50,67 +54,48 @@ class Place(msgspec.Struct, frozen=True):
     """Whether the call may also touch what lies under it."""
 
 
-def simple_commands(command: Command) -> Iterator[tuple[str, ...]]:
-    """Return the words of every simple command, of what those run that run other programs, and of substitutions,
-    also inside quotes.
-
-    This is the only place that knows how a parsed command is stored.
+def simple_commands(command: Command) -> Iterator[tuple[str | None, ...]]:
+    """Return the words of every simple command, also of those that other programs run. None stands for words that are
+    only known when the command runs.
     """
-    for words in command.simple:
-        plain = tuple(without_redirections(words))
-        if not plain:
+    for step in command.simple:
+        words = tuple(
+            [word.text if word.is_known and not word.is_glob else None for word in step.command.words]
+        )
+        if not words:
             continue
-        yield plain
-        inner = tuple(unwrapped(list(plain)))
-        for each in {plain, inner}:
-            yield from _launched(each)
-        if inner and inner != plain:
-            yield inner
-    for piece in _SUBSTITUTION.split(command.text)[1:]:
-        if substituted := tuple(word.strip("()`\"'") for word in piece.split()):
-            yield substituted
+        yield words
+        if step.uses.asks or step.uses.denies or not (step.uses.inner or step.uses.scripts):
+            yield from _launched(words)
 
 
-def _launched(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Return everything that a wrapper or an interpreter may run: each of its words may begin a command."""
-    if not words or not is_launcher(words[0]):
+def _launched(words: tuple[str | None, ...]) -> Iterator[tuple[str | None, ...]]:
+    """Return what a program may run that runs whatever it is given, if the table of programs does not say it: each of
+    its words may begin a command.
+    """
+    if words[0] is None or not is_launcher(words[0]):
         return
+    given = [word for word in words[1:] if word is None or not word.startswith("-")]
+    if words[0].rsplit("/", 1)[-1] in _RUN_TEXTS and (not given or None in given or OWN_PIPE in given):
+        yield (None,)  # a text that is only known when it runs
     for start in range(1, min(len(words), _MOST_SUFFIXES)):
         yield words[start:]
-        if " " in words[start]:
-            yield tuple(words[start].split())
-
-
-def literal_commands(text: str) -> tuple[tuple[str, ...], ...] | None:
-    """Return the simple commands of a text in which every word is literal; None if one is not, or the text has more
-    than words, quotes and `&&`, `||`, `;` and `|`.
-    """
-    found: list[tuple[str, ...]] = []
-    words: list[str] = []
-    at = len(text) - len(text.lstrip(" "))
-    while at < len(text):
-        if word := _LITERAL.match(text, at):
-            words.append(next(each for each in word.groups() if each is not None))
-            at = word.end()
-        elif (operator := _AND_THEN.match(text, at)) and words:
-            found.append(tuple(words))
-            words = []
-            at = operator.end()
-        else:
-            return None
-    commands = (*found, tuple(words)) if words else tuple(found)
-    if not commands or "\n" in text or any("=" in words[0] for words in commands):
-        return None
-    return commands
+        if " " in (words[start] or ""):
+            yield tuple((words[start] or "").split())
 
 
 def objects(
     rule: PolicyRule, tool: str, programs: Sequence[Program], places: Sequence[Place], workspace: str
-) -> bool:
+) -> Match:
     """Return whether a rule that denies or asks matches a call, by anything that it may mean."""
     wanted = rule_of(rule.text)
     if wanted.words:
-        return any(_may_be(wanted, program) for program in programs)
+        found = {_may_be(wanted, program) for program in programs}
+        return "is" if "is" in found else "may" if "may" in found else ""
+    return "is" if _names_place(wanted, tool, places, workspace) else ""
+
+
+def _names_place(wanted: Rule, tool: str, places: Sequence[Place], workspace: str) -> bool:
     if not fnmatchcase(tool, wanted.tool):
         return False
     if not wanted.path:
@@ -149,15 +134,14 @@ def permitting(
     """
     first: PolicyRule | None = None
     for command in commands:
-        literal = literal_commands(command.text)
-        if literal is None:
+        if not command.plain or command.unread:
             return None
-        for words in literal:
-            file = files.get(words[0], "")
+        for words in command.plain:
+            file = files.get(words[0], "") if words else ""
             if not file or is_launcher(words[0]) or is_launcher(file) or _is_decoy(words[0], file, workspace):
                 return None
             found = next((rule for rule in rules if _is_exactly(rule_of(rule.text), words)), None)
-            if found is None:
+            if found is None or "=" in words[0]:
                 return None
             first = first or found
     return first
@@ -173,19 +157,32 @@ def _is_exactly(rule: Rule, words: tuple[str, ...]) -> bool:
     return bool(count) and words[:count] == rule.words and (rule.is_open or len(words) == count)
 
 
-def _may_be(rule: Rule, program: Program) -> bool:
+def _may_be(rule: Rule, program: Program) -> Match:
     """Return whether the words of a rule are those of a command, if options and their values are skipped."""
+    if program.words[0] is None:
+        return "may"
     if rule.words[0] not in program.names:
-        return False
+        return ""
+    if _follows(rule, [word for word in program.words[1:] if word is not None]):
+        return "is"
+    return "may" if None in program.words and _follows(rule, program.words[1:]) else ""
+
+
+def _follows(rule: Rule, words: Sequence[str | None]) -> bool:
+    """Return whether words are those of a rule. None may be any words."""
     wanted, positions, may_be_value = rule.words[1:], {0}, False
     if not wanted and rule.is_open:
         return True
-    for word in program.words[1:]:
-        is_option = word.startswith("-")
-        following = {at + 1 for at in positions if at < len(wanted) and wanted[at] == word}
-        if is_option or may_be_value:
-            following |= positions
-        positions, may_be_value = following, is_option and "=" not in word
+    for word in words:
+        if word is None:
+            positions = set(range(min(positions), len(wanted) + 1))
+            may_be_value = True
+        else:
+            is_option = word.startswith("-")
+            following = {at + 1 for at in positions if at < len(wanted) and wanted[at] == word}
+            if is_option or may_be_value:
+                following |= positions
+            positions, may_be_value = following, is_option and "=" not in word
         if rule.is_open and len(wanted) in positions:
             return True
         if not positions:

@@ -19,6 +19,11 @@ _SECRET_NAMES = (
     "?*.pem", "?*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
 )  # fmt: skip
 _SECRET_NAME = re.compile("|".join(map(translate, _SECRET_NAMES)))
+_MAY_BE_SECRET = re.compile(
+    r"ssh|\.aws|\.azure|\.kube|\.gnupg|gcloud|shadow|passwd|docker|\.env|netrc|credentials|npmrc|pypirc|pem|key|id_",
+    re.IGNORECASE,
+)
+"""What every secret path has. It tells most other paths quickly from them."""
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
 
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
@@ -30,6 +35,8 @@ def secret_rule(path: str) -> str:
     Args:
         path: The path as given or resolved, absolute or relative.
     """
+    if path.isascii() and not _MAY_BE_SECRET.search(path):
+        return ""
     folded = path.casefold()
     names = [part for part in folded.split("/") if part not in ("", ".")]
     whole = ("/" if folded.startswith("/") else "") + "/".join(names)

@@ -63,6 +63,9 @@ _READS_THE_WEB = frozenset({"web_fetch"})
 _SENDS_REQUESTS = frozenset({"http_request"})
 """Built-in tools of which the same holds if they only ask, without a body."""
 
+_SOCKETS = ("/dev/tcp/", "/dev/udp/")
+"""What a shell takes for a connection when it is the target of a redirection."""
+
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",
     "user": "The user's configuration",
@@ -87,8 +90,12 @@ class Facts(msgspec.Struct, frozen=True):
     """Commands of a shell."""
     words: tuple[PathFact, ...] = ()
     """The paths that the commands name, as far as they are understood. They may lie anywhere."""
-    has_unread_words: bool = False
-    """Whether the commands have more words than were examined."""
+    unread: str = ""
+    """Why not all words of the commands were looked at; empty if they were."""
+    unproved: str = ""
+    """The first file that the commands use and that may lie outside of the workspace, or may be lost, with the reason
+    as a sentence; empty if all are fine.
+    """
     policy: Policy = Policy()
     """The rules of the configuration."""
     programs: tuple[Program, ...] = ()
@@ -246,6 +253,23 @@ def egress(facts: Facts) -> Decision | None:
     for url in facts.urls:
         if (problem := url_problem(url, facts.policy.allowed_hosts)) is not None:
             return _deny(*problem)
+    unknown = ""
+    for command in facts.commands:
+        for step in command.simple:
+            for target in (each.target for each in step.command.redirections):
+                if target.text.startswith(_SOCKETS):
+                    return _deny("egress", f"{target.text} is a connection. No redirection may open one.")
+                unknown = unknown or (
+                    "" if target.is_known or not target.text.startswith("/dev") else target.text
+                )
+            for word in step.uses.sends:
+                if not word.is_known or word.is_glob:
+                    unknown = unknown or word.text
+                elif (problem := url_problem(word.text, facts.policy.allowed_hosts)) is not None:
+                    return _deny(*problem)
+    if unknown:
+        reason = f"Where `{unknown[:80]}` leads is known only when the command runs, so it needs approval."
+        return Decision("policy", "ask", "egress", reason)
     return None
 
 
@@ -278,12 +302,17 @@ def listed_rules(facts: Facts) -> Decision | None:
     places = _places(facts, (*facts.paths, *facts.words))
     listed: tuple[tuple[Verdict, str, tuple[PolicyRule, ...]], ...]
     listed = (("deny", "denies", facts.policy.deny), ("ask", "asks about", facts.policy.ask))
+    perhaps: Decision | None = None
     for verdict, does, rules in listed:
         for rule in rules:
-            if objects(rule, facts.tool, facts.programs, places, facts.workspace):
+            match = objects(rule, facts.tool, facts.programs, places, facts.workspace)
+            if match == "is":
                 reason = f"{_LAYERS[rule.layer]} {does} it by the rule {rule.text}."
                 return Decision("policy", verdict, f"{verdict}:{rule.text}", reason)
-    return None
+            if match == "may" and perhaps is None:
+                reason = f"{_LAYERS[rule.layer]} {does} {rule.text}, and what runs here is known only when it runs."
+                perhaps = Decision("policy", "ask", f"{verdict}:{rule.text}", reason)
+    return perhaps
 
 
 def _places(facts: Facts, paths: Sequence[PathFact]) -> tuple[Place, ...]:
@@ -305,18 +334,52 @@ def _permission(facts: Facts) -> PolicyRule | None:
     if not rules:
         return None
     if facts.tool == SHELL:
-        files = {program.words[0]: program.file for program in facts.programs}
+        files = {word: program.file for program in facts.programs if (word := program.words[0]) is not None}
         return permitting(rules, facts.commands, files, facts.workspace) if facts.commands else None
     places = _places(facts, facts.paths)
     return next((rule for rule in rules if permits_tool(rule, facts.tool, places, facts.workspace)), None)
 
 
-def unread_words(facts: Facts) -> Decision | None:
-    """Ask about a command that was not examined completely."""
-    if not facts.has_unread_words:
-        return None
-    reason = "The command is too long to be judged, so it needs approval."
-    return Decision(by="policy", verdict="ask", rule="unread", reason=reason)
+def hidden_characters(facts: Facts) -> Decision | None:
+    """Deny a command with characters that do not show, or that change the order of others."""
+    for command in facts.commands:
+        if command.hidden:
+            reason = f"The command has characters that a person cannot see: {command.hidden}. Leave them out."
+            return _deny("hidden", reason)
+    return None
+
+
+def never(facts: Facts) -> Decision | None:
+    """Deny what the table of programs denies."""
+    for command in facts.commands:
+        for step in command.simple:
+            if step.uses.denies:
+                return _deny("program", step.uses.denies)
+    return None
+
+
+def unread_commands(facts: Facts) -> Decision | None:
+    """Ask about a command that was not understood completely."""
+    why = _unread(facts)
+    return Decision("policy", "ask", "unread", f"The command needs approval: {why}.") if why else None
+
+
+def _unread(facts: Facts) -> str:
+    """Return why not everything about the commands is understood; empty if it is."""
+    return facts.unread or next((command.unread for command in facts.commands if command.unread), "")
+
+
+def _why_unproved(facts: Facts) -> str:
+    """Return why the commands are not proved to read, or to write literal paths of the workspace, as a sentence."""
+    if _unread(facts):
+        return "It is not understood completely."
+    for command in facts.commands:
+        for step in command.simple:
+            if why := step.uses.asks or step.uses.denies:
+                return why
+            if step.uses.sends:
+                return f"It talks to {step.uses.sends[0].text[:80]}."
+    return facts.unproved
 
 
 def autonomy(facts: Facts) -> Decision | None:
@@ -332,7 +395,13 @@ def autonomy(facts: Facts) -> Decision | None:
         return Decision(by="policy", verdict="allow", rule="egress")
     if (permission := _permission(facts)) is not None:
         return Decision(by="policy", verdict="allow", rule=f"allow:{permission.text}")
-    return Decision(by="policy", verdict="ask", rule=rule, reason=f"{_NEEDS[facts.effect]} needs approval.")
+    why = ""
+    if facts.commands and facts.effect == "exec":
+        why = _why_unproved(facts)
+        if not why and facts.is_built_in and facts.tool == SHELL:
+            return Decision(by="policy", verdict="allow", rule="proved")
+    reason = f"{_NEEDS[facts.effect]} needs approval.{f' {why}' if why else ''}"
+    return Decision(by="policy", verdict="ask", rule=rule, reason=reason)
 
 
 def _only_asks(facts: Facts) -> bool:
@@ -345,6 +414,7 @@ def _only_asks(facts: Facts) -> bool:
 
 RULES: tuple[Rule, ...] = (
     tool_globs,
+    hidden_characters,
     hard_floor,
     own_places,
     secret_paths,
@@ -353,7 +423,8 @@ RULES: tuple[Rule, ...] = (
     egress,
     steering_files,
     listed_rules,
-    unread_words,
+    never,
+    unread_commands,
     autonomy,
 )
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+OWN_PIPE = "/dev/fd/63"
+"""What the shell puts in place of `<(...)` and `>(...)`."""
+
 
 class Word(NamedTuple):
     """A word as the program gets it."""
@@ -20,10 +23,11 @@ class Word(NamedTuple):
 
 
 class Redirection(NamedTuple):
-    """A redirection of a command, like `> file`."""
+    """A redirection of a command, like `> file`. One that only copies a descriptor, like `2>&1`, is left out."""
 
     operator: str
     target: Word
+    """The file; for `<<` and `<<<`, the text that the command reads from its input."""
 
 
 class SimpleCommand(NamedTuple):
@@ -47,3 +51,5 @@ class Script(NamedTuple):
     """Why it is not understood completely, in words for a person; empty if it is."""
     hidden: str = ""
     """Its invisible and bidirectional characters, spelled out; empty if it has none."""
+    is_plain: bool = False
+    """Whether it is made of literal words, `&&`, `||`, `;` and `|` alone."""

@@ -1,118 +1,111 @@
 """Finds the paths that a shell command names, and what it does with them.
 
-Like `commands`, this sees only the text. It does not see what a program does with a path by itself, or what the shell
-makes of variables, braces and substitutions.
+A program of the table says which of its words are files. For every other word, it is enough that it may be one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import dropwhile, pairwise, takewhile, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import dropwhile, takewhile, zip_longest
 from typing import NamedTuple
 
-from holdfast.policy.commands import Command, unwrapped
+from holdfast.policy.commands import Command, Step, pieces_of, program_of, texts_of
+from holdfast.policy.programs import uses_of
+from holdfast.policy.programs_options import HARMLESS_DEVICES
 from holdfast.policy.protected import Access
+from holdfast.policy.simple import OWN_PIPE, SimpleCommand
 
-_WRITES_ALL = frozenset(
-    {"rm", "rmdir", "unlink", "shred", "tee", "sponge", "truncate", "touch", "mkdir", "mkfifo", "mknod", "ln", "mv",
-     "chmod", "chown", "chgrp", "chattr", "setfacl", "patch", "ed", "ex", "vi", "vim", "nano"}
+_GUESSED_WRITES = frozenset(
+    {"patch", "ed", "ex", "vi", "vim", "nvim", "nano", "emacs", "truncate", "shred", "sponge", "chmod", "chown",
+     "chgrp", "chattr", "setfacl", "mkfifo", "mknod", "unlink", "gzip", "gunzip", "bzip2", "xz", "zip"}
 )  # fmt: skip
-_WRITES_LAST = frozenset({"cp", "install", "rsync", "scp"})
-_TAKES_INTO_FOLDER = _WRITES_LAST | {"mv", "ln"}
-_EDITS_IN_PLACE = {"sed": ("-i", "--in-place"), "perl": ("-i",)}
+_GUESSED_LAST = frozenset({"rsync", "scp", "install", "cp", "mv", "ln"})
 _OUTPUT_OPTIONS = ("-o", "-O", "--output", "--output-document", "--output-dir", "-t", "--target-directory")
 _FOLDER_OPTIONS = {"tar": ("-C", "--directory"), "unzip": ("-d",)}
-_FIND_FIRST = frozenset({"-H", "-L", "-P"})
-_FIND_ACTS = frozenset({"-delete", "-exec", "-execdir", "-ok", "-okdir"})
-_CHANGES_FOLDER = frozenset({"cd", "pushd"})
 
 
-class Word(NamedTuple):
+class PathWord(NamedTuple):
     """A word of a command that may be a path."""
 
     text: str
-    access: Access
-    folder: str
+    access: Access = "read"
+    folder: str = ""
     """The folder in which the command may read the word, from the `cd`s before it; empty for the first folder."""
+    is_glob: bool = False
+    """Whether the shell replaces it by the names that match."""
+    is_used: bool = False
+    """Whether the command uses it for certain: the table of programs says so, or a redirection does."""
+    is_sure: bool = True
+    """Whether its text and its folder are known."""
+    replaces: bool = False
+    """Whether what was there before is lost."""
 
 
-def words_of(command: Command) -> Iterator[Word]:
+def words_of(command: Command) -> Iterator[PathWord]:
     """Return every word that may be a path, with its access. A word may appear several times."""
-    folders = [""]
-    for words in command.simple:
-        plain = without_redirections(unwrapped(words))
-        program, operands = (plain[0].rsplit("/", 1)[-1], plain[1:]) if plain else ("", [])
-        for folder in folders:
-            yield from (Word(text, "write", folder) for text in _written_by_redirection(words))
-            yield from (Word(text, access, folder) for text, access in _written(program, operands))
-            yield from (Word(text, "read", folder) for word in words for text in _pieces(word))
-        if (
-            program in _CHANGES_FOLDER and operands
-        ):  # a `cd` in a subshell ends with it, so the folders before still count
-            folders.append(_joined(folders[-1], operands[-1]))
-
-
-def _pieces(word: str) -> set[str]:
-    """Return the word and the paths it may contain: `--file=PATH`, `-fPATH`, `HOST:PATH`, `@PATH`."""
-    pieces = {word, *re.split(r"[=,:@]", word)}
-    if re.match(r"-[A-Za-z][^-]", word):
-        pieces.add(word[2:])
-    return {piece for piece in pieces if piece and not piece.startswith(("-", "<", ">", "&"))}
-
-
-def _written_by_redirection(words: list[str]) -> Iterator[str]:
-    for operator, target in pairwise(words):
-        if is_redirection(operator) and ">" in operator and not target.isdecimal():
-            yield target
-
-
-def without_redirections(words: list[str]) -> list[str]:
-    """Return the words of a simple command without its redirections and their targets."""
-    kept: list[str] = []
-    is_target = False
-    for word in words:
-        if is_redirection(word):
-            is_target = True
-        elif is_target:
-            is_target = False
+    for step in command.simple:
+        simple, uses = step.command, step.uses
+        found = [*_used(step)]
+        if uses.asks or uses.inner or uses.scripts or uses.denies or not simple.is_folder_known:
+            found += [PathWord(text, access) for text, access in _guessed(step)]
+            texts = {piece for text in texts_of(simple) for piece in pieces_of(text)}
+            globs = {word.text for word in simple.words if word.is_glob}
+            found += [PathWord(text, is_glob=text in globs) for text in sorted(texts) if text[:1] != "-"]
+        if simple.folders == ("",):
+            yield from found
         else:
-            kept.append(word)
-    return kept
+            yield from (word._replace(folder=folder) for folder in simple.folders for word in found)
 
 
-def is_redirection(word: str) -> bool:
-    """Return whether the word is an operator like `>` or `&>>`."""
-    return bool(word) and set(word) <= {"<", ">", "&", "|"} and bool(set(word) & {"<", ">"})
+def _used(step: Step) -> Iterator[PathWord]:
+    is_known = step.command.is_folder_known
+    for use in step.uses.files:
+        word = use.word
+        if word.text == OWN_PIPE:
+            continue
+        is_sure = word.is_known and (is_known or word.text.startswith("/"))
+        yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites)
+    for operator, word in step.command.redirections:
+        if operator.startswith("<<") or word.text in HARMLESS_DEVICES or word.text == OWN_PIPE:
+            continue
+        access: Access = "write" if ">" in operator else "read"
+        is_sure = word.is_known and (is_known or word.text.startswith("/"))
+        replaces = access == "write" and ">>" not in operator
+        yield PathWord(word.text, access, "", word.is_glob, True, is_sure, replaces)
 
 
-def _written(program: str, operands: list[str]) -> Iterator[tuple[str, Access]]:
-    """Return what the program writes to, with `tree` if that includes everything under it."""
+def _guessed(step: Step) -> Iterator[tuple[str, Access]]:
+    """Return what a program may write that the table does not read; `tree`: with everything under it."""
+    program, operands = program_of(step.command), [word.text for word in step.command.words[1:]]
     files = [word for word in operands if not word.startswith("-")]
     flags = "".join(word for word in operands if re.match(r"-[^-]", word))
-    is_recursive = "r" in flags.casefold() or "--recursive" in operands
+    is_recursive = "r" in flags.casefold() or "--recursive" in operands or "--delete" in operands
+    access: Access = "tree" if is_recursive or program == "mv" else "write"
     yield from ((text, "write") for text in _after(operands, _OUTPUT_OPTIONS))
     yield from ((text, "write") for text in _after(operands, _FOLDER_OPTIONS.get(program, ())))
-    if program in _TAKES_INTO_FOLDER and files:
-        yield from ((_joined(files[-1], text.rstrip("/").rsplit("/", 1)[-1]), "write") for text in files[:-1])
-    if program == "dd":
-        yield from ((word[3:], "write") for word in files if word.startswith("of="))
-    elif program == "find":
-        roots = takewhile(
-            lambda word: word[0] not in "-(!", dropwhile(lambda word: word in _FIND_FIRST, operands)
-        )
-        if _FIND_ACTS.intersection(operands):
-            yield from ((text, "tree") for text in list(roots) or ["."])
-    elif program in _WRITES_ALL:
-        access: Access = "tree" if program == "mv" or is_recursive else "write"
+    if program in _GUESSED_WRITES:
         yield from ((text, access) for text in files)
-    elif program in _WRITES_LAST:
-        yield from ((text, "tree" if "--delete" in operands else "write") for text in files[-1:])
-    elif any(word.startswith(_EDITS_IN_PLACE.get(program, ("\0",))) for word in operands):
-        yield from ((text, "write") for text in files)
+    elif program in _GUESSED_LAST and all(use.access == "read" for use in step.uses.files):
+        yield from ((text, access) for text in files[-1:])
+    elif program == "find" and any(map(_may_write, step.uses.inner)):
+        yield from ((text, "tree") for text in _roots(operands))
+    elif program == "dd":
+        yield from ((word[3:], "write") for word in files if word.startswith("of="))
 
 
-def _after(operands: list[str], options: tuple[str, ...]) -> Iterator[str]:
+def _may_write(command: SimpleCommand) -> bool:
+    uses = uses_of(command)
+    return bool(uses.inner or uses.scripts or uses.asks) or any(use.access != "read" for use in uses.files)
+
+
+def _roots(operands: Sequence[str]) -> list[str]:
+    """Return the folders in which `find` begins."""
+    after = dropwhile(lambda word: word in ("-H", "-L", "-P"), operands)
+    return [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), after)] or ["."]
+
+
+def _after(operands: Sequence[str], options: tuple[str, ...]) -> Iterator[str]:
     """Return the values of options: the next word, after `=`, or after a letter."""
     for word, following in zip_longest(operands, operands[1:], fillvalue=""):
         name, equals, value = word.partition("=")
@@ -122,7 +115,3 @@ def _after(operands: list[str], options: tuple[str, ...]) -> Iterator[str]:
             yield value
         elif word[:2] in options and len(word) > 2:
             yield word[2:]
-
-
-def _joined(folder: str, path: str) -> str:
-    return path if path.startswith(("/", "~", "$")) or not folder else f"{folder}/{path}"

@@ -9,10 +9,9 @@ It reads only the parameters that the tool's spec declares as paths, commands or
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,19 +21,16 @@ from msgspec.structs import replace
 from holdfast.policy.commands import Command, parsed
 from holdfast.policy.listed import Program, simple_commands
 from holdfast.policy.paths import malformed
-from holdfast.policy.protected import WILDCARDS, Access
+from holdfast.policy.protected import Access
 from holdfast.policy.rules import Facts, PathFact
-from holdfast.policy.words import Word, words_of
+from holdfast.policy.words import words_of
 from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
+from holdfast.tools.named import WordFacts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import PathRefused, Root, place
-
-_HOME_WORD = re.compile(r"^\$(?:HOME\b|\{HOME\})")
-_HERE_WORD = re.compile(r"^\$(?:PWD\b|\{PWD\})")
-
 
 MAX_WORDS = 20_000
 """How many words of a call's commands are examined."""
@@ -61,15 +57,21 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     urls = tuple(_named(spec, values, "url"))
     paths = [*_named(spec, values, "path"), *map(_path_in, urls)]
     access: Access = "read" if spec.effect == "read" else "write"
-    root, commands = Root(settings.tools.workspace, own), tuple(map(parsed, commands_of(spec, values)))
+    workspace, home = settings.tools.workspace, os.path.expanduser("~")
+    root = Root(workspace, own)
+    commands = tuple([parsed(text, home, workspace) for text in commands_of(spec, values)])
     words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
     programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1)) if commands else []
+    found = WordFacts(workspace, own)
+    found.look_at(dict.fromkeys(words[:MAX_WORDS]))
+    too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
     return replace(
         plain,
         paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
         commands=commands,
-        words=tuple(_word_facts(dict.fromkeys(words[:MAX_WORDS]), settings.tools.workspace, own)),
-        has_unread_words=len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS,
+        words=tuple(found.paths),
+        unread="it has too many words" if too_many else found.unread,
+        unproved=found.unproved,
         programs=tuple(programs[:MAX_PROGRAMS]),
         allowed=_allowed(settings),
         urls=urls,
@@ -175,6 +177,9 @@ def _programs(commands: Iterable[Command], settings: Settings) -> Iterator[Progr
     files = {name: file_of(name, workspace) for name in named}
     for words in dict.fromkeys(words for command in commands for words in simple_commands(command)):
         word = words[0]
+        if word is None:
+            yield Program(words, frozenset(), "")
+            continue
         if word not in files:
             files[word] = file_of(word, workspace)
         file = files[word]
@@ -192,41 +197,6 @@ def _programs_named(policy: Policy) -> list[str]:
 
 def file_of(word: str, workspace: str) -> str:
     """Return the file that the shell would run for a word, with every link followed; empty if there is no file."""
-    path = os.path.join(workspace, _expanded(word, workspace)) if "/" in word else word
+    path = os.path.join(workspace, os.path.expanduser(word)) if "/" in word else word
     found = None if malformed(path) else shutil.which(path)
     return os.path.realpath(found) if found else ""
-
-
-# --- the words of commands ------------------------------------------------------------------------
-
-
-def _word_facts(words: Collection[Word], workspace: str, own: OwnPlaces) -> Iterator[PathFact]:
-    """Return the targets of the words. A word that names nothing has no fact, unless the command would write it."""
-    identities = own.identities() if words else {}
-    for text, access, folder in words:
-        path = os.path.join(workspace, _expanded(folder, workspace), _expanded(text, workspace))
-        stem, wild = _cut_at_wildcards(path)
-        if malformed(path):
-            continue
-        if not os.path.lexists(stem):  # the command itself may make a folder on the way
-            stem = os.path.normpath(stem)
-            if access == "read" and not os.path.lexists(stem) and not own.by_path(stem):
-                continue
-        real = os.path.realpath(stem)
-        part = own.find(real, identities) or own.matched(real, wild, is_tree=access == "tree")
-        yield PathFact(text, os.path.join(real, *wild), "", access, part)
-
-
-def _expanded(text: str, workspace: str) -> str:
-    """Return the word with the shell's short names for the user's home and the current folder expanded."""
-    text = _HOME_WORD.sub("~", text, count=1)
-    return os.path.expanduser(_HERE_WORD.sub(lambda _: workspace, text, count=1))
-
-
-def _cut_at_wildcards(path: str) -> tuple[str, list[str]]:
-    """Return the folder before the first wildcard, and the names after it with `..` resolved."""
-    names = path.split("/")
-    if not WILDCARDS.isdisjoint(path):
-        names = os.path.normpath(path).split("/")
-    first = next((at for at, name in enumerate(names) if not WILDCARDS.isdisjoint(name)), len(names))
-    return "/".join(names[:first]) or "/", names[first:]

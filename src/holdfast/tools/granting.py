@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from hashlib import sha256
 
-from holdfast.policy.listed import literal_commands, permitting
+from holdfast.policy.listed import permitting
 from holdfast.policy.rules import Facts
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.ports import Proposal
@@ -83,9 +83,8 @@ def may_send(spec: ToolSpec) -> bool:
 
 
 def _rule_of_command(facts: Facts) -> str:
-    commands = [literal_commands(command.text) for command in facts.commands]
-    literal = commands[0] if len(commands) == 1 else None
-    if literal is None:
+    literal = facts.commands[0].plain if len(facts.commands) == 1 else ()
+    if not literal:
         raise NoOffer(f"Only a command of literal words can be granted. {_WIDER}")
     if len(literal) > 1:
         raise NoOffer(f"Only a single command can be granted, and this has {len(literal)}. {_WIDER}")

@@ -87,9 +87,10 @@ def _run(facts: Facts, binary: str) -> Iterator[str]:
         return
     yield binary
     named = {
-        words[0]: None
+        word: None
         for command in facts.commands
         for words in islice(simple_commands(command), _MOST_COMMANDS)
+        if (word := words[0]) is not None
     }
     for word in named:
         yield file_of(word, facts.workspace)

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.policy.commands import Command, parsed, unwrapped
-from holdfast.policy.words import is_redirection, words_of
+from holdfast.policy.commands import Command, parsed, program_of
+from holdfast.policy.simple import SimpleCommand
+from holdfast.policy.words import words_of
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.tools import ToolSpec
 
@@ -73,7 +74,7 @@ def is_answer(text: str, exit_code: int) -> bool:
     """Return whether exit code 1 is an answer of this command, and no failure: nothing was found, or files differ."""
     if exit_code != 1 or len(text) > PARSED_CHARS:
         return False
-    programs = [_program(words) for words in parsed(text).simple]
+    programs = [program_of(each) for each in _run(parsed(text))]
     return bool(programs) and programs[-1] in _SEARCHES | _COMPARES and set(programs) <= _LOOKS
 
 
@@ -84,7 +85,7 @@ def _command(text: str, workspace: str) -> tuple[str, str, bool]:
     plain, command = _plain(text, workspace), parsed(text)
     if not _only_looks(command):
         return plain, "", False
-    programs = [_program(words) for words in command.simple]
+    programs = [program_of(each) for each in _run(command)]
     if _SEARCHES.isdisjoint(programs):
         return plain, "", True
     return plain, " ".join([*programs, *sorted(set(_places(command, workspace)))]), True
@@ -106,13 +107,23 @@ def _token(found: re.Match[str]) -> str:
     return ("\n" if "\n" in token else " ") if token.isspace() else token
 
 
+def _run(command: Command) -> list[SimpleCommand]:
+    """Return the commands that run, without the wrappers around them."""
+    return [
+        step.command
+        for step in command.simple
+        if step.command.words and not (step.uses.inner or step.uses.scripts)
+    ]
+
+
 def _only_looks(command: Command) -> bool:
-    if not command.simple or _HIDES.search(command.text):
+    run = _run(command)
+    if not run or command.unread or _HIDES.search(command.text):
         return False
-    for words in command.simple:
-        program = _program(words)
+    for each in run:
+        program, words = program_of(each), [word.text for word in each.words]
         if program == "git":
-            if unwrapped(words)[1:2] == [] or unwrapped(words)[1] not in _GIT_LOOKS:
+            if words[1:2] == [] or words[1] not in _GIT_LOOKS:
                 return False
         elif program not in _LOOKS or not _FIND_WRITES.isdisjoint(words):
             return False
@@ -121,17 +132,12 @@ def _only_looks(command: Command) -> bool:
 
 def _places(command: Command, workspace: str) -> Iterator[str]:
     """Return the words that name something that exists."""
-    for words in command.simple:
-        for word in unwrapped(words)[1:_WORDS]:
-            if not word.startswith("-") and not is_redirection(word):
-                path = os.path.normpath(os.path.join(workspace, word))
+    for each in _run(command):
+        for word in each.words[1:_WORDS]:
+            if not word.text.startswith("-"):
+                path = os.path.normpath(os.path.join(workspace, word.text))
                 if os.path.lexists(path):
                     yield path
-
-
-def _program(words: list[str]) -> str:
-    plain = unwrapped(words)
-    return plain[0].rsplit("/", 1)[-1] if plain else ""
 
 
 def _each(value: Any, spell: Any) -> Any:
