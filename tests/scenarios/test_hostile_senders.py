@@ -154,8 +154,10 @@ async def test_a_model_that_read_a_hostile_page_sends_nothing_by_any_tool_and_wo
         assert [heard.target for heard in server.heard] == ["/page", "/more"]
     assert len(refused) == len(sending) + len(sending[::4]) + len(asking)
     for each in refused:
-        assert each.decisions[-1].by == "taint", each
-        assert each.nobody_for == "approval"
+        by = {decision.by for decision in each.decisions if decision.verdict == "ask"}
+        is_denied = "deny" in [decision.verdict for decision in each.decisions]
+        assert is_denied or ("taint" in by and each.nobody_for == "approval"), each
+        assert not is_denied or each.name == "shell", "the policy denies some commands by itself"
     assert [each.result.status for each in ran] == ["ok"] * (3 + len(LOCAL))
     assert (tmp_path / "notes.txt").read_text() == WORDS.replace("ninth", "tenth")
 
