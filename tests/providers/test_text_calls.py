@@ -201,6 +201,7 @@ ANY = st.lists(
             "</parameter>", "</function>", '<invoke name="f">', "</invoke>", "[TOOL_CALLS]", "f{}", "<|channel|>",
             "<|message|>", "analysis", "<|end|>", "◁", "◁think▷", "▷", "~~~\n", "x", "{", "[", "functools",
             "```tool f\n", "```tool_call\n", "]<]minimax[>[", "<|tool_call>", "call:f{", "}", "<tool_call|>", "é",
+            "<|python_tag|>", '{"name":"f","parameters":{}}', "; ",
         ]
     ),
     max_size=30,
@@ -208,7 +209,11 @@ ANY = st.lists(
 
 
 @settings(max_examples=150)
-@given(ANY, st.sampled_from([AUTO, "hermes", "json", "harmony", "xlam", "gemma4"]), st.integers(1, 9))
+@given(
+    ANY,
+    st.sampled_from([AUTO, "hermes", "json", "harmony", "xlam", "gemma4", "llama3_json"]),
+    st.integers(1, 9),
+)
 def test_any_text_is_read_alike_whole_and_in_pieces(text: str, name: str, length: int) -> None:
     whole, reader = read_text(text, name), TextReader(name)
     shown = "".join(reader.feed(text[at : at + length]) for at in range(0, len(text), length))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 Reader = Callable[[str, int], "Block"]
-"""Reads the block whose opener ends at the position. Raises `Cut`, `Broken` or `NoCall`."""
+"""Reads the block whose opener ends at the position. Raises `Cut`, `MayGoOn`, `Broken` or `NoCall`."""
 
 MAX_NAME_CHARS = 128
 _MAX_DEPTH = 64
@@ -45,6 +45,14 @@ class Block(NamedTuple):
 
 class Cut(Exception):
     """The text ends inside the block."""
+
+
+class MayGoOn(Exception):
+    """The block is whole, if the text ends here."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.block = block
 
 
 class NoCall(Exception):

@@ -12,7 +12,16 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from holdfast.protocol.text_formats import AUTO
-from holdfast.providers.text_blocks import Block, Broken, Cut, NoCall, RawCall, calls_of, fenced_json_at
+from holdfast.providers.text_blocks import (
+    Block,
+    Broken,
+    Cut,
+    MayGoOn,
+    NoCall,
+    RawCall,
+    calls_of,
+    fenced_json_at,
+)
 from holdfast.providers.text_formats import AFTER_THOUGHTS, ECHOES, THOUGHTS, Family, form_of
 
 Reason = Literal["quoted", "fenced", "echoed", "thinking", "truncated", "malformed", "skipped", "bare_json"]
@@ -244,6 +253,10 @@ class TextReader:
             return True
         except Cut:
             return self._not_whole(family)
+        except MayGoOn as more:
+            if not self._is_final:
+                return self._wait()
+            block = more.block
         except Broken as broken:
             return self._not_readable(family, after, broken)
         if family.is_whole and (not self._is_final or self._text[block.end :].strip()):

@@ -12,6 +12,7 @@ from holdfast.providers.text_blocks import (
     Block,
     Broken,
     Cut,
+    MayGoOn,
     NoCall,
     RawCall,
     Reader,
@@ -100,12 +101,14 @@ def separated_json(text: str, at: int) -> Block:
         value, at = object_at(text, at)
         calls += (call_of(value, at, needs_arguments=True),)
         following = skip_space(text, at)
-        if not text.startswith(";", following):
-            return Block(at, calls)
-        following = skip_space(text, following + 1)
-        if not text.startswith("{", following):
-            return Block(at, calls)
-        at = following
+        if text.startswith(";", following):
+            following = skip_space(text, following + 1)
+            if text.startswith("{", following):
+                at = following
+                continue
+        if following == len(text):
+            raise MayGoOn(Block(at, calls))
+        return Block(at, calls)
 
 
 # --- a tag with anything in it -------------------------------------------------------------------
