@@ -83,10 +83,17 @@ TAINT = (
         "tests/policy/test_taint.py",
     ),
     Mutation(
-        "a question that is a proof allows a command",
+        "every command is proved local",
+        "tools/gates.py",
+        "is_proved=facts is not None and is_proved(facts)",
+        "is_proved=facts is not None",
+        "tests/tools/test_taint.py tests/scenarios/test_hostile_senders.py",
+    ),
+    Mutation(
+        "a command of a function can be proved local",
         "policy/taint.py",
-        'each.rule == PROVED and each.verdict == "allow"',
-        "each.rule == PROVED",
+        'if spec.source == "builtin" and (is_proved or',
+        "if (is_proved or",
         "tests/policy/test_taint.py",
     ),
     Mutation(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.protocol.ports import RawResult
+from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import Policy, changed
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.protocol.trust import CLEAN, Mark, Taint
@@ -136,6 +137,35 @@ async def test_the_gate_asks_under_any_autonomy_and_whatever_a_rule_allows(
         decisions = [each for each in answer.decisions if each.by == "taint"]
         assert [each.verdict for each in decisions] == ([] if is_quiet else ["ask"]), (name, taint)
         assert is_quiet or isinstance(answer, Asked)
+
+
+@pytest.mark.requirement("H4")
+@pytest.mark.parametrize(
+    ("command", "is_quiet"),
+    [
+        ("ls -la", True),
+        ("grep -n secret a.txt | sort > b.txt", True),
+        ("cat a.txt && mkdir -p out", True),
+        ("make", False),
+        ("./run.sh", False),
+        ("python3 -c 'print(1)'", False),
+        ("curl -s https://a.example/", False),
+        ("ls; $X", False),
+    ],
+)
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+async def test_a_command_that_is_proved_local_runs_without_a_question_under_any_autonomy(
+    bench_of: Callable[..., Bench], command: str, is_quiet: bool, autonomy: str
+) -> None:
+    bench = bench_of()
+    bench.settings = changed(
+        bench.settings, autonomy=autonomy, allowed_hosts=("a.example",), allow=(PolicyRule("shell(make)"),)
+    )
+    (bench.workspace / "a.txt").write_text("secret\n")
+    answer = await judged(bench, WEB, "shell", command=command)
+    assert isinstance(answer, Allowed if is_quiet else Asked), answer
+    asked = [each.rule for each in answer.decisions if each.by == "taint"]
+    assert asked == ([] if is_quiet else ["taint:command"])
 
 
 @pytest.mark.requirement("H4")

@@ -382,6 +382,11 @@ def _why_unproved(facts: Facts) -> str:
     return facts.unproved
 
 
+def is_proved(facts: Facts) -> bool:
+    """Return whether the call is a command of the shell that only reads, or writes literal paths of the workspace."""
+    return bool(facts.commands) and facts.is_built_in and facts.tool == SHELL and not _why_unproved(facts)
+
+
 def autonomy(facts: Facts) -> Decision | None:
     """Apply the autonomy of the run, if no other rule objects."""
     rule = f"autonomy:{facts.autonomy}"

@@ -9,13 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from holdfast.policy.urls import Misread, target_of
-from holdfast.protocol.hooks import CHANGED, HOOK
 from holdfast.protocol.tools import Decision, ToolSpec
 from holdfast.protocol.trust import Mark, Taint
 
 BY = "taint"
-PROVED = "proved"
-"""The policy rule that allows a command because it only reads or writes named places of the workspace."""
 SEARCH = "search"
 """What an approval of a web search covers: further searches."""
 _SEARCHING = frozenset({"web_search"})
@@ -43,6 +40,8 @@ def objection(
     decisions: Sequence[Decision],
     taint: Taint,
     covered: Collection[str],
+    *,
+    is_proved: bool = False,
 ) -> Decision | None:
     """Return why a person must decide about a call; None if nobody has to.
 
@@ -53,10 +52,11 @@ def objection(
         decisions: Those of the gates before.
         taint: What the session has read.
         covered: What approvals of this run cover.
+        is_proved: The policy proved that the command is local, whatever allowed it.
     """
     if taint.untrusted is None:
         return None
-    sending = sends(spec, values, urls, is_proved=_is_proved(decisions))
+    sending = sends(spec, values, urls, is_proved=is_proved)
     if sending is None or (sending.what == "query" and taint.private is None):
         return None
     if sending.covers and sending.covers in covered:
@@ -117,13 +117,6 @@ def _hosts(urls: Sequence[str]) -> Iterator[str]:
             yield ""
         else:
             yield target.host if target.port in _WEB_PORTS else f"{target.host}:{target.port}"
-
-
-def _is_proved(decisions: Sequence[Decision]) -> bool:
-    """Return whether the policy proved that the command is local. A proof from before a hook changed it is void."""
-    changed = [at for at, each in enumerate(decisions) if each.by == HOOK and each.reason == CHANGED]
-    after = decisions[changed[-1] + 1 :] if changed else decisions
-    return any(each.rule == PROVED and each.verdict == "allow" for each in after)
 
 
 _SENDS: Mapping[What, str] = {

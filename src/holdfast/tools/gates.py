@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.policy.rules import Facts, judge, strictest, touched
+from holdfast.policy.rules import Facts, is_proved, judge, strictest, touched
 from holdfast.policy.taint import objection
 from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure
@@ -186,8 +186,16 @@ async def _taint(case: Case) -> Verdict:
     proposal = case.proposal
     if proposal.taint.untrusted is None:
         return case
-    urls = case.facts.urls if case.facts is not None else ()
-    found = objection(case.spec, case.values, urls, case.decisions, proposal.taint, proposal.covered)
+    facts = case.facts
+    found = objection(
+        case.spec,
+        case.values,
+        facts.urls if facts is not None else (),
+        case.decisions,
+        proposal.taint,
+        proposal.covered,
+        is_proved=facts is not None and is_proved(facts),
+    )
     if found is None:
         return case
     return msgspec.structs.replace(case, decisions=(*case.decisions, found))
