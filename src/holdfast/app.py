@@ -63,6 +63,8 @@ _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
 _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
+_ENTRY = "holdfast.providers.registry:Entry"
+_PACKAGE = "package"
 _PROVIDER_ENTRY = "holdfast.providers.registry:entry_of"
 _PROVIDER = "holdfast.providers.registry:make_provider"
 _FACTS = "holdfast.providers.catalog:facts"
@@ -151,16 +153,17 @@ class App:
         key = name if provider == _SCRIPT else provider
         made = self._providers.get(key)
         if made is None:
-            entry = factory(_PROVIDER_ENTRY)(provider)
+            entry = entry_of(provider)
             # For a missing key, name the variable that the configuration names.
             entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
-            made = self._providers[key] = factory(_PROVIDER)(
-                entry,
-                model=model,
-                base_url=base_url_of(entry, self.config, self.environ),
-                api_key=api_key_of(entry, self.config, self.environ),
-                http=self.http,
-            )
+            address = base_url_of(entry, self.config, self.environ)
+            api_key = api_key_of(entry, self.config, self.environ)
+            if entry.wire == _PACKAGE:
+                made = factories().find("providers", provider)(base_url=address, api_key=api_key)
+            else:
+                make = factory(_PROVIDER)
+                made = make(entry, model=model, base_url=address, api_key=api_key, http=self.http)
+            self._providers[key] = made
         return made
 
     def facts(self, model: str) -> ModelFacts:
@@ -310,7 +313,7 @@ async def open_app(
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         tools = factory(_TOOLS)(
-            extra_tools,
+            [*tools_of_packages(config), *extra_tools],
             secret_in=redact.known_in,
             own=own,
             images=images,
@@ -399,8 +402,38 @@ def facts_of(config: Config, model: str, now_ms: int) -> ModelFacts:
         model = f"{_SCRIPT}:{expanded(path).absolute()}"  # it may be resumed from any folder
     override = factory(_OVERRIDE)
     overrides = {glob: override(**msgspec.structs.asdict(said)) for glob, said in config.catalog.items()}
-    facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=now_ms)
+    entry = entry_of(provider) if provider and path else None
+    facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=now_ms, entry=entry)
     return facts
+
+
+def entry_of(provider: str) -> Any:
+    """Return what is known about a provider by its name: one of the registry, or one that a package adds.
+
+    Raises:
+        UsageError: there is no such provider. The message names the nearest one.
+    """
+    if provider in factory(_PROVIDERS) or not factories().has("providers", provider):
+        return factory(_PROVIDER_ENTRY)(provider, factories().names("providers"))
+    return factory(_ENTRY)(provider, wire=_PACKAGE, needs_key=False)
+
+
+def tools_of_packages(config: Config) -> list[Tool]:
+    """Return the tools of packages that the configuration names.
+
+    Raises:
+        UsageError: there is no such entry point, or it has no tools.
+    """
+    found: list[Tool] = []
+    for name in config.tool_packages:
+        where = f"{config.settings['tools.packages'].origin}: tools.packages"
+        offered = factories().find("tools", name, where)
+        made = offered if hasattr(offered, "spec") or not callable(offered) else offered()
+        tools = [made] if hasattr(made, "spec") else made
+        if not isinstance(tools, list | tuple) or not all(hasattr(each, "spec") for each in tools):
+            raise UsageError(f"{where}: {name} has no tools.", hint="Mend or uninstall the package.")
+        found += tools
+    return found
 
 
 def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
@@ -422,6 +455,11 @@ def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
     said = config.providers.get(entry.name)
     names: tuple[str, ...] = (said.api_key_env,) if said and said.api_key_env else entry.key_env
     return names
+
+
+def specs_of(config: Config) -> tuple[ToolSpec, ...]:
+    """The tools of a run, in the order in which a model sees them. Raises what `tools_of_packages` raises."""
+    return (*built_in_specs(), *(tool.spec for tool in tools_of_packages(config)))
 
 
 def built_in_specs() -> tuple[ToolSpec, ...]:

@@ -109,6 +109,7 @@ TABLE = [
     Row("tools.allow", '[tools]\nallow = ["*"]', '[tools]\nallow = ["write_file"]'),
     Row("tools.deny", "", '[tools]\ndeny = ["shell"]'),
     Row("tools.unknown_arguments", '[tools]\nunknown_arguments = "strip"'),
+    Row("tools.packages", '[tools]\npackages = ["x"]', trusted="may set it"),
     Row("search.engines", '[search]\nengines = ["tavily"]', "[search]\nengines = []", "may set it"),
     Row("taint.workspace", '[taint]\nworkspace = "trusted"', '[taint]\nworkspace = "untrusted"'),
     Row("repeat.note", "[repeat]\nnote = 7", "[repeat]\nnote = 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.app import built_in_specs
+from holdfast.app import specs_of
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
+from holdfast.config.load import load
 from holdfast.errors import StorageError
 from holdfast.protocol.counts import counted
 from holdfast.protocol.rows import Damage, Salvaged, Stretch, Verified
@@ -129,7 +131,7 @@ def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
     holdfast tools
     holdfast tools --json
     """
-    specs = built_in_specs()
+    specs = specs_of(load(home_of(home), Path.cwd(), {}, os.environ))
     if is_json:
         for spec in specs:
             say_json(msgspec.structs.asdict(spec))

@@ -33,7 +33,7 @@ from holdfast.protocol.allowed import (
     hosts_are_within,
     paths_are_within,
 )
-from holdfast.protocol.hooks import HOOK_EVENTS
+from holdfast.protocol.hooks import ENTRY_POINT, HOOK_EVENTS, entry_point_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.rules import (
     allow_rule_of,
@@ -303,6 +303,13 @@ KEYS: tuple[Key, ...] = (
         UNKNOWN_ARGUMENTS.index,
     ),
     Key(
+        "tools.packages",
+        entries(entry_point_of, 'names of entry points of the group holdfast.tools, like ["tickets"]'),
+        "The tools that installed packages add.",
+        (),
+        "trust",
+    ),
+    Key(
         "search.engines",
         entries(
             engine_of, 'search engines, like ["exa", "duckduckgo", "searxng=https://search.example.net"]'
@@ -497,7 +504,7 @@ KEYS: tuple[Key, ...] = (
     Key("hooks.*.command", program(), "The program and its arguments.", project="trust"),
     Key(
         "hooks.*.python",
-        text(r"[A-Za-z0-9._-]{1,128}", "the name of an entry point of the group holdfast.hooks"),
+        text(ENTRY_POINT, "the name of an entry point of the group holdfast.hooks"),
         "The function of an installed package, instead of a command.",
         project="trust",
     ),

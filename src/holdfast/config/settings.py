@@ -115,6 +115,8 @@ class Config(msgspec.Struct, frozen=True):
     """Empty: this machine's."""
     undo_keep_s: float
     """How long the content of edited files is kept."""
+    tool_packages: tuple[str, ...]
+    """The entry points whose tools are added."""
     hooks: tuple[HookSource, ...]
     """What hooks run in this process. The policy has them too, as a session records them."""
     providers: dict[str, ProviderSettings]
@@ -175,6 +177,7 @@ def build(
         wait_s=float(value["guard.wait_s"]),
         zone=value.get("prompt.zone") or "",
         undo_keep_s=value["undo.keep"],
+        tool_packages=value["tools.packages"],
         hooks=hooks,
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.protocol.allowed import WrongEntry
 from holdfast.protocol.rules import Layer
 
 HookEvent = Literal[
@@ -18,6 +20,8 @@ HookEvent = Literal[
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 OnFailure = Literal["deny", "allow"]
 
+ENTRY_POINT = r"[A-Za-z0-9._-]{1,128}"
+"""The names by which packages offer something."""
 HOOK = "hook"
 """The gate at which hooks are asked about a call."""
 CHANGED = "It changed the arguments."
@@ -104,6 +108,17 @@ def failure_of(hook: Hook, why: str) -> HookAnswer:
     if hook.on_failure == "deny":
         return HookAnswer("deny", f"the hook failed: {why}.", is_failure=True)
     return HookAnswer("", f"The hook failed: {why}. Its on_failure is allow.", is_failure=True)
+
+
+def entry_point_of(text: str) -> str:
+    """Return the name of an entry point.
+
+    Raises:
+        WrongEntry: it cannot be one.
+    """
+    if not re.fullmatch(ENTRY_POINT, text):
+        raise WrongEntry("is not the name of an entry point")
+    return text
 
 
 def hooks_on(event: HookEvent, hooks: Iterable[Hook], tool: str = "") -> list[Hook]:

@@ -73,7 +73,9 @@ class _Price(msgspec.Struct, frozen=True):
     """The prices for requests with more input tokens, smallest size first."""
 
 
-def facts(name: str, *, overrides: Mapping[str, Override] | None = None, now_ms: int) -> ModelFacts:
+def facts(
+    name: str, *, overrides: Mapping[str, Override] | None = None, now_ms: int, entry: Entry | None = None
+) -> ModelFacts:
     """Return what is known about PROVIDER:MODEL at that time. The price is the user's, otherwise the known one,
     otherwise 0 for `ollama:`, otherwise unknown. An address says nothing: a proxy on this machine may lead anywhere.
 
@@ -84,7 +86,7 @@ def facts(name: str, *, overrides: Mapping[str, Override] | None = None, now_ms:
     if not provider or not model:
         hint = "Write it as PROVIDER:MODEL, for example openai:gpt-5.5 or ollama:llama3."
         raise UsageError(f"{name!r} does not name a model.", hint=hint)
-    entry = entry_of(provider)
+    entry = entry or entry_of(provider)
     said = _most_specific(name, overrides or {})
     known = _known_model(entry.price_list, model)
     price = _said_price(said, _price(entry, known, now_ms))

@@ -6,7 +6,7 @@ It reads no environment and no file: the caller has the values. Keys go into hea
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -24,7 +24,8 @@ class Entry(msgspec.Struct, frozen=True):
     """What is known about a provider by its name."""
 
     name: str
-    wire: Literal["openai", "anthropic", "script"] = "openai"
+    wire: Literal["openai", "anthropic", "script", "package"] = "openai"
+    """How it is spoken to. `package`: by a package that adds it."""
     base_url: str = ""
     """The address, with the API's version, as in `https://api.openai.com/v1`."""
     base_url_env: str = ""
@@ -179,19 +180,24 @@ _ENTRIES = (
 PROVIDERS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str, others: Iterable[str] = ()) -> Entry:
     """Return the provider of that name.
+
+    Args:
+        name: Its name.
+        others: Names of further providers, for the message.
 
     Raises:
         UsageError: the name is unknown. The message names the nearest one and all others.
     """
     if name in PROVIDERS:
         return PROVIDERS[name]
-    near = difflib.get_close_matches(name, PROVIDERS, n=1)
+    names = [*PROVIDERS, *others]
+    near = difflib.get_close_matches(name, names, n=1)
     guess = f" Did you mean {near[0]}?" if near else ""
     hint = "Write the model as PROVIDER:MODEL, for example openai:gpt-5.5 or ollama:llama3."
     raise UsageError(
-        f"There is no provider {name!r}.{guess} The providers are {', '.join(PROVIDERS)}.", hint=hint
+        f"There is no provider {name!r}.{guess} The providers are {', '.join(names)}.", hint=hint
     )
 
 
