@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,15 @@ from holdfast.config.schema import shown
 from holdfast.config.settings import Config
 from holdfast.config.trust import trust
 from holdfast.errors import ConfigError
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.settings import settings_with
+from holdfast.sandbox.process import Processes
+from holdfast.tools.checking import Checker
+from holdfast.tools.files import ReadFile, WriteFile
+from holdfast.tools.gates import gates_of
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.registry import Registry
+from holdfast.tools.shell import Shell
 
 
 class Files:
@@ -145,3 +155,37 @@ def test_a_program_may_set_hooks_too() -> None:
     assert [each.hook.name for each in load_only(table).hooks] == ["guard"]
     over = load_only(table, {"hooks": {"guard": {"timeout_s": 1}}})
     assert [each.hook.timeout_s for each in over.hooks] == [1.0]
+
+
+@pytest.mark.requirement("S4", "C13")
+def test_no_tool_changes_what_a_hook_runs(files: Files, tmp_path: Path) -> None:
+    guard = files.workspace / "tools" / "guard.py"
+    guard.parent.mkdir()
+    guard.touch()
+    other = files.workspace / "other.sh"
+    other.touch()
+    (files.workspace / "link").symlink_to(guard)
+    files.home.user_file.write_text(
+        f'[hooks.a]\non = ["run_end"]\ncommand = ["python3", "tools/guard.py", "no-file"]\n'
+        f'[hooks.b]\non = ["run_end"]\ncommand = ["{other}"]\n'
+    )
+    policy = files.load().policy
+    assert [hook.files for hook in policy.hooks] == [(str(guard.resolve()),), (str(other.resolve()),)]
+    settings = settings_with(ModelFacts("x", "m"), str(files.workspace), autonomy="full", policy=policy)
+    tools = Registry([WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Processes())])
+    checker = Checker(tools, gates_of(lambda _: "", OwnPlaces()), settings)
+
+    async def verdict(tool: str, **arguments: str) -> str:
+        decision = await checker.call(tool, arguments)
+        return decision.rule if decision.verdict == "deny" else decision.verdict
+
+    async def look() -> None:
+        for path in ("tools/guard.py", "link"):
+            assert await verdict("write_file", path=path, content="") == "hook-program"
+            assert await verdict("read_file", path=path) == "allow"
+        for command in ("echo x > tools/guard.py", "rm -r tools", "cp tools/x other.sh", "mv tools old"):
+            assert await verdict("shell", command=command) == "hook-program", command
+        assert await verdict("shell", command="cat tools/guard.py") == "allow"
+        assert await verdict("write_file", path="tools/other.py", content="") == "allow"
+
+    asyncio.run(look())

@@ -142,4 +142,11 @@ HOOKS = (
         "        return bool(self.find(kind, name))\n",
         "tests/extensions/test_hook_functions.py",
     ),
+    Mutation(
+        "an agent may change the program of a hook",
+        "policy/rules.py",
+        "    hook_programs,\n",
+        "",
+        _FILES,
+    ),
 )

@@ -58,7 +58,7 @@ def test_a_crash_at_any_commit_changes_nothing_that_hooks_decided(
 
 
 @pytest.mark.requirement("S4", "H1")
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
 def test_a_crash_at_a_commit_to_the_disk_changes_nothing_that_hooks_decided(
     durable: Stage, scenario: Scenario, every: int

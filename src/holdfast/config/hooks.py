@@ -6,9 +6,13 @@ changes a hook of the layers before it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from holdfast.config.settings import HOOKS, Layer, Setting
 from holdfast.config.sources import Given, Source, written
@@ -17,6 +21,7 @@ from holdfast.protocol.rules import Layer as RuleLayer
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RANKS: tuple[RuleLayer, ...] = ("admin", "user", "project")
+_PATH_CHARS = 1_000
 RUNS = ("command", "python")
 """What a hook runs: one of these."""
 
@@ -112,19 +117,28 @@ def _by_name(source: Source) -> dict[str, dict[str, str]]:
     return found
 
 
-def hooks_of(settings: Mapping[str, Setting], names: Mapping[str, Sequence[str]]) -> tuple[HookSource, ...]:
+def hooks_of(
+    settings: Mapping[str, Setting], names: Mapping[str, Sequence[str]], workspace: Path | None
+) -> tuple[HookSource, ...]:
     """Return the hooks in the order in which they are asked: by layer, then as they are written."""
     keys: dict[str, dict[str, Setting]] = {}
     for key, segments in names.items():
         if segments[0] == HOOKS and key in settings and "*" not in segments:
             keys.setdefault(segments[1], {})[segments[2]] = settings[key]
     whole = {name: said for name, said in keys.items() if "on" in said and not said.keys().isdisjoint(RUNS)}
-    hooks = [_hook(name, said) for name, said in whole.items()]
+    hooks = [_hook(name, said, workspace) for name, said in whole.items()]
     return tuple(sorted(hooks, key=lambda each: _RANKS.index(each.hook.layer)))
 
 
-def _hook(name: str, said: Mapping[str, Setting]) -> HookSource:
+def _hook(name: str, said: Mapping[str, Setting], workspace: Path | None) -> HookSource:
     values: dict[str, Any] = {key: setting.value for key, setting in said.items()}
     command, python = values.pop("command", ()), values.pop("python", "")
     hook = Hook(name, layer=owner(said["on"].layer), digest=digest_of(command, python), **values)
+    hook = replace(hook, files=_files(command, workspace))
     return HookSource(hook, command, python, said["command" if command else "python"].origin)
+
+
+def _files(command: Sequence[str], workspace: Path | None) -> tuple[str, ...]:
+    """Return the files that a command names. A relative path counts from the workspace, where the command runs."""
+    named = [Path(workspace or "/", word) for word in command if len(word) <= _PATH_CHARS]
+    return tuple([os.path.realpath(path) for path in named if os.path.isfile(path)])  # noqa: PTH113 - long names

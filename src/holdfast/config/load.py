@@ -63,7 +63,7 @@ def load(
     """
     problems: list[str] = []
     sources = _sources(home, workspace, flags, environ, machine_file, problems)
-    return _merge(sources, problems)
+    return _merge(sources, problems, workspace)
 
 
 def load_only(source: Path | Mapping[str, Any], over: Mapping[str, Any] | None = None) -> Config:
@@ -122,7 +122,7 @@ def proposal(
     project = next(source for source in sources if source.layer == "project")
 
     def merged(said: Source) -> Config:
-        return _merge([said if source is project else source for source in sources], problems)
+        return _merge([said if source is project else source for source in sources], problems, file.parent)
 
     without = merged(project._replace(given=()))
     before, after = merged(project._replace(is_trusted=False)), merged(project._replace(is_trusted=True))
@@ -171,7 +171,7 @@ def _sources(
     return sources
 
 
-def _merge(sources: list[Source], problems: list[str]) -> Config:
+def _merge(sources: list[Source], problems: list[str], workspace: Path | None = None) -> Config:
     settings = {
         key.path: Setting(key.default, DEFAULT_ORIGIN, "default") for key in KEYS if key.default is not None
     }
@@ -205,7 +205,9 @@ def _merge(sources: list[Source], problems: list[str]) -> Config:
     if problems:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)
-    return replace(build(settings, names, hooks_of(settings, names)), ignored=tuple(ignored), warnings=told)
+    return replace(
+        build(settings, names, hooks_of(settings, names, workspace)), ignored=tuple(ignored), warnings=told
+    )
 
 
 def _set(given: Given, before: Setting | None, layer: Layer) -> Setting:

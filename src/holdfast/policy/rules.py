@@ -295,6 +295,20 @@ def steering_files(facts: Facts) -> Decision | None:
     return Decision(by="policy", verdict=verdict, rule=f"steering:{rule}", reason=reason)
 
 
+def hook_programs(facts: Facts) -> Decision | None:
+    """Deny writing what a hook runs: the next hook would run it with the user's permissions, and nobody is asked."""
+    files = [file for hook in facts.policy.hooks for file in hook.files]
+    if not files:
+        return None
+    for path in (*facts.paths, *facts.words):
+        if path.access != "read" and any(
+            file == path.resolved or (path.access == "tree" and is_inside(path.resolved, file))
+            for file in files
+        ):
+            return _deny("hook-program", f"{path.given} has what a hook runs, and no tool may change it.")
+    return None
+
+
 def listed_rules(facts: Facts) -> Decision | None:
     """Deny, or ask about, what a rule of the configuration matches."""
     if not (facts.policy.deny or facts.policy.ask):
@@ -427,6 +441,7 @@ RULES: tuple[Rule, ...] = (
     allowed_places,
     egress,
     steering_files,
+    hook_programs,
     listed_rules,
     never,
     unread_commands,

@@ -49,6 +49,9 @@ class Hook(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     digest: str = ""
     """The SHA-256 of what it runs. A process whose hook of this name runs something else does not run it."""
 
+    files: tuple[str, ...] = ()
+    """The files of its command that exist, absolute and with every link followed. No tool may change them."""
+
     @property
     def rule(self) -> str:
         """How decisions name it."""
