@@ -67,7 +67,11 @@ ODD = st.builds(
 WALKS = st.tuples(
     st.lists(st.one_of(PLAIN, PLAIN, ODD), min_size=len(PATHS), max_size=len(PATHS)),
     st.lists(
-        st.one_of(st.just(["127.0.0.1"]), st.lists(st.sampled_from(ADDRESSES), min_size=1, max_size=3)),
+        st.one_of(
+            st.just(["127.0.0.1"]),
+            st.just(["127.0.0.2"]),
+            st.lists(st.sampled_from(ADDRESSES), min_size=1, max_size=3),
+        ),
         min_size=1,
         max_size=6,
     ),
@@ -162,10 +166,10 @@ async def walk_all(bench: Bench, count: int) -> None:
 
 @pytest.mark.requirement("C13")
 async def test_no_walk_over_redirects_and_names_reaches_what_is_not_listed(tmp_path: Path) -> None:
-    await walk_all(Bench(tmp_path, None), 60)  # type: ignore[arg-type]
+    await walk_all(Bench(tmp_path, None), 30)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
 @pytest.mark.requirement("C13")
 async def test_no_long_walk_over_redirects_and_names_reaches_what_is_not_listed(tmp_path: Path) -> None:
-    await walk_all(Bench(tmp_path, None), 5_000)  # type: ignore[arg-type]
+    await walk_all(Bench(tmp_path, None), 1_000)  # type: ignore[arg-type]
