@@ -175,3 +175,21 @@ async def test_what_is_denied_stays_denied(bench_of: Callable[..., Bench]) -> No
     assert isinstance(answer, Refused)
     assert "deny" in [each.verdict for each in answer.decisions]
     assert [each.by for each in answer.decisions] == ["policy"] * len(answer.decisions)
+
+
+@pytest.mark.requirement("H4", "H5")
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+async def test_a_lasting_permission_is_never_offered_for_what_the_gate_asks_about(
+    bench_of: Callable[..., Bench], autonomy: str
+) -> None:
+    bench = bench_of(page, send)
+    bench.settings = changed(bench.settings, autonomy=autonomy, allowed_hosts=("a.example",))
+    for name, arguments in (
+        ("web_fetch", {"url": ALLOWED}),
+        ("page", {"url": ALLOWED}),
+        ("send", {"text": "x"}),
+        ("shell", {"command": "make"}),
+    ):
+        answer = await judged(bench, BOTH, name, **arguments)
+        assert isinstance(answer, Asked), name
+        assert (answer.offer, bool(answer.no_offer)) == (None, True), name
