@@ -18,8 +18,8 @@ FILE, OTHER, FOLDER = "/ws/a.txt", "/ws/b.txt", "/ws"
 class Hall:
     """Calls that run until they are let go, and the order in which they began."""
 
-    def __init__(self, places: int) -> None:
-        self.pool = Pool(places)
+    def __init__(self, places: int, places_of_one: int = 9) -> None:
+        self.pool = Pool(places, places_of_one)
         self.began: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -98,6 +98,16 @@ async def test_what_one_session_writes_another_one_touches_only_afterwards(
     assert hall.running == ({"a1", "b2"} if wait else {"a1", "b1", "b2"})
     await hall.end("a1")
     assert hall.running == {"b1", "b2"}
+
+
+@pytest.mark.requirement("C19")
+async def test_one_session_never_has_all_places() -> None:
+    hall = Hall(4, 2)
+    for name in ("a1", "a2", "a3", "b1"):
+        await hall.call(name)
+    assert hall.running == {"a1", "a2", "b1"}
+    await hall.end("a2")
+    assert hall.running == {"a1", "a3", "b1"}
 
 
 @pytest.mark.requirement("C19")

@@ -8,13 +8,16 @@ seen: files are still changed only if they are what the call expects.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from holdfast.protocol.tools import Resource, Touched
 
-PLACES = 32
-"""How many calls run at once in a process. Most wait for a disk, a network or a program."""
+PLACES = 256
+"""How many calls run at once in a process. Most wait for a network or a program, some for hours."""
+PLACES_OF_ONE = 32
+"""How many of them one session has at most: long calls of one must not keep all others waiting."""
 
 
 class _Call:
@@ -34,10 +37,12 @@ class Pool:
 
     Args:
         places: How many calls run at once.
+        places_of_one: How many of these one session has at most.
     """
 
-    def __init__(self, places: int = PLACES) -> None:
+    def __init__(self, places: int = PLACES, places_of_one: int = PLACES_OF_ONE) -> None:
         self._free = places
+        self._places_of_one = places_of_one
         self._running: set[_Call] = set()
         self._waiting: dict[str, list[_Call]] = {}
         """The calls of each session that wait, in order. The session that is served next comes first."""
@@ -90,12 +95,13 @@ class Pool:
     def _next(self) -> _Call | None:
         """Return the next call that may start: no other session has what it touches, or waits for it since longer."""
         held: dict[str, Touched] = {}
+        counts = Counter(call.session for call in self._running)
         for call in self._running:
             if call.resources:
                 held.setdefault(call.session, Touched()).add(call.resources)
-        for line in self._waiting.values():
-            for call in line:
-                others = [touched for session, touched in held.items() if session != call.session]
+        for session, line in self._waiting.items():
+            for call in line if counts[session] < self._places_of_one else ():
+                others = [touched for other, touched in held.items() if other != session]
                 if not any(touched.is_in_conflict(call.resources) for touched in others):
                     return call
                 held.setdefault(call.session, Touched()).add(call.resources)
