@@ -13,6 +13,7 @@ from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Refused
 from holdfast.tools import page as pages
 from holdfast.tools.builtin import make_tools
+from holdfast.tools.web import marked
 from tests.tools.conftest import Bench
 from tests.tools.web_server import WebServer, response, web_server
 
@@ -162,6 +163,21 @@ async def test_a_page_that_is_made_to_be_slow_large_or_deep_ends_within_its_limi
     shown = await site.read(page)
     assert "No text could be made of this page." in shown or "[no text]" in shown
     assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "\u202e", "a\u200b", "\r\n", "\r", "[end of page, mark ", "\U000e0041"]
+)
+def test_twice_the_length_of_a_text_takes_about_twice_the_time(piece: str) -> None:
+    def cost_s(chars: int) -> float:
+        text, times = piece * (chars // len(piece)), []
+        for _ in range(5):
+            start = time.process_time()
+            marked("page", text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert cost_s(400_000) <= 2.5 * cost_s(200_000) + 0.005
 
 
 @pytest.mark.requirement("C12", "C13")
