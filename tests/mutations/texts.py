@@ -82,8 +82,8 @@ TEXTS = (
     Mutation(
         "a run reads calls without a wrapper",
         "providers/text_model.py",
-        "self._format, is_wrapped=True), self._tools)",
-        '"json"), self._tools)',
+        "reading = read_text(text_of(reply.parts), self._format, is_wrapped=True)",
+        'reading = read_text(text_of(reply.parts), "json")',
         f"{_MODEL} {_SCENES}",
     ),
     Mutation(
@@ -101,6 +101,13 @@ TEXTS = (
         _SCENES,
     ),
     Mutation(
+        "a block of others runs without its backslash",
+        "providers/text_model.py",
+        "[1:-1] in body:",
+        "[1:-1] in b'':",
+        _SCENES,
+    ),
+    Mutation(
         "the tags of results are the same in every session",
         "providers/text_model.py",
         'f"results of {session}"',
@@ -110,7 +117,7 @@ TEXTS = (
     Mutation(
         "a block that cannot be read is dropped in silence",
         "providers/text_model.py",
-        "if each.reason in _TOLD:",
+        "if each.reason in _TOLD or each.why == _ECHOED:",
         "if False:",
         f"{_MODEL} {_SCENES}",
     ),

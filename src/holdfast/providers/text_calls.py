@@ -52,6 +52,8 @@ class Reading(NamedTuple):
     calls: tuple[RawCall, ...]
     text: str
     rejected: tuple[Rejected, ...] = ()
+    blocks: tuple[str, ...] = ()
+    """The block of each call, as it was written."""
 
 
 class _Quote(NamedTuple):
@@ -78,6 +80,7 @@ class TextReader:
         self._shown: list[str] = []
         self._kept: list[str] = []
         self._calls: list[RawCall] = []
+        self._blocks: list[str] = []
         self._rejected: list[Rejected] = []
         self._room = {True: MAX_REJECTED, False: MAX_REJECTED}
         self._is_broken = False
@@ -103,7 +106,7 @@ class TextReader:
         text = "".join(self._kept)
         if not self._calls:
             self._name_bare(text)
-        return Reading(tuple(self._calls), text, tuple(self._rejected))
+        return Reading(tuple(self._calls), text, tuple(self._rejected), tuple(self._blocks))
 
     def _advance(self) -> str:
         self._text = "".join([self._text[self._at :], *self._later])
@@ -238,7 +241,7 @@ class TextReader:
         """All before was thinking, although nothing said so."""
         for call in self._calls:
             self._reject("thinking", "the call is a part of the model's thinking", call.name)
-        self._calls, self._kept, self._last = [], [], ""
+        self._calls, self._blocks, self._kept, self._last = [], [], [], ""
         self._has_words, self._is_line_start, self._is_cited = False, True, False
 
     # --- blocks ---
@@ -275,6 +278,7 @@ class TextReader:
                 )
         else:
             self._calls.extend(block.calls)
+            self._blocks.extend([self._text[self._at : block.end]] * len(block.calls))
         self._at, self._last = block.end, ""
         if block.hides_until:
             self._quote = _Quote("thinking", block.hides_until)

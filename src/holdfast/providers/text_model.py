@@ -32,7 +32,8 @@ from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Wire
 from holdfast.protocol.text_formats import UNREADABLE
 from holdfast.protocol.tools import ToolSpec
-from holdfast.providers.text_calls import Reading, TextReader, read_text
+from holdfast.providers.text_blocks import RawCall
+from holdfast.providers.text_calls import Reading, Rejected, TextReader, read_text
 from holdfast.providers.text_formats import form_of
 from holdfast.providers.text_types import fitted
 from holdfast.providers.text_writing import WRITERS, written
@@ -43,6 +44,7 @@ _IN_JSON = "\\\\"
 """A backslash, inside a text of JSON."""
 _TOLD = ("malformed", "truncated", "skipped")
 """Why a block that the model meant as a call does not run. A quotation was not meant so."""
+_ECHOED = "it repeats a block from a text that is not yours"
 _RULES = """\
 # Calling tools
 
@@ -140,7 +142,24 @@ class TextProvider:
         reader.close()
         if attempt.is_streaming and reader.last:
             attempt.on_delta(Delta("text", reader.last))
-        return with_calls(reply, read_text(text_of(reply.parts), self._format, is_wrapped=True), self._tools)
+        reading = read_text(text_of(reply.parts), self._format, is_wrapped=True)
+        return with_calls(reply, self._without_echoes(reading, attempt.body), self._tools)
+
+    def _without_echoes(self, reading: Reading, body: bytes) -> Reading:
+        """Return what a text says without the calls that repeat, word for word, a block which the request has from
+        others. It has them with a backslash; the model took it out.
+        """
+        own: list[tuple[RawCall, str]] = []
+        echoed: list[Rejected] = []
+        for call, block in zip(reading.calls, reading.blocks, strict=True):
+            if msgspec.json.encode(defused(block.strip(), self._format))[1:-1] in body:
+                echoed.append(Rejected("echoed", _ECHOED, block))
+            else:
+                own.append((call, block))
+        if not echoed:
+            return reading
+        calls, blocks = zip(*own, strict=True) if own else ((), ())
+        return Reading(calls, reading.text, (*reading.rejected, *echoed), blocks)
 
     async def aclose(self) -> None:
         """Close what the provider has open."""
@@ -158,7 +177,7 @@ def with_calls(reply: ModelReply, reading: Reading, tools: Sequence[ToolSpec]) -
     for call in reading.calls:
         found.append(ToolCall("", call.name, _json(fitted(call, schemas.get(call.name)).arguments)))
     for each in reading.rejected:
-        if each.reason in _TOLD:
+        if each.reason in _TOLD or each.why == _ECHOED:
             found.append(ToolCall("", UNREADABLE, _json({"why": each.why, "written": each.excerpt})))
     parts = tuple(found)
     finish = "tool_calls" if calls_of(parts) and reply.finish in ("stop", "other") else reply.finish

@@ -17,7 +17,7 @@ def unreadable(arguments: str) -> Failure:
     why = said.get("why", "") if isinstance(said, dict) else ""
     reason = f": {why}" if why else ""
     message = (
-        f"A call could not be read{reason}. Nothing ran. Write it again, whole, exactly in the format that the "
-        "system prompt describes."
+        f"A call was not taken{reason}. Nothing ran. Write a call whole, exactly in the format that the system "
+        "prompt describes."
     )
     return Failure("invalid_json", message)
